@@ -1,5 +1,5 @@
-"""What all tests share: properties are judged by what they find, never by a busy machine's clock, and a process
-that a test starts compiles no module that another has compiled."""
+"""What all tests share: properties are judged by what they find, never by a busy machine's clock, a process
+that a test starts compiles no module that another has compiled, and what takes long waits to be asked for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,26 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run the tests that are marked slow too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave slow tests out, but where all are wanted, or they are by a mark or the name of their file."""
+    if config.getoption("--all") or config.getoption("markexpr"):
+        return
+    named = [os.path.abspath(name.partition("::")[0]) for name in config.args]
+    left = [
+        item
+        for item in items
+        if item.get_closest_marker("slow") is not None and str(item.path) not in named
+    ]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        waiting = set(left)
+        items[:] = [item for item in items if item not in waiting]
 
 
 def pytest_configure(config: pytest.Config) -> None:

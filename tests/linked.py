@@ -1,29 +1,60 @@
-"""Texts of a project that lies on no disk, linked into runs."""
+"""Texts of a project that lies on no disk, linked into runs or linted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from oomlint.dialects import registry
+from oomlint.engine import Options, Report, lint
+from oomlint.hardware import Hardware, parse_hardware
 from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.rule import Rule
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
+Files = Mapping[str, str | bytes]
+"""Name → what is in it."""
 
-def link(files: Mapping[str, str], *names: str, **options: Any) -> Linked:
-    """What the files ``names`` make, by default all, among ``files`` (name → text); no errors."""
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    linked = Linker(workspace, registry(), LinkOptions(**options)).link(names or tuple(files))
+
+def workspace_of(files: Files) -> Workspace:
+    texts = {name: t if isinstance(t, bytes) else t.encode() for name, t in files.items()}
+    return Workspace(Path("/project"), texts)
+
+
+def hardware_of(name: str | None) -> Hardware | None:
+    """The hardware of this name, where there is one."""
+    return parse_hardware(name) if name else None
+
+
+def link(files: Files, *names: str, hardware: str | None = None, **options: Any) -> Linked:
+    """What the files ``names`` make, by default all; no errors."""
+    told = LinkOptions(hardware=hardware_of(hardware), **options)
+    linked = Linker(workspace_of(files), registry(), told).link(names or tuple(files))
     assert not linked.errors
     return linked
 
 
-def run_of(files: Mapping[str, str], *names: str, **options: Any) -> Run:
+def run_of(files: Files, *names: str, hardware: str | None = None, **options: Any) -> Run:
     """The one run that they make."""
-    (run,) = link(files, *names, **options).runs
+    (run,) = link(files, *names, hardware=hardware, **options).runs
     return run
+
+
+def report_of(
+    files: Files,
+    *names: str,
+    hardware: str | None = None,
+    explicit: Iterable[str] = (),
+    rules: Sequence[type[Rule]] | None = None,
+    **options: Any,
+) -> Report:
+    """What a lint of the files ``names`` says, by default of all."""
+    told = Options(hardware=hardware_of(hardware), **options)
+    return lint(
+        workspace_of(files), names or tuple(files), told, explicit=frozenset(explicit), rules=rules
+    )
 
 
 PROGRAM = """\

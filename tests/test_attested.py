@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests import linked
 
 from oomlint.attested import Attestations
-from oomlint.engine import Options, lint
-from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 SCRIPT = "examples/tuning/14b/qwen2_14b_4_h800.sh"
 # By the prediction it needs 90 GiB and more with samples of any length.
@@ -44,20 +40,14 @@ LIST_TABLE = """\
 ROW = f"| [script]({SCRIPT}) | 4 x H800 80GB | 62 GiB |\n"
 
 
-def workspace_of(files: dict[str, str]) -> Workspace:
-    return Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
-
-
 def said(document: str, text: str, script: str = TEXT) -> str | None:
-    workspace = workspace_of({document: text, SCRIPT: script})
+    workspace = linked.workspace_of({document: text, SCRIPT: script})
     found = Attestations(workspace).of([SCRIPT])
     return None if found is None else found.words
 
 
 def run_of(files: dict[str, str], hardware: str, values: dict[str, object] | None = None) -> Run:
-    options = Options(hardware=parse_hardware(hardware), values=values or {})
-    (run,) = lint(workspace_of(files), [SCRIPT], options, rules=()).runs
-    return run
+    return linked.run_of(files, SCRIPT, hardware=hardware, values=values or {})
 
 
 def test_row_of_a_list_table_counts_whole() -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import linked
 
 from oomlint import datasets
 from oomlint.datasets.measure import lengths_in
-from oomlint.engine import Options, lint
-from oomlint.hardware import parse_hardware
 from oomlint.judgement.doubts import doubts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 AXOLOTL = """\
 base_model: {model}
@@ -48,10 +45,7 @@ LLAMA = "NousResearch/Llama-2-7b-hf"
 
 
 def run_of(files: dict[str, str]) -> Run:
-    workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
-    hardware = parse_hardware("1xA100-80GB")
-    (run,) = lint(workspace, [next(iter(files))], Options(hardware=hardware), rules=()).runs
-    return run
+    return linked.run_of(files, next(iter(files)), hardware="1xA100-80GB")
 
 
 def axolotl(data: str = "yahma/alpaca-cleaned", model: str = QWEN, packing: str = "false") -> Run:

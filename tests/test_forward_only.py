@@ -1,13 +1,9 @@
 """A command whose program only generates or scores starts no training, whatever options it parses."""
 
-from pathlib import Path
-
 import pytest
+from tests.linked import link
 
-from oomlint.dialects import registry
-from oomlint.linking import Linker, LinkOptions
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _COMMAND = (
     "python tools/sample_score.py --model_name_or_path meta-llama/Llama-3.1-8B --output_dir None"
@@ -56,8 +52,7 @@ def runs_of(program: str = _SCORES, predictor: str = _PREDICTOR) -> list[Run]:
         "tools/arguments.py": _ARGUMENTS,
         "tools/train_rm.py": _TRAINER,
     }
-    workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
-    return Linker(workspace, registry(), LinkOptions(None, None, {})).link(["score.sh"]).runs
+    return link(files, "score.sh").runs
 
 
 def test_actors_that_score_are_no_training() -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fixing import repaired
+from tests.linked import report_of
 
 from oomlint.disk import MAX_FILE_BYTES, walk
 from oomlint.documents import kind_of, languages_of
 from oomlint.engine import Options, lint
 from oomlint.errors import ReadError
-from oomlint.fix.apply import fix_all
 from oomlint.report.concise import render
 from oomlint.workspace import Workspace
 
@@ -45,15 +46,13 @@ _PINNED = {"requirements.txt": b"transformers==4.57.0\n"}
 
 
 def _lint(name: str, text: str) -> tuple[list[str], str]:
-    workspace = Workspace(Path("/x"), {name: text.encode(), **_PINNED})
-    report = lint(workspace, [name], Options(), explicit=frozenset({name}))
+    report = report_of({name: text, **_PINNED}, name, explicit=[name])
     assert not report.errors
     return [d.rule.name for d in report.diagnoses], render(report)
 
 
 def _mended(name: str, text: str) -> str:
-    workspace = Workspace(Path("/x"), {name: text.encode(), **_PINNED})
-    result = fix_all(workspace, [name], Options())
+    result = repaired({name: text, **_PINNED}, name)
     assert not result.report.errors
     return result.texts[name].decode()
 

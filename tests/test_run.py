@@ -1,14 +1,9 @@
 """What a run says of itself: origins, places, changes, and what its author means."""
 
-from pathlib import Path
-
 import pytest
+from tests.linked import link
 
-from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
-from oomlint.linking import Linker, LinkOptions
-from oomlint.workspace import Workspace
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 4\ndatasets:\n  - path: a/b\n"
 ZERO = '{"zero_optimization": {"stage": 2}}'
@@ -16,10 +11,7 @@ ZERO = '{"zero_optimization": {"stage": 2}}'
 
 def run_of(files, hardware=None, **values):
     files = {"a.yaml": files} if isinstance(files, str) else files
-    workspace = Workspace(Path("/p"), {n: t.encode() for n, t in files.items()})
-    machine = parse_hardware(hardware) if hardware else None
-    options = LinkOptions(hardware=machine, values=values)
-    return Linker(workspace, registry(), options).link(list(files)).runs[0]
+    return link(files, hardware=hardware, values=values).runs[0]
 
 
 def text_at(run, location, files):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.linked import report_of
 
-from oomlint.engine import Options, Report, lint
-from oomlint.hardware import parse_hardware
+from oomlint.engine import Report
 from oomlint.judgement import judgement_of
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.severity import Severity
 from oomlint.judgement.words import left_open, sentence
 from oomlint.lsp.hints import breakdown
 from oomlint.report import estimates, fits, html, markdown
-from oomlint.workspace import Workspace
 
 _LAUNCH = (
     "torchrun --nproc_per_node 8 finetune.py --model_name_or_path {model} --output_dir out "
@@ -34,12 +31,8 @@ Trainer(model=model, args=training_args, train_dataset=data).train()
 
 
 def _report(script: str, program: str | None = _PROGRAM) -> Report:
-    held = {"train.sh": script.encode()}
-    if program is not None:
-        held["finetune.py"] = program.encode()
-    files = Workspace(Path("/project"), held)
-    options = Options(hardware=parse_hardware("8xA100-80GB"))
-    return lint(files, ["train.sh"], options, explicit=frozenset(["train.sh"]))
+    files = {"train.sh": script} | ({} if program is None else {"finetune.py": program})
+    return report_of(files, "train.sh", hardware="8xA100-80GB", explicit=["train.sh"])
 
 
 def _script(model: str = _LLAMA, micro: str = "2", more: str = _SHARDED) -> str:
@@ -129,10 +122,8 @@ def test_the_handbooks_scripts_train_what_a_recipe_says(data: str, verdict: str)
         "per_device_train_batch_size: 2\nmax_length: 2048\nbf16: true\n"
     )
     held = {
-        "run.sh": b"accelerate launch --num_processes 1 scripts/run_dpo.py recipe.yaml\n",
-        "recipe.yaml": (recipe + data).encode(),
+        "run.sh": "accelerate launch --num_processes 1 scripts/run_dpo.py recipe.yaml\n",
+        "recipe.yaml": recipe + data,
     }
-    options = Options(hardware=parse_hardware("A100-80GB"))
-    report = lint(Workspace(Path("/project"), held), list(held), options)
-    (run,) = report.runs
+    (run,) = report_of(held, hardware="A100-80GB").runs
     assert judgement_of(run).verdict == verdict

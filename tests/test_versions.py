@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHUNKS_LOSS
@@ -97,12 +98,9 @@ output_dir: out
 
 
 def _run(options: dict[str, Any] | None = None, **files: str) -> Run:
-    texts = {name.replace("__", "/").replace("_", "."): t.encode() for name, t in files.items()}
-    texts["configs/sft.yaml"] = _SFT.encode()
-    workspace = Workspace(Path("/x"), texts)
-    link_options = LinkOptions(values=options or {})
-    (run,) = Linker(workspace, registry(), link_options).link(["configs/sft.yaml"]).runs
-    return run
+    texts = {name.replace("__", "/").replace("_", "."): text for name, text in files.items()}
+    texts["configs/sft.yaml"] = _SFT
+    return run_of(texts, "configs/sft.yaml", values=options or {})
 
 
 def test_the_nearest_file_up_the_tree_counts() -> None:

@@ -10,7 +10,8 @@ typing), and to have the C parser read the bytes.
 
 Python scripts are timed twice: short ones, which show what it costs to start, and 40 different ones
 of the median length of training scripts in public repositories (see ``training_scripts``);
-``--scripts FOLDER`` times real ones.
+``--scripts FOLDER`` times real ones. Of the corpus it is told too what hardware costs, and what it takes
+to check again after one file of it has changed; of estimates, what one of a plan takes that is new.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 from benchmarks.speed.training_scripts import training_script
 
@@ -77,6 +78,13 @@ trainer.train()
 # YAML file needs, takes 0.76 of it already (garbage collection off, Python 3.11, click 8, msgspec
 # 0.22, ruamel.yaml 0.19); the rest is for the arithmetic and the rules, which yamllint has not.
 _ONE_RUN = 1.6
+_ONE_RUN_JUDGED = 1.7
+
+HARDWARE = ("--hardware", "8xA100-80GB")
+# YAML files beside one DeepSpeed JSON that all of them name.
+_SHARING = 40
+# Plans that are estimated for the mean of each kind.
+_PLANS = 200
 
 IMPORTS = "import pathlib, re, typing"
 PARSE = """\
@@ -126,6 +134,14 @@ def cost_of(command: Sequence[str | Path], folder: Path, cache: Path) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, clock, usage.ru_maxrss / 1024)
 
 
+def _least_of(costs: Sequence[Cost]) -> Cost:
+    return Cost(
+        min(c.seconds for c in costs),
+        min(c.clock for c in costs),
+        min(c.megabytes for c in costs),
+    )
+
+
 class Bench:
     def __init__(self, python: Path, work: Path, turns: int) -> None:
         self.python, self.bin, self.work, self.turns = python, python.parent, work, turns
@@ -136,14 +152,7 @@ class Bench:
         for _ in range(self.turns):
             for name, command in commands.items():
                 taken[name].append(cost_of(command, folder, self.work / "cache"))
-        return {
-            name: Cost(
-                min(c.seconds for c in costs),
-                min(c.clock for c in costs),
-                min(c.megabytes for c in costs),
-            )
-            for name, costs in taken.items()
-        }
+        return {name: _least_of(costs) for name, costs in taken.items()}
 
     def oomlint(self, *words: str | Path, cache: bool = False) -> list[str | Path]:
         return [self.bin / "oomlint", "check", *([] if cache else ["--no-cache"]), *words]
@@ -156,6 +165,8 @@ class Bench:
         taken = self.least(
             folder,
             oomlint=self.oomlint("run.yaml"),
+            judged=self.oomlint(*HARDWARE, "run.yaml"),
+            fit=[self.bin / "oomlint", "fit", *HARDWARE, "run.yaml"],
             kept=self.oomlint("run.yaml", cache=True),
             yamllint=[self.bin / "yamllint", "run.yaml"],
             start=[self.python, "-c", "pass"],
@@ -163,8 +174,41 @@ class Bench:
         )
         print("One Axolotl YAML with its DeepSpeed JSON")
         say("yamllint", taken["oomlint"], taken["yamllint"], _ONE_RUN)
+        say("yamllint, on hardware", taken["judged"], taken["yamllint"], _ONE_RUN_JUDGED)
+        print(f"  {taken['fit'].seconds:6.2f} s for all ways to fit (aim: 1)")
         say("its own cold time, nothing changed", taken["kept"], taken["oomlint"], 0.4)
         floor(taken)
+
+    def shared(self) -> None:
+        folder = self.work / "shared"
+        folder.mkdir()
+        for number in range(_SHARING):
+            size = f"micro_batch_size: {1 + number % 8}"
+            (folder / f"run{number}.yaml").write_text(RUN.replace("micro_batch_size: 2", size))
+        (folder / "zero3.json").write_text(ZERO3)
+        taken = self.least(
+            folder,
+            oomlint=self.oomlint(*HARDWARE, "."),
+            yamllint=[self.bin / "yamllint", *sorted(folder.glob("*.yaml"))],
+        )
+        print(f"{_SHARING} Axolotl YAMLs that share one DeepSpeed JSON")
+        say("yamllint, on hardware", taken["oomlint"], taken["yamllint"])
+
+    def changed(self, corpus: Path) -> None:
+        """The corpus once more, after a comment was added to one of its files."""
+        folder = self.work / "changed"
+        shutil.copytree(corpus, folder)
+        words = (*HARDWARE, ".")
+        file = next(folder.rglob("*.yaml"))
+        cold = self.least(folder, oomlint=self.oomlint(*words))["oomlint"]
+        again = []
+        for number in range(self.turns):
+            cost_of(self.oomlint(*words, cache=True), folder, self.work / "cache")
+            with file.open("a", encoding="utf-8") as text:
+                text.write(f"# {number}\n")
+            again.append(cost_of(self.oomlint(*words, cache=True), folder, self.work / "cache"))
+        print(f"The files of {corpus.name} once more, one of them changed")
+        say("its own cold time, on hardware", _least_of(again), cold, 0.15)
 
     def corpus(self, corpus: Path) -> None:
         files = sorted(f for kind in ("*.yaml", "*.yml") for f in corpus.rglob(kind))
@@ -173,6 +217,7 @@ class Bench:
         taken = self.least(
             corpus,
             oomlint=self.oomlint(*files),
+            judged=self.oomlint(*HARDWARE, *files),
             kept=self.oomlint(*files, cache=True),
             yamllint=[self.bin / "yamllint", *files],
             schema=[self.bin / "check-jsonschema", "--schemafile", schema, *files],
@@ -182,6 +227,7 @@ class Bench:
         )
         print(f"The {len(files)} YAML files of {corpus.name}")
         say("yamllint", taken["oomlint"], taken["yamllint"], 0.25)
+        say("yamllint, on hardware", taken["judged"], taken["yamllint"], 0.35)
         say("check-jsonschema", taken["oomlint"], taken["schema"], 1.0)
         say("its own cold time, nothing changed", taken["kept"], taken["oomlint"], 0.4)
         floor(taken)
@@ -222,10 +268,10 @@ class Bench:
         say("half as many files", whole, half, 2.0)
 
 
-def say(beside: str, taken: Cost, other: Cost, aim: float) -> None:
+def say(beside: str, taken: Cost, other: Cost, aim: float | None = None) -> None:
     print(
         f"  {taken.seconds / other.seconds:6.2f} x {beside} ({taken.seconds:.3f} s, "
-        f"{other.seconds:.3f} s; aim: {aim:g}), {taken.clock / other.clock:.2f} by the clock"
+        f"{other.seconds:.3f} s{'' if aim is None else f'; aim: {aim:g}'}), {taken.clock / other.clock:.2f} by the clock"
     )
 
 
@@ -238,6 +284,26 @@ def floor(taken: dict[str, Cost]) -> None:
         f"to start the interpreter, {seconds['imports']:.3f} s with the imports"
         + ("" if parse is None else ", the rest to load and run the C parser")
     )
+
+
+def estimates() -> None:
+    """Processor time of this checkout's estimates of plans that nobody has estimated before."""
+    from benchmarks.speed.bench_estimate import GIVEN
+
+    from oomlint.given_plans import read_plan
+    from oomlint.memory import estimate
+
+    taken = {}
+    for name, values in GIVEN.items():
+        first = read_plan(values)
+        lengths = (1024 + 8 * number for number in range(_PLANS))
+        plans = [first.with_values({"seq.max_len": length}) for length in lengths]
+        start = process_time()
+        for plan in plans:
+            estimate(plan)
+        taken[name] = (process_time() - start) / _PLANS * 1e6
+    print("An estimate of a plan that is new (aim: 150 microseconds)")
+    print("  " + ", ".join(f"{name} {taken[name]:.0f}" for name in taken))
 
 
 def environment(folder: Path) -> Path:
@@ -260,7 +326,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         bench = Bench(given.python or environment(work / "env"), work, given.turns)
+        estimates()
         bench.one_run()
+        bench.shared()
         bench.scripts("Python scripts, short", [SCRIPT] * 40)
         bench.scripts("Python scripts of the usual length", [training_script(n) for n in range(40)])
         if given.scripts:
@@ -269,6 +337,7 @@ def main() -> None:
             bench.scripts(f"Python scripts of {given.scripts.name}", texts)
         if given.corpus.is_dir():
             bench.corpus(given.corpus.resolve())
+            bench.changed(given.corpus.resolve())
             if given.many:
                 bench.many(given.corpus.resolve(), given.many)
 

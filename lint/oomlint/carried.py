@@ -40,17 +40,15 @@ _MOST_PATCHES = 50
 _VERSION = r"(?m)^(?:VERSION|__version__)\s*=\s*[\"']([^\"'\s]+)"
 # Programs that train by these have options of the same names (transformers 4.57 examples/flax,
 # examples/tensorflow; its research_projects over Lightning).
-_IS_OF_ANOTHER = re.compile(
-    rb"^[ \t]*(?:import|from)[ \t]+(?:jax|flax|tensorflow|pytorch_lightning|lightning)\b"
-    rb"|\bTFTrainer\b",
-    re.MULTILINE,
+_IS_OF_ANOTHER = (
+    rb"(?m)^[ \t]*(?:import|from)[ \t]+(?:jax|flax|tensorflow|pytorch_lightning|lightning)\b"
+    rb"|\bTFTrainer\b"
 )
 # A class that is imported, called or derived from, not a word of a comment; Lightning's is named with its
 # module, TensorFlow's has a name of its own.
-_NAMES_TRAINER = re.compile(
-    rb"(?:(?<![\w.])|\btransformers\.)(?!TF)\w*Trainer[ \t]*[(),]"
-    rb"|^[ \t]*from[ \t]+[\w.]+[ \t]+import\b[^\n#]*\b(?!TF)\w*Trainer\b",
-    re.MULTILINE,
+_NAMES_TRAINER = (
+    rb"(?m)(?:(?<![\w.])|\btransformers\.)(?!TF)\w*Trainer[ \t]*[(),]"
+    rb"|^[ \t]*from[ \t]+[\w.]+[ \t]+import\b[^\n#]*\b(?!TF)\w*Trainer\b"
 )
 _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 
@@ -209,13 +207,15 @@ _LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|r
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 # Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
 _PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
-_OF_TRAINING = re.compile(r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$")
+_OF_TRAINING = r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$"
 
 
 def options_of_training(document: Document | None) -> Options | None:
     """The options of a script that fills a library's own class of training arguments from its command line."""
     options = None if document is None else parser_of(document)
-    is_of_training = options is not None and any(map(_OF_TRAINING.search, options.bases))
+    is_of_training = options is not None and any(
+        re.search(_OF_TRAINING, base) for base in options.bases
+    )
     return options if is_of_training else None
 
 
@@ -402,7 +402,7 @@ class OwnPrograms:
         differentiates = re.search(_DIFFERENTIATES, data) is not None
         if differentiates and re.search(rf"\b{trainer}\b".encode(), data) is None:
             return True
-        return _IS_OF_ANOTHER.search(data) is not None and _NAMES_TRAINER.search(data) is None
+        return bool(re.search(_IS_OF_ANOTHER, data)) and not re.search(_NAMES_TRAINER, data)
 
     def _program(self, launch: Claim, program: Launch) -> str | None:
         """The file here of the script or the module that a command starts."""

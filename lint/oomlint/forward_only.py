@@ -15,21 +15,18 @@ from oomlint.dialects.common.evaluating import only_evaluates
 from oomlint.workspace import Workspace
 
 # What a program has that runs a model forward: an engine or actors that do, or a call that asks for no gradients.
-_FORWARD = re.compile(
-    rb"^\s*(?:import|from)\s+(?:ray|vllm|sglang|lmdeploy)\b"
-    rb"|\bno_grad\(|\binference_mode\(|\.generate\(",
-    re.MULTILINE,
+_FORWARD = (
+    rb"(?m)^\s*(?:import|from)\s+(?:ray|vllm|sglang|lmdeploy)\b"
+    rb"|\bno_grad\(|\binference_mode\(|\.generate\("
 )
 # What trains, or asks something to: a trainer's class, a function or module of that name, a loop's own steps.
-_TRAINS = re.compile(
+_TRAINS = (
     rb"Trainer\b|\.backward\(|\.fit\w*\(|\b[Oo]ptim(?:izer)?s?\b"
     rb"|(?<!\.)\b_?(?:run_|do_|start_|main_)?(?:train|finetune|fine_tune|learn)(?:ing)?(?:_\w+)?\("
     rb"|\.(?:train|learn|fit)(?:_\w+)?\((?!\s*False)"
 )
-_IS_TRAINER = re.compile(r"train|tun(?:e|ing)|sft|dpo|ppo|grpo|distil|learn", re.IGNORECASE)
-_IMPORTS = re.compile(
-    rb"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import|import[ \t]+([\w.]+))", re.MULTILINE
-)
+_IS_TRAINER = r"(?i)train|tun(?:e|ing)|sft|dpo|ppo|grpo|distil|learn"
+_IMPORTS = rb"(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import|import[ \t]+([\w.]+))"
 _MOST_IMPORTS = 100
 
 
@@ -54,13 +51,13 @@ class ForwardOnly:
         text = self.workspace.read_or_none(name) or b""
         if only_evaluates(text.decode("utf-8", "replace")):
             return True
-        if _IS_TRAINER.search(name.rpartition("/")[2]) or not _FORWARD.search(text):
+        if re.search(_IS_TRAINER, name.rpartition("/")[2]) or not re.search(_FORWARD, text):
             return False
-        return not any(_TRAINS.search(each) for each in (text, *self._imported(name, text)))
+        return not any(re.search(_TRAINS, each) for each in (text, *self._imported(name, text)))
 
     def _imported(self, name: str, text: bytes) -> Iterator[bytes]:
         """The texts of the project's modules that a program imports."""
-        for plain, whole in islice(_IMPORTS.findall(text), _MOST_IMPORTS):
+        for plain, whole in islice(re.findall(_IMPORTS, text), _MOST_IMPORTS):
             module = (plain or whole).decode().lstrip(".").replace(".", "/")
             for path in (f"{module}.py", f"{module}/__init__.py") if module else ():
                 found = self.workspace.resolve(path, name)

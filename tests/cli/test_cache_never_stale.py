@@ -11,6 +11,8 @@ import pytest
 
 from oomlint.cli import main
 
+pytestmark = pytest.mark.slow
+
 RUN = (
     "base_model: {model}\ndatasets:\n  - path: a\nsequence_len: 4096\nmicro_batch_size: {size}\n"
     "deepspeed: {deepspeed}\n"

@@ -9,8 +9,10 @@ from typing import get_args
 
 import pytest
 
+from oomlint.cli import checking
 from oomlint.documents import write
 from oomlint.errors import ReadError
+from oomlint.fix import planned
 from oomlint.settings import OutputFormat
 
 H100 = ("--hardware", "H100-80GB")
@@ -292,6 +294,26 @@ def test_statistics(oomlint, axolotl):
 def test_profile_names_the_rules_that_ran(oomlint, axolotl, options):
     result = oomlint("axolotl.yaml", *H100, "--select", "OOM101", "--profile", *options)
     assert result.stderr.split()[1:] == ["ms", "no-gradient-checkpointing"]
+
+
+@pytest.mark.parametrize("form", ["concise", "github", "gitlab", "junit"])
+def test_where_no_fix_is_shown_nobody_looks_for_a_plan(oomlint, axolotl, monkeypatch, form):
+    asked = []
+
+    def with_plans(report, *others):
+        asked.append(report)
+        return real(report, *others)
+
+    real = planned.with_plans
+    monkeypatch.setattr(planned, "with_plans", with_plans)
+    words = ("axolotl.yaml", *H100, "--output-format", form)
+    said = oomlint(*words)
+    assert not asked
+    oomlint(*words, "--statistics")
+    assert asked
+    monkeypatch.setattr(checking, "_WITHOUT_FIXES", ())
+    assert oomlint(*words).stdout == said.stdout
+    assert len(asked) == 2
 
 
 def test_show_files(oomlint, axolotl, project):

@@ -9,7 +9,6 @@ import pickle
 import signal
 from functools import partial
 from pathlib import Path
-from time import sleep
 
 import pytest
 
@@ -160,6 +159,7 @@ def projects(tmp_path, monkeypatch):
 FORMATS = ("text", "json", "sarif", "markdown")
 
 
+@pytest.mark.slow
 @forks
 @pytest.mark.parametrize("output_format", FORMATS)
 def test_the_report_is_the_same_however_many_processes_made_it(projects, capfd, output_format):
@@ -172,6 +172,7 @@ def test_the_report_is_the_same_however_many_processes_made_it(projects, capfd, 
     assert "project4/train2.yaml" in said[0][1]
 
 
+@pytest.mark.slow
 def test_one_process_that_cannot_hold_everything_reports_the_same(projects, capfd, monkeypatch):
     run(["check", ".", "--jobs", "1"])
     at_once = capfd.readouterr()
@@ -201,7 +202,8 @@ def test_processes_that_die_before_there_is_work_stop_nothing():
     mother = os.getpid()
 
     def items():
-        sleep(0.5)  # by then the processes are gone
+        for process in multiprocessing.active_children():
+            process.join()
         yield 1
 
     def prepare():

@@ -2,6 +2,7 @@
 
 import io
 from contextlib import contextmanager
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +14,18 @@ from oomlint.report.paint import wants_color
 
 
 class Terminal(io.StringIO):
+    def __init__(self):
+        super().__init__()
+        self.has_bar = Event()
+
     def isatty(self):
         return True
+
+    def write(self, text):
+        written = super().write(text)
+        if "checking [" in text:
+            self.has_bar.set()
+        return written
 
 
 @pytest.fixture
@@ -30,13 +41,9 @@ def terminal(monkeypatch):
 
 
 def work(stream):
-    from time import monotonic, sleep
-
     with progress.shown("checking") as tick:
-        end = monotonic() + 20
         tick(1, 4)
-        while "[" not in stream.getvalue().replace("\x1b[", "") and monotonic() < end:
-            sleep(0.01)
+        stream.has_bar.wait()
         tick(3, 4)
 
 

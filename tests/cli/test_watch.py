@@ -216,7 +216,7 @@ def test_the_real_command_sees_a_change_and_ends_on_ctrl_c(project, axolotl, has
         # A shell that starts the tests in the background has them ignore Ctrl-C, and so their children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = threading.Timer(120, process.kill)
+    deadline = threading.Timer(600, process.kill)
     deadline.start()
     try:
         said = []

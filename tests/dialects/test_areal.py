@@ -11,7 +11,6 @@ from tests.linked import link, run_of
 from oomlint.dialects.areal.allocation import BACKEND, MODE, Allocation, served, trained
 from oomlint.dialects.kinds import BadValue
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.memory import estimate
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -84,7 +83,7 @@ _MEGATRON = _YAML.replace('"fsdp:d4"', '"megatron:d4"')
 
 
 def _run(text: str = _YAML, hardware: str = "8xA100-80GB") -> Run:
-    run = run_of({"config.yaml": text}, "config.yaml", hardware=parse_hardware(hardware))
+    run = run_of({"config.yaml": text}, "config.yaml", hardware=hardware)
     assert run.framework == "areal"
     return run
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.documents.text import apply_edits
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.fields import f
 from oomlint.rule import Proposal
@@ -19,14 +19,12 @@ LIGER = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n"
 CCE = "plugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"
 
 
-def link(text, hardware=None):
-    options = LinkOptions(parse_hardware(hardware) if hardware else None)
-    workspace = Workspace(Path("/p"), {"a.yaml": text.encode()})
-    return Linker(workspace, registry(), options).link(["a.yaml"]).runs
+def runs_of(text, hardware=None):
+    return link({"a.yaml": text}, hardware=hardware).runs
 
 
 def run_of(more="", hardware=None):
-    [run] = link(RUN + more, hardware)
+    [run] = runs_of(RUN + more, hardware)
     return run
 
 
@@ -52,7 +50,7 @@ def values(plan, *paths):
     ],
 )
 def test_training_configs_are_ours(text):
-    assert [run.framework for run in link(text)] == ["axolotl"]
+    assert [run.framework for run in runs_of(text)] == ["axolotl"]
 
 
 @pytest.mark.parametrize(
@@ -67,11 +65,11 @@ def test_training_configs_are_ours(text):
     ],
 )
 def test_other_files_are_not(text):
-    assert link(text) == []
+    assert runs_of(text) == []
 
 
 def test_training_by_a_service_is_no_run_here():
-    assert link(f"{RUN}hatchery:\n  backend: tinker\n") == []
+    assert runs_of(f"{RUN}hatchery:\n  backend: tinker\n") == []
 
 
 # -- defaults ---------------------------------------------------------------------------
@@ -425,7 +423,7 @@ def fixed(more, changes):
     made = make_fix(run, Proposal.set("x", changes), "gpu")
     assert made.reason is None
     text = apply_edits(RUN + more, made.edits)
-    [after] = link(text, "8xA100-80GB")
+    [after] = runs_of(text, "8xA100-80GB")
     assert {f: after.settings[f].value for f in made.expected} == dict(made.expected)
     return text.removeprefix(RUN), after.plan
 
@@ -555,7 +553,7 @@ def test_a_batch_is_flattened_where_attention_keeps_samples_apart(more: str, pad
 
 
 def test_a_path_of_a_set_that_only_running_decides_is_no_failure():
-    plan = link(RUN + "  - path: ${DATA}/train.jsonl\n")[0].plan
+    plan = runs_of(RUN + "  - path: ${DATA}/train.jsonl\n")[0].plan
     assert plan.data.sets is None
 
 

@@ -1,12 +1,7 @@
 """Axolotl's launch lines: they name the YAML, override its keys and count the ranks."""
 
-from pathlib import Path
-
 import pytest
-
-from oomlint.dialects import registry
-from oomlint.linking import Linker, LinkOptions
-from oomlint.workspace import Workspace
+from tests.linked import link
 
 YAML = b"""\
 base_model: NousResearch/Meta-Llama-3-8B
@@ -18,9 +13,7 @@ micro_batch_size: 4
 
 
 def runs(script: str):
-    files = {"config.yaml": YAML, "run.sh": script.encode()}
-    linker = Linker(Workspace(Path("/x"), files), registry(), LinkOptions())
-    return linker.link(list(files)).runs
+    return link({"config.yaml": YAML, "run.sh": script}).runs
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from tests.linked import report_of
 
-from oomlint.engine import Options, Report, lint
-from oomlint.hardware import parse_hardware
+from oomlint.engine import Report
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Severity
-from oomlint.workspace import Workspace
 
 _CODE = """\
 from trl import SFTConfig, SFTTrainer
@@ -28,9 +26,7 @@ def _lint(gpu: str | None, code: str = _CODE, hardware: str | None = None) -> Re
         "colab": {"provenance": []} | ({"gpuType": gpu} if gpu else {}),
     }
     text = json.dumps({"cells": [cell], "metadata": metadata, "nbformat": 4}, indent=1)
-    files = Workspace(Path("/project"), {"train.ipynb": text.encode()})
-    options = Options(hardware=parse_hardware(hardware) if hardware else None)
-    return lint(files, ["train.ipynb"], options)
+    return report_of({"train.ipynb": text}, hardware=hardware)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import pytest
+from tests.fixing import fixed
 from tests.linked import link, run_of
 
-from oomlint.fix.edits import make_fix
-from oomlint.rule import Proposal
 from oomlint.run import Run
 
 _WORDS = (
@@ -25,13 +24,6 @@ def _runs(name: str, text: str) -> list[Run]:
 def _run(name: str, text: str) -> Run:
     (run,) = _runs(name, text)
     return run
-
-
-def _fixed(run: Run, changes: dict[str, Any]) -> str:
-    fix = make_fix(run, Proposal.set("change", changes), "gpu")
-    assert fix is not None
-    assert fix.reason is None
-    return run.claims[0].document.source.edited(fix.edits).text
 
 
 @pytest.mark.parametrize(
@@ -57,14 +49,13 @@ def test_docker_run_limits_what_it_starts(
     assert run.plan.model.id == "meta-llama/Llama-2-7b-hf"
     assert run.plan.parallel.gpus_per_node == 4
     assert (run.plan.host.ram_gib, run.plan.host.shm_gib) == (ram, shm)
-    new = _fixed(run, {"batch.micro": 2})
+    new = fixed(partial(_run, "train.sh"), text, {"batch.micro": 2})
     assert new == text.replace("batch_size 1", "batch_size 2")
 
 
 def test_limits_of_docker_run_are_changed_or_added() -> None:
     text = f"docker run --gpus all --shm-size=1g image \\\n  {_TRAIN}\n"
-    run = _run("train.sh", text)
-    new = _fixed(run, {"host.shm_gib": 15.5, "host.ram_gib": 100})
+    new = fixed(partial(_run, "train.sh"), text, {"host.shm_gib": 15.5, "host.ram_gib": 100})
     assert "--memory 100g" in new
     assert "--shm-size=16g" in new
     again = _run("train.sh", new)
@@ -111,7 +102,8 @@ def test_reads_a_service() -> None:
     assert run.plan.parallel.gpus_per_node == 4
     assert run.plan.env.cuda_visible_devices == "0,1,2,3"
     assert (run.plan.host.ram_gib, run.plan.host.shm_gib) == (64, 1 / 16)
-    new = _fixed(run, {"batch.micro": 2, "host.shm_gib": 16, "host.ram_gib": 99.5})
+    changes = {"batch.micro": 2, "host.shm_gib": 16, "host.ram_gib": 99.5}
+    new = fixed(partial(_run, "compose.yaml"), _COMPOSE, changes)
     changed = _COMPOSE.replace("batch_size 1", "batch_size 2").replace(
         "    mem_limit: 64g\n", "    mem_limit: 100g\n    shm_size: 16g\n"
     )

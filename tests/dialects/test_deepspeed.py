@@ -1,21 +1,16 @@
 """DeepSpeed JSON: recognition, its own law, and what a trainer makes of it."""
 
 import json
-from pathlib import Path
 
 import pytest
-from tests.linked import link
+from tests.linked import link, run_of
 
-from oomlint.dialects import registry
 from oomlint.dialects.deepspeed.dialect import looks_like_deepspeed
 from oomlint.dialects.deepspeed.presets import shipped_preset
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
-from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.rule import Proposal
-from oomlint.workspace import Workspace
 
 TRAINER = (
     "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 4\ngradient_accumulation_steps: 2\n"
@@ -24,17 +19,13 @@ TRAINER = (
 
 
 def alone(config, hardware="8xA100-80GB", **values):
-    files = {"ds.json": json.dumps(config).encode()}
-    options = LinkOptions(parse_hardware(hardware) if hardware else None, None, values)
-    [run] = Linker(Workspace(Path("/p"), files), registry(), options).link(["ds.json"]).runs
-    return run
+    return run_of({"ds.json": json.dumps(config)}, hardware=hardware, values=values)
 
 
 def under_trainer(config, more="", pins="", **values):
-    files = {"ds.json": json.dumps(config).encode(), "a.yaml": (TRAINER + more).encode()}
-    files |= {"requirements.txt": pins.encode()} if pins else {}
-    options = LinkOptions(parse_hardware("8xA100-80GB"), None, values)
-    return Linker(Workspace(Path("/p"), files), registry(), options).link(["a.yaml"]).runs[0]
+    files = {"ds.json": json.dumps(config), "a.yaml": TRAINER + more}
+    files |= {"requirements.txt": pins} if pins else {}
+    return run_of(files, "a.yaml", hardware="8xA100-80GB", values=values)
 
 
 def zero(**settings):
@@ -275,9 +266,7 @@ def test_inline_and_file_are_the_same(inline):
     config = {**zero(stage=3, offload_optimizer={"device": "cpu"}), "bf16": {"enabled": "auto"}}
     if inline:
         text = TRAINER.replace("ds.json", json.dumps(config))
-        files = {"a.yaml": text.encode()}
-        options = LinkOptions(parse_hardware("8xA100-80GB"))
-        [run] = Linker(Workspace(Path("/p"), files), registry(), options).link(["a.yaml"]).runs
+        run = run_of({"a.yaml": text}, hardware="8xA100-80GB")
     else:
         run = under_trainer(config)
     assert run.plan.parallel.zero.stage == 3
@@ -319,8 +308,7 @@ def test_shipped_presets(path, stage):
 )
 def test_a_missing_file_is_a_preset_only_where_its_framework_has_it(path, is_known):
     text = f"base_model: meta-llama/Llama-3.1-8B\ndatasets: [{{path: d, type: alpaca}}]\ndeepspeed: {path}\n"
-    files = Workspace(Path("/p"), {"train.yaml": text.encode()})
-    [run] = Linker(files, registry(), LinkOptions()).link(["train.yaml"]).runs
+    run = run_of({"train.yaml": text})
     assert (run.plan.parallel.zero.stage == 3) is is_known
     assert [file.reference for file in run.missing] == ([] if is_known else [path])
 

@@ -53,10 +53,6 @@ def _run(text: str = _YAML) -> Run:
     return run
 
 
-def _fixed(changes: dict[str, Any], text: str = _YAML) -> str:
-    return fixed(_run, text, changes)
-
-
 def test_a_config() -> None:
     run = _run()
     plan = run.plan
@@ -140,7 +136,7 @@ def test_unknown_keys_are_refused() -> None:
     ],
 )
 def test_wishes(changes: dict[str, Any], line: str) -> None:
-    after = _fixed(changes)
+    after = fixed(_run, _YAML, changes)
     assert line in after
     assert "# prompts" in after
 

@@ -12,7 +12,6 @@ from tests.linked import link, run_of
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.linking import Linker, LinkOptions
@@ -64,17 +63,13 @@ _LAUNCH = "python ./deepy.py train.py -d configs model.yml paths\n"
 
 
 def _run(text: str = _YAML, hardware: str = "8xA100-80GB") -> Run:
-    run = run_of({"a.yml": text}, hardware=parse_hardware(hardware))
+    run = run_of({"a.yml": text}, hardware=hardware)
     assert run.framework == "gpt-neox"
     return run
 
 
 def _with(line: str) -> str:
     return _YAML.replace('"train_iters"', f'{line}\n  "train_iters"')
-
-
-def _fixed(changes: dict[str, Any], text: str = _YAML) -> str:
-    return fixed(_run, text, changes)
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -196,7 +191,7 @@ def test_a_run_of_several_files() -> None:
         "configs/model.yml": _YAML,
         "configs/paths.yml": _PATHS,
     }
-    run = run_of(files, hardware=parse_hardware("8xA100-80GB"))
+    run = run_of(files, hardware="8xA100-80GB")
     assert set(run.files) == set(files)
     assert (run.plan.save.strategy, run.plan.save.every) == ("steps", 1000)
     assert run.plan.parallel.world == 8
@@ -251,7 +246,7 @@ def test_accumulation_is_one_where_nobody_says_it() -> None:
     """Not what train_batch_size leaves: NeoX stops where the three do not agree."""
     text = _YAML.replace('"gradient_accumulation_steps": 8', '"train_batch_size": 16')
     assert _run(text).plan.batch.grad_accum == 1
-    after = _fixed({"batch.micro": 2, "batch.grad_accum": 2}, text)
+    after = fixed(_run, text, {"batch.micro": 2, "batch.grad_accum": 2})
     assert "gradient_accumulation_steps: 2" in after.replace('"', "")
 
 
@@ -273,20 +268,20 @@ def test_accumulation_is_one_where_nobody_says_it() -> None:
     ],
 )
 def test_wishes(changes: dict[str, Any], line: str) -> None:
-    after = _fixed(changes)
+    after = fixed(_run, _YAML, changes)
     assert line.replace('"', "") in after.replace('"', "")
     assert "# as many as fit" in after
 
 
 def test_higher_stages_want_no_pipeline() -> None:
     text = _YAML.replace('"model-parallel-size": 2', '"model-parallel-size": 1')
-    after = _fixed({"parallel.zero.stage": 3}, text)
+    after = fixed(_run, text, {"parallel.zero.stage": 3})
     assert '"pipe-parallel-size": 0' in after
     assert '"stage": 3' in after
 
 
 def test_checkpoints_are_saved_as_often_as_wished() -> None:
-    after = _fixed({"save.every": 500}, _with('"save": "checkpoints",'))
+    after = fixed(_run, _with('"save": "checkpoints",'), {"save.every": 500})
     assert '"checkpoint_factor": 500' in after
 
 
@@ -294,7 +289,7 @@ def test_dashes_stand_for_underscores_in_what_is_deepspeeds_too() -> None:
     text = _YAML.replace('"zero_optimization"', '"zero-optimization"')
     text = text.replace("train_micro_batch_size_per_gpu", "train-micro-batch-size-per-gpu")
     assert _run(text).plan == _run().plan
-    after = _fixed({"offload.optimizer": "cpu"}, text)
+    after = fixed(_run, text, {"offload.optimizer": "cpu"})
     assert "zero_optimization" not in after
 
 

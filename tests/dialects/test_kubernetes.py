@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fixing import fix_of, fixed
 from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.fix.edits import Fix, make_fix
 from oomlint.linking import Linker, LinkOptions
-from oomlint.rule import Proposal
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -78,12 +77,6 @@ def _run(text: str) -> Run:
     return run
 
 
-def _fixed(run: Run, changes: dict[str, Any]) -> tuple[Fix, str]:
-    fix = make_fix(run, Proposal.set("change", changes), "gpu")
-    assert fix is not None
-    return fix, run.claims[0].document.source.edited(fix.edits).text
-
-
 @pytest.mark.parametrize("style", _COMMANDS)
 def test_reads_a_command_however_it_is_written(style: str) -> None:
     text = _job(_COMMANDS[style])
@@ -104,8 +97,7 @@ def test_a_bare_flag_in_a_list_gets_its_value_in_one_word(style: str) -> None:
     text = _job(_COMMANDS[style].replace(value, ""))
     run = _run(text)
     assert run.settings["hf.bf16"].value is True
-    fix, new = _fixed(run, {"precision.compute": "fp16"})
-    assert fix.reason is None
+    new = fixed(_run, text, {"precision.compute": "fp16"})
     assert "--bf16=False" in new
     assert _run(new).plan.precision.compute == "fp16"
 
@@ -122,12 +114,11 @@ def test_a_bare_flag_in_a_list_gets_its_value_in_one_word(style: str) -> None:
 def test_edits_of_the_command_are_edits_of_the_yaml(style: str, changes: dict[str, Any]) -> None:
     text = _job(_COMMANDS[style])
     run = _run(text)
-    fix, new = _fixed(run, changes)
-    assert fix.reason is None
+    new = fixed(_run, text, changes)
     again = _run(new)
     for field, value in changes.items():
         assert again.plan.get(field) == value
-    changed = {*changes, *fix.expected}
+    changed = {*changes, *fix_of(run, changes).expected}
     assert _said(run, changed) == _said(again, changed)
     untouched = [line for line in text.splitlines() if "train" not in line and "- '" not in line]
     assert [line for line in untouched if line not in new.splitlines()] == [
@@ -144,7 +135,7 @@ def test_values_in_escaped_quotes_are_shown_and_never_changed() -> None:
     script = f'export A=\\"x\\" && {_LAUNCH} {_WORDS}'
     run = _run(_job(f'command: ["bash", "-c", "{script}"]\n'))
     assert run.plan.batch.micro == 1
-    fix, _ = _fixed(run, {"batch.micro": 2})
+    fix = fix_of(run, {"batch.micro": 2})
     assert not fix.edits
     assert "a person" in (fix.reason or "")
 
@@ -167,10 +158,9 @@ def test_infers_the_hardware_and_its_limits() -> None:
     assert run.hardware.source == "Kubernetes asks for NVIDIA-H100-80GB-HBM3 (job.yaml:9)"
     assert run.limits.host_bytes == 64 * 2**30
     assert run.plan.host.shm_gib == 8
-    fix, new = _fixed(run, {"host.ram_gib": 100.2, "host.shm_gib": 16})
+    new = fixed(_run, _job(_COMMANDS["block"]), {"host.ram_gib": 100.2, "host.shm_gib": 16})
     assert "memory: 101Gi" in new
     assert "sizeLimit: 16Gi" in new
-    assert fix.reason is None
 
 
 @pytest.mark.parametrize(
@@ -200,7 +190,7 @@ def test_reads_memory_as_kubernetes_does(
 def test_only_a_volume_in_memory_can_grow(volume: str) -> None:
     text = _job(_COMMANDS["block"])
     run = _run(text.replace("emptyDir: {medium: Memory, sizeLimit: 8Gi}", volume))
-    fix, _ = _fixed(run, {"host.shm_gib": 16})
+    fix = fix_of(run, {"host.shm_gib": 16})
     assert not fix.edits
     assert "medium: Memory" in (fix.reason or "")
 
@@ -260,7 +250,7 @@ spec:
 def test_a_job_of_master_and_workers_is_one_run() -> None:
     run = _run(_PYTORCH_JOB)
     assert (run.plan.parallel.nodes, run.plan.parallel.gpus_per_node) == (4, 8)
-    fix, _ = _fixed(run, {"batch.micro": 2})
+    fix = fix_of(run, {"batch.micro": 2})
     assert not fix.edits
     assert "anchor" in (fix.reason or "")
 

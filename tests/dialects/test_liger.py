@@ -7,7 +7,6 @@ from tests.linked import link, run_of
 
 from oomlint.dialects.changes import SKIPS_LOGITS
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.plan.fields import f
 from oomlint.run import Run
 
@@ -67,7 +66,7 @@ def test_liger_fuses_the_loss_of_evaluation_where_it_is_asked_to(
     more = " --use_liger_kernel true --eval_strategy steps --per_device_eval_batch_size 8"
     pins = f"trl==0.15.2\n{pins}" if pins else ""
     files = {"run.sh": text.format(model="Qwen/Qwen2.5-7B", more=more), "requirements.txt": pins}
-    run = run_of(files, "run.sh", hardware=parse_hardware("8xA100-80GB"))
+    run = run_of(files, "run.sh", hardware="8xA100-80GB")
     assert run.plan.loss.logits_materialised == "fused"
     assert run.plan.eval.fuses_loss is fuses
     spared = run.assuming({f.eval.fuses_loss: True}).estimate.gpu.phases["evaluation"]

@@ -9,7 +9,6 @@ from tests.fixing import fixed
 from tests.linked import run_of
 from tests.sound import sound_project
 
-from oomlint.hardware import parse_hardware
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.models.count import count_parameters
@@ -23,7 +22,7 @@ def _yaml() -> str:
 
 
 def _run(text: str | None = None, hardware: str = "2x8xH100-80GB") -> Run:
-    run = run_of({"7b.yaml": text or _yaml()}, "7b.yaml", hardware=parse_hardware(hardware))
+    run = run_of({"7b.yaml": text or _yaml()}, "7b.yaml", hardware=hardware)
     assert run.framework == "lingua"
     return run
 

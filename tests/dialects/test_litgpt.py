@@ -64,10 +64,6 @@ def _launched(line: str, **files: str) -> Run:
     return run
 
 
-def _fixed(text: str, changes: dict[str, Any]) -> str:
-    return fixed(_run, text, changes)
-
-
 def test_lora_on_one_device() -> None:
     plan = _run(_LORA).plan
     assert plan.model.id == "meta-llama/Llama-2-7b-hf"
@@ -260,13 +256,13 @@ def test_other_files_are_not_ours() -> None:
     ],
 )  # fmt: skip
 def test_fixes(changes: dict[str, Any], old: str, new: str) -> None:
-    assert _fixed(_LORA, changes) == _LORA.replace(old, new)
+    assert fixed(_run, _LORA, changes) == _LORA.replace(old, new)
 
 
 def test_quantization_needs_a_true_precision() -> None:
-    fixed = _fixed(_LORA.replace("bf16-true", "bf16-mixed"), {"quant.method": "bnb4"})
-    assert "precision: bf16-true" in fixed
-    assert "quantize: bnb.nf4" in fixed
+    after = fixed(_run, _LORA.replace("bf16-true", "bf16-mixed"), {"quant.method": "bnb4"})
+    assert "precision: bf16-true" in after
+    assert "quantize: bnb.nf4" in after
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fixing import fixed
 from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.dialects.llm_foundry.dialect import LlmFoundry
 from oomlint.errors import CannotEdit
-from oomlint.fix.edits import make_fix
 from oomlint.linking import Linker, LinkOptions
 from oomlint.models.count import count_parameters
-from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -103,20 +102,6 @@ def _run(text: str, line: str = "composer -n 8 train/train.py a.yaml") -> Run:
     (run,) = link(files).runs
     assert run.framework == "llm-foundry"
     return run
-
-
-def _fixed(text: str, changes: dict[str, Any], line: str = "composer -n 8 train.py a.yaml") -> str:
-    """The file once it says ``changes``, proven to read as foreseen."""
-    fix = make_fix(_run(text, line), Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
-    assert fix is not None
-    assert fix.reason is None, fix.reason
-    for edit in reversed(fix.edits):
-        text = text[: edit.start] + edit.replacement + text[edit.end :]
-    after = _run(text, line)
-    for field, value in fix.expected.items():
-        setting = after.settings.get(field)
-        assert (None if setting is None else setting.value) == value, field
-    return text
 
 
 def test_reads_mpt_from_scratch() -> None:
@@ -226,13 +211,13 @@ def test_unwraps_a_mosaicml_run() -> None:
     ],
 )
 def test_fixes(changes: dict[str, Any], said: str) -> None:
-    assert said in _fixed(_MPT, changes)
+    assert said in fixed(_run, _MPT, changes)
 
 
 def test_fixes_of_hugging_face_models() -> None:
-    assert "use_flash_attention_2: true" in _fixed(_HF, {"model.attn_impl": "flash2"})
+    assert "use_flash_attention_2: true" in fixed(_run, _HF, {"model.attn_impl": "flash2"})
     cpu = _HF.replace("mixed", "cpu")
-    assert "init_device: mixed" in _fixed(cpu, {"load.cpu_ram_efficient": True})
+    assert "init_device: mixed" in fixed(_run, cpu, {"load.cpu_ram_efficient": True})
 
 
 @pytest.mark.parametrize(

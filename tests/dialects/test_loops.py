@@ -10,7 +10,6 @@ from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -61,7 +60,7 @@ num_processes: 8
 
 
 def _run(text: str, **options: str) -> Run:
-    return run_of({"train.py": text}, hardware=parse_hardware("8xA100-80GB"), **options)
+    return run_of({"train.py": text}, hardware="8xA100-80GB", **options)
 
 
 def _claimed(text: str) -> list[str]:
@@ -372,7 +371,7 @@ def test_processes_that_a_script_joins_by_itself_share_nobody_knows_what() -> No
     assert _run(text).level(f.parallel.backend) is Level.UNREAD
 
 
-_MANY = parse_hardware("8xA100-80GB")
+_MANY = "8xA100-80GB"
 _BY_DEFAULT = """\
 import os
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.linked import run_of
 
-from oomlint.dialects import registry
-from oomlint.linking import Linker, LinkOptions
 from oomlint.plan import Plan
-from oomlint.workspace import Workspace
 
 _TRL = """\
 model_name_or_path: Qwen/Qwen2.5-7B
@@ -66,11 +62,7 @@ swift rlhf --rlhf_type dpo --model Qwen/Qwen2.5-7B-Instruct --dataset hjh0119/sh
 
 
 def plan_of(name: str, text: str) -> Plan:
-    workspace = Workspace(Path("/x"), {name: text.encode()})
-    linked = Linker(workspace, registry(), LinkOptions()).link([name])
-    assert not linked.errors
-    [run] = linked.runs
-    return run.plan
+    return run_of({name: text}).plan
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from oomlint.dialects import registry
 from oomlint.dialects.cells import Cells
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.linking import Linked, Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -62,10 +61,6 @@ def _run(text: str = _SCRIPT) -> Run:
 
 def _with(options: str, text: str = _SCRIPT) -> Run:
     return _run(text.replace("--save ckpt", f"{options} --save ckpt"))
-
-
-def _fixed(changes: dict[str, Any], text: str = _SCRIPT) -> str:
-    return fixed(_run, text, changes)
 
 
 # -- the model ---------------------------------------------------------------------------------
@@ -266,8 +261,7 @@ def test_a_launcher_whose_options_are_out_of_sight_is_not_one_process() -> None:
 
 def _ranks(text: str, hardware: str | None = None) -> tuple[int | None, int | None, Level]:
     """Nodes, ranks of a node, and how well these are known."""
-    machine = None if hardware is None else parse_hardware(hardware)
-    run = run_of({"go.sh": text}, hardware=machine)
+    run = run_of({"go.sh": text}, hardware=hardware)
     parallel, cells = run.plan.parallel, run.parts.completed
     assert isinstance(cells, Cells)
     return parallel.nodes, parallel.gpus_per_node, cells.level(f.parallel.gpus_per_node)
@@ -399,7 +393,7 @@ def test_several_towers_have_no_dimensions_here_and_a_length_of_the_language_mod
     assert plan.model.dims is None
     assert plan.seq.max_len == 4096
     text = _SCRIPT.replace("--num-layers 32", options)
-    assert "--decoder-seq-length 2048" in _fixed({"seq.max_len": 2048}, text)
+    assert "--decoder-seq-length 2048" in fixed(_run, text, {"seq.max_len": 2048})
 
 
 def test_tasks_that_evaluate_train_nothing() -> None:
@@ -420,22 +414,22 @@ def test_what_a_person_is_to_fill_in_does_not_stop_the_reading() -> None:
 
 
 def test_micro_batch_with_the_same_global_batch() -> None:
-    fixed = _fixed({"batch.micro": 1, "batch.grad_accum": 16})
-    assert "--micro-batch-size 1 --global-batch-size 128" in fixed
+    after = fixed(_run, _SCRIPT, {"batch.micro": 1, "batch.grad_accum": 16})
+    assert "--micro-batch-size 1 --global-batch-size 128" in after
 
 
 def test_full_recomputation() -> None:
-    fixed = _fixed({"checkpointing.mode": "full"})
-    assert "--recompute-granularity full" in fixed
-    assert "--recompute-method uniform" in fixed
-    assert "--recompute-num-layers 1" in fixed
+    after = fixed(_run, _SCRIPT, {"checkpointing.mode": "full"})
+    assert "--recompute-granularity full" in after
+    assert "--recompute-method uniform" in after
+    assert "--recompute-num-layers 1" in after
 
 
 def test_full_recomputation_takes_the_switch_away() -> None:
     text = _SCRIPT.replace("--train-iters 500", "--recompute-activations --train-iters 500")
-    fixed = _fixed({"checkpointing.mode": "full"}, text)
-    assert "--recompute-activations" not in fixed
-    assert "--train-iters 500" in fixed
+    after = fixed(_run, text, {"checkpointing.mode": "full"})
+    assert "--recompute-activations" not in after
+    assert "--train-iters 500" in after
 
 
 @pytest.mark.parametrize(
@@ -453,7 +447,7 @@ def test_full_recomputation_takes_the_switch_away() -> None:
     ],
 )
 def test_wishes_are_written(changes: dict[str, Any], expected: str) -> None:
-    assert expected in _fixed(changes)
+    assert expected in fixed(_run, _SCRIPT, changes)
 
 
 @pytest.mark.parametrize(

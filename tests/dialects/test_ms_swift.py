@@ -12,7 +12,6 @@ from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.memory.facts import Facts
 from oomlint.plan.evidence import Level
@@ -31,11 +30,6 @@ def _runs(files: dict[str, str]) -> list[Run]:
 def _run(script: str, **files: str) -> Run:
     (run,) = _runs({"run.sh": script, **files})
     return run
-
-
-def _after(script: str, changes: dict[str, Any]) -> str:
-    """The script once a fix has made the run say ``changes``."""
-    return fixed(_run, script, changes)
 
 
 LORA = """CUDA_VISIBLE_DEVICES=0 \\
@@ -104,10 +98,12 @@ def test_deepspeed_presets_by_name() -> None:
     assert plan.load.device_map == "none"
     assert not zero3.missing
     with_zero2 = script.rstrip() + " \\\n    --deepspeed zero2\n"
-    assert _after(with_zero2, {"parallel.zero.stage": 3}).endswith("--deepspeed zero3\n")
-    assert _after(with_zero2, {"offload.optimizer": "cpu"}).endswith("--deepspeed zero2_offload\n")
+    assert fixed(_run, with_zero2, {"parallel.zero.stage": 3}).endswith("--deepspeed zero3\n")
+    assert fixed(_run, with_zero2, {"offload.optimizer": "cpu"}).endswith(
+        "--deepspeed zero2_offload\n"
+    )
     # Plain data parallelism gives way to a preset.
-    added = _after(script, {"parallel.zero.stage": 3})
+    added = fixed(_run, script, {"parallel.zero.stage": 3})
     assert "--deepspeed zero3" in added
     assert _run(added).plan.parallel.zero.stage == 3
 
@@ -285,7 +281,7 @@ def test_what_fixes_write(changes: dict[str, Any], expected: str) -> None:
     script = LORA
     if "checkpointing.mode" in changes:
         script = script.rstrip() + " \\\n    --gradient_checkpointing false\n"
-    after = _after(script, changes)
+    after = fixed(_run, script, changes)
     assert expected.split("\\\n    ")[-1] in after
     changed = _run(after).plan
     for field, value in changes.items():
@@ -357,7 +353,7 @@ def test_one_process_of_torchrun_spreads_its_model_whatever_hardware_is_named() 
     script = (
         "CUDA_VISIBLE_DEVICES=0,1 torchrun swift/cli/sft.py --model Qwen/Qwen2.5-7B --dataset d\n"
     )
-    for hardware in (None, parse_hardware("8xA100-80GB")):
+    for hardware in (None, "8xA100-80GB"):
         (run,) = link({"run.sh": script}, hardware=hardware).runs
         assert run.plan.parallel.backend == "device_map_pp"
         assert (run.plan.parallel.world, run.plan.parallel.pp, run.plan.parallel.dp) == (2, 2, 1)
@@ -376,11 +372,11 @@ def test_a_number_of_processes_that_cannot_be_read_leaves_the_ranks_open() -> No
 
 def test_a_process_for_each_gpu_of_the_machine() -> None:
     script = LORA.replace("CUDA_VISIBLE_DEVICES=0", "NPROC_PER_NODE=$(nvidia-smi -L | wc -l)")
-    (run,) = link({"run.sh": script}, hardware=parse_hardware("8xA100-80GB")).runs
+    (run,) = link({"run.sh": script}, hardware="8xA100-80GB").runs
     assert (run.plan.parallel.world, run.plan.parallel.backend) == (8, "ddp")
     assert run.parts.completed.level(f.parallel.world) is Level.ASSUMED
     script = LORA.replace("CUDA_VISIBLE_DEVICES=0", "NPROC_PER_NODE=$N CUDA_VISIBLE_DEVICES=0,1")
-    (two,) = link({"run.sh": script}, hardware=parse_hardware("8xA100-80GB")).runs
+    (two,) = link({"run.sh": script}, hardware="8xA100-80GB").runs
     assert (two.plan.parallel.world, two.plan.parallel.backend) == (2, "ddp")
 
 
@@ -490,14 +486,14 @@ def test_megatron_precision_aware_optimizer() -> None:
 
 
 def test_what_megatron_fixes_write() -> None:
-    after = _after(MEGATRON, {"checkpointing.mode": "full"})
+    after = fixed(_run, MEGATRON, {"checkpointing.mode": "full"})
     assert "--recompute_granularity full" in after
     assert "--recompute_method uniform" in after
     assert "--recompute_num_layers 1" in after
     # The global batch is a key of its own: a smaller micro batch needs nothing else.
-    smaller = _after(MEGATRON, {"batch.micro": 1, "batch.grad_accum": 8})
+    smaller = fixed(_run, MEGATRON, {"batch.micro": 1, "batch.grad_accum": 8})
     assert smaller == MEGATRON.replace("--micro_batch_size 2", "--micro_batch_size 1")
-    assert "--optimizer_cpu_offload true" in _after(MEGATRON, {"offload.optimizer": "cpu"})
+    assert "--optimizer_cpu_offload true" in fixed(_run, MEGATRON, {"offload.optimizer": "cpu"})
     run = _run(MEGATRON)
     for changes in (
         {"parallel.zero.stage": 3},
@@ -514,14 +510,14 @@ def test_megatron_stages_a_copy_of_what_it_saves_in_the_background(
 ) -> None:
     script = MEGATRON.rstrip() + " --async_save true\n"
     options: dict[str, Any] = {
-        "hardware": parse_hardware("4xA100-80GB"),
+        "hardware": "4xA100-80GB",
         "values": {"host.ram_gib": ram},
     }
     (run,) = link({"run.sh": script}, **options).runs
     assert run.plan.save.async_ == "thread"
     found = list(AsyncSaveExtraCopy().check(run))
     assert [finding.rule.code for finding in found] == (["OOM506"] if is_too_much else [])
-    after = _after(script, {"save.async": "none"})
+    after = fixed(_run, script, {"save.async": "none"})
     assert after == script.replace("--async_save true", "--async_save false")
     assert not list(AsyncSaveExtraCopy().check(_run(after)))
 

@@ -9,7 +9,6 @@ from tests.fixing import fixed
 from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.memory import estimate
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -68,7 +67,7 @@ tokens:
 
 
 def _run(text: str = _YAML, hardware: str = "8xA100-80GB") -> Run:
-    run = run_of({"config.yaml": text}, "config.yaml", hardware=parse_hardware(hardware))
+    run = run_of({"config.yaml": text}, "config.yaml", hardware=hardware)
     assert run.framework == "nanotron"
     return run
 

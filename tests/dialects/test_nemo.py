@@ -86,10 +86,6 @@ def _run(text: str = _YAML, **others: str) -> Run:
     return run
 
 
-def _fixed(changes: dict[str, Any], text: str = _YAML) -> str:
-    return fixed(_run, text, changes)
-
-
 # -- YAML --------------------------------------------------------------------------------------
 
 
@@ -269,7 +265,7 @@ def test_a_command_without_its_yaml_is_a_run_of_its_own() -> None:
     ],
 )
 def test_wishes_are_written(changes: dict[str, Any], expected: str) -> None:
-    assert expected in _fixed(changes)
+    assert expected in fixed(_run, _YAML, changes)
 
 
 @pytest.mark.parametrize(

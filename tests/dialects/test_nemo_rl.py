@@ -105,10 +105,6 @@ def _run(leaf: str = _LEAF, base: str = _BASE, **more: str) -> Run:
     return run
 
 
-def _fixed(changes: dict[str, Any], leaf: str = _LEAF) -> str:
-    return fixed(_run, leaf, changes)
-
-
 def _with(section: str, leaf: str = _LEAF) -> Run:
     return _run(leaf.replace("policy:\n", f"policy:\n{section}"))
 
@@ -299,16 +295,17 @@ def test_a_launch_line_without_a_config() -> None:
     ],
 )
 def test_a_wish_is_written_to_the_end_of_the_chain(changes: dict[Any, Any], expected: str) -> None:
-    text = _fixed(changes)
+    text = fixed(_run, _LEAF, changes)
     assert expected in text
     assert text.startswith("defaults: ../base.yaml\n")
 
 
 def test_a_section_that_the_end_has_takes_another_key() -> None:
     leaf = _LEAF + "  num_nodes: 1\n"
-    text = _fixed(
-        {f.checkpointing.mode: "full"},
+    text = fixed(
+        _run,
         leaf.replace("policy:\n", "policy:\n  dtensor_cfg:\n    cpu_offload: false\n"),
+        {f.checkpointing.mode: "full"},
     )
     assert "    cpu_offload: false\n    activation_checkpointing: true\n" in text
 

@@ -8,7 +8,6 @@ import pytest
 from tests.fixing import fixed
 from tests.linked import link, run_of
 
-from oomlint.hardware import parse_hardware
 from oomlint.memory import estimate
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -59,7 +58,7 @@ evaluators:
 
 
 def _run(text: str = _YAML, hardware: str = "8xA100-80GB") -> Run:
-    run = run_of({"config.yaml": text}, "config.yaml", hardware=parse_hardware(hardware))
+    run = run_of({"config.yaml": text}, "config.yaml", hardware=hardware)
     assert run.framework == "olmo"
     return run
 

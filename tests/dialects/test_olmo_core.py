@@ -9,7 +9,6 @@ from tests.fixing import fixed
 from tests.linked import link, run_of
 from tests.sound import sound_project
 
-from oomlint.hardware import parse_hardware
 from oomlint.models.count import count_parameters
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -82,7 +81,7 @@ def _official() -> str:
 
 
 def _run(text: str = _SCRIPT) -> Run:
-    run = run_of({"train.py": text}, "train.py", hardware=parse_hardware("8x8xH100-80GB"))
+    run = run_of({"train.py": text}, "train.py", hardware="8x8xH100-80GB")
     assert run.framework == "olmo-core"
     return run
 

@@ -45,11 +45,6 @@ def _run(script: str) -> Run:
     return run
 
 
-def _after(script: str, changes: dict[str, Any]) -> str:
-    """The script once a fix has made the run say ``changes``."""
-    return fixed(_run, script, changes)
-
-
 def test_dotted_sft_in_a_here_document() -> None:
     run = _run(SFT)
     plan = run.plan
@@ -161,7 +156,7 @@ def test_other_programs_are_asides() -> None:
     ],
 )
 def test_what_fixes_write(changes: dict[str, Any], expected: str) -> None:
-    after = _after(SFT, changes)
+    after = fixed(_run, SFT, changes)
     assert expected in after
     changed = _run(after).plan
     for field, value in changes.items():
@@ -172,11 +167,13 @@ def test_what_fixes_write(changes: dict[str, Any], expected: str) -> None:
 
 def test_fixes_keep_the_style_of_the_options() -> None:
     flat = FLAT.replace("--gradient_checkpointing ", "")
-    after = _after(flat, {"checkpointing.mode": "full"})
+    after = fixed(_run, flat, {"checkpointing.mode": "full"})
     assert "--gradient_checkpointing" in after
     assert "--model." not in after
-    ray = _after(
-        PPO.replace("--actor.gradient_checkpointing_enable ", ""), {"checkpointing.mode": "full"}
+    ray = fixed(
+        _run,
+        PPO.replace("--actor.gradient_checkpointing_enable ", ""),
+        {"checkpointing.mode": "full"},
     )
     assert "--actor.gradient_checkpointing_enable" in ray
 
@@ -224,7 +221,7 @@ def test_asynchronous_training_leaves_the_engines_their_own_gpus() -> None:
 
 
 def test_a_lower_rank_is_written_where_lora_is_on() -> None:
-    assert "--lora_rank 8" in _after(FLAT, {"trainable.r": 8})
+    assert "--lora_rank 8" in fixed(_run, FLAT, {"trainable.r": 8})
 
 
 @pytest.mark.parametrize(

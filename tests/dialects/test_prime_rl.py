@@ -9,7 +9,6 @@ from tests.fixing import fixed
 from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.memory import estimate
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -67,7 +66,7 @@ num_train_gpus = 8
 
 
 def _run(text: str, **options: Any) -> Run:
-    options.setdefault("hardware", parse_hardware("8xA100-80GB"))
+    options.setdefault("hardware", "8xA100-80GB")
     run = run_of({"config.toml": text}, "config.toml", **options)
     assert run.framework == "prime-rl"
     return run
@@ -176,7 +175,7 @@ def test_nodes_and_islands() -> None:
         "num_train_gpus = 4\nnum_infer_gpus = 4",
         'type = "multi_node"\nnum_train_nodes = 4\nnum_infer_nodes = 1\nnodes_per_fsdp_group = 2',
     )
-    plan = _run(several, hardware=parse_hardware("4x8xA100-80GB")).plan
+    plan = _run(several, hardware="4x8xA100-80GB").plan
     assert (plan.parallel.world, plan.parallel.dp_replicate, plan.parallel.dp_shard) == (32, 2, 8)
     assert plan.parallel.fsdp.strategy == "hybrid"
 

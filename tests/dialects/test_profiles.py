@@ -319,6 +319,7 @@ def _projects() -> set[str]:
     return {name.lower() for name in names - _NO_PROJECTS_ALONE - _FRAMEWORKS if name}
 
 
+@pytest.mark.slow
 def test_generic_code_names_no_project() -> None:
     projects = _projects()
     assert {"fastchat", "open_instruct", "llava/train/", "thudm/chatglm2-6b"} <= projects

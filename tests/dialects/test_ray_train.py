@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.linked import run_of
 
-from oomlint.hardware import parse_hardware
 from oomlint.run import Run
 
 _SCRIPT = """\
@@ -30,7 +29,7 @@ _ZERO = '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "
 
 def _run(text: str = _SCRIPT) -> Run:
     files = {"train.py": text, "zero3.json": _ZERO}
-    return run_of(files, "train.py", hardware=parse_hardware("8xA100-80GB"))
+    return run_of(files, "train.py", hardware="8xA100-80GB")
 
 
 def test_a_worker_is_a_rank() -> None:

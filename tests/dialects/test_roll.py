@@ -9,7 +9,6 @@ from tests.fixing import fixed
 from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.memory import estimate
 from oomlint.plan.fields import f
 from oomlint.run import Run
@@ -77,7 +76,7 @@ sft_train:
 
 
 def _run(text: str = _RLVR, hardware: str = "2x8xA100-80GB") -> Run:
-    run = run_of({"rlvr.yaml": text}, hardware=parse_hardware(hardware))
+    run = run_of({"rlvr.yaml": text}, hardware=hardware)
     assert run.framework == "roll"
     return run
 

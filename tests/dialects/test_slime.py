@@ -109,10 +109,6 @@ def _run(text: str = _SCRIPT, model: str = _MODEL, **options: Any) -> Run:
     return run
 
 
-def _fixed(changes: dict[str, Any], text: str = _SCRIPT) -> str:
-    return fixed(_run, text, changes)
-
-
 def _with(options: str, text: str = _SCRIPT) -> Run:
     return _run(text.replace("--colocate", f"--colocate {options}"))
 
@@ -196,9 +192,8 @@ fi
     run = _run(text)
     assert run.plan.parallel.gpus_per_node == 8
     assert run.level(f.parallel.gpus_per_node) is Level.ASSUMED
-    from oomlint.hardware import parse_hardware
 
-    assert _run(text, hardware=parse_hardware("4xH100-80GB")).plan.parallel.gpus_per_node == 4
+    assert _run(text, hardware="4xH100-80GB").plan.parallel.gpus_per_node == 4
 
 
 def test_who_shares_the_gpus() -> None:
@@ -300,7 +295,7 @@ def test_the_backend_that_older_releases_had() -> None:
     ],
 )
 def test_a_wish_is_written_in_its_own_options(changes: dict[Any, Any], expected: str) -> None:
-    assert expected in _fixed(changes)
+    assert expected in fixed(_run, _SCRIPT, changes)
 
 
 def test_what_it_cannot_say() -> None:

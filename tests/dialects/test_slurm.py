@@ -7,7 +7,6 @@ from tests.linked import run_of
 
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.judgement.words import resting_on_card
 from oomlint.rule import Proposal
 from oomlint.run import Run
@@ -87,7 +86,7 @@ def test_does_not_guess_the_hardware(directives: str) -> None:
 
 def test_the_command_line_of_oomlint_comes_first_and_the_launcher_second() -> None:
     directives = "--nodes=4; --gres=gpu:h100:8; --mem=64G"
-    given = _run(directives, hardware=parse_hardware("8xA100-80GB"))
+    given = _run(directives, hardware="8xA100-80GB")
     assert given.hardware is not None
     assert given.hardware.gpu.name == "A100-80GB"
     assert given.plan.parallel.nodes == 1  # torchrun without --nnodes
@@ -205,7 +204,7 @@ def test_a_step_over_several_components_has_no_one_limit() -> None:
     ],
 )  # fmt: skip
 def test_the_job_answers_what_its_script_asks(launch: str, counts: tuple[int, int]) -> None:
-    for options in ({}, {"hardware": parse_hardware("16xV100-32GB")}):
+    for options in ({}, {"hardware": "16xV100-32GB"}):
         plan = _run("--nodes=4; --gpus-per-node=a100:8", launch, **options).plan
         assert (plan.parallel.nodes, plan.parallel.gpus_per_node) == counts
 
@@ -213,7 +212,7 @@ def test_the_job_answers_what_its_script_asks(launch: str, counts: tuple[int, in
 def test_the_named_hardware_answers_where_no_file_does() -> None:
     ask = "torchrun --nproc_per_node $(nvidia-smi -L | wc -l)"
     assert _run("", ask).plan.parallel.gpus_per_node is None
-    run = _run("", ask, hardware=parse_hardware("4xA100-80GB"))
+    run = _run("", ask, hardware="4xA100-80GB")
     assert run.plan.parallel.gpus_per_node == 4
     origin = run.origin("parallel.gpus_per_node")
     assert origin is not None
@@ -223,5 +222,5 @@ def test_the_named_hardware_answers_where_no_file_does() -> None:
 def test_device_count_sees_the_visible_gpus_only() -> None:
     ask = "N=$(python -c 'import torch; print(torch.cuda.device_count())')\n"
     ask += "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node $N"
-    run = _run("", ask, hardware=parse_hardware("4xA100-80GB"))
+    run = _run("", ask, hardware="4xA100-80GB")
     assert run.plan.parallel.gpus_per_node == 2

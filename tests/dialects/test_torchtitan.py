@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.linked import link
+from tests.fixing import fixed, fixed_files
+from tests.linked import link, run_of
 
 from oomlint.dialects.torchtitan.models import family_of, flavor_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 
@@ -96,22 +96,6 @@ def _launched(line: str, text: str = _TOML) -> Run:
     return run
 
 
-def _fixed(files: dict[str, str], changes: dict[str, Any], path: str, name: str = "") -> str:
-    """A file once the run says ``changes``, proven to read as foreseen."""
-    run = next(r for r in link(files).runs if name in r.name)
-    fix = make_fix(run, Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
-    assert fix is not None
-    assert fix.reason is None, fix.reason
-    assert {edit.path for edit in fix.edits} == {path}
-    text = files[path]
-    for edit in reversed(fix.edits):
-        text = text[: edit.start] + edit.replacement + text[edit.end :]
-    after = next(r for r in link({**files, path: text}).runs if name in r.name)
-    for field, value in changes.items():
-        assert after.plan.get(field) == value
-    return text
-
-
 def _registry_run(name: str, text: str = _REGISTRY) -> Run:
     return next(r for r in link({_MODULE: text}).runs if r.name.endswith(f":{name}"))
 
@@ -159,9 +143,9 @@ def test_explicit_degrees_give_the_world() -> None:
 
 def test_explicit_degrees_make_up_the_world_on_any_machine() -> None:
     text = _TOML.replace("shard_degree = -1", "shard_degree = 1")
-    plan = _run(text, hardware=parse_hardware("2x8xH100-80GB")).plan
+    plan = _run(text, hardware="2x8xH100-80GB").plan
     assert (plan.parallel.nodes, plan.parallel.gpus_per_node, plan.parallel.world) == (1, 2, 2)
-    wide = _run(_TOML.replace("shard_degree = -1", "shard_degree = 16"), hardware=parse_hardware("8xH100-80GB"))  # fmt: skip
+    wide = _run(_TOML.replace("shard_degree = -1", "shard_degree = 16"), hardware="8xH100-80GB")  # fmt: skip
     assert (wide.plan.parallel.nodes, wide.plan.parallel.world) == (4, 32)
 
 
@@ -169,7 +153,7 @@ def test_ranks_that_a_launcher_counts_are_those_of_the_launcher() -> None:
     text = _TOML.replace("shard_degree = -1", "shard_degree = 16")
     for launcher, options in (
         ("srun -n 16", {}),
-        ("mpirun -np 16", {"hardware": parse_hardware("8xH100-80GB")}),
+        ("mpirun -np 16", {"hardware": "8xH100-80GB"}),
     ):
         line = f"{launcher} python -m torchtitan.train --job.config_file job.toml\n"
         (run,) = link({"job.toml": text, "go.sh": line}, **options).runs
@@ -388,8 +372,12 @@ def test_run_train_takes_its_settings_from_the_environment() -> None:
 def test_overrides_are_changed_where_they_stand_and_new_keys_go_into_the_file() -> None:
     line = "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file job.toml --training.seq_len 16384\n"
     files = {"job.toml": _TOML, "go.sh": line}
-    assert "--training.seq_len 4096" in _fixed(files, {"seq.max_len": 4096}, "go.sh")
-    assert 'mode = "full"' in _fixed(files, {"checkpointing.mode": "full"}, "job.toml")
+    after = fixed_files(run_of, files, {"seq.max_len": 4096})
+    assert "--training.seq_len 4096" in after["go.sh"]
+    assert after["job.toml"] == _TOML
+    after = fixed_files(run_of, files, {"checkpointing.mode": "full"})
+    assert 'mode = "full"' in after["job.toml"]
+    assert after["go.sh"] == line
 
 
 def test_a_switch_is_turned_off_by_its_negation() -> None:
@@ -443,13 +431,14 @@ def test_no_checkpointing_and_plain_loss() -> None:
 
 
 def test_fixes_of_a_function_go_into_its_calls() -> None:
-    files = {_MODULE: _REGISTRY}
-    fixed = _fixed(files, {"checkpointing.mode": "full"}, _MODULE, ":small")
-    assert "activation_checkpoint=FullAC.Config()" in fixed
-    fixed = _fixed(files, {"offload.optimizer": "cpu", "offload.params": "cpu"}, _MODULE, ":plain")
-    assert "training=TrainingConfig(enable_cpu_offload=True)" in fixed
-    fixed = _fixed(files, {"batch.micro": 2}, _MODULE, ":small")
-    assert "num_tokens_per_microbatch_per_dp_rank=8192" in fixed
+    def after(function: str, changes: dict[str, Any]) -> str:
+        return fixed(lambda text: _registry_run(function, text), _REGISTRY, changes)
+
+    assert "activation_checkpoint=FullAC.Config()" in after("small", {"checkpointing.mode": "full"})
+    offloaded = after("plain", {"offload.optimizer": "cpu", "offload.params": "cpu"})
+    assert "training=TrainingConfig(enable_cpu_offload=True)" in offloaded
+    smaller = after("small", {"batch.micro": 2})
+    assert "num_tokens_per_microbatch_per_dp_rank=8192" in smaller
 
 
 def test_what_a_call_computes_is_unknown_and_no_mistake() -> None:
@@ -509,9 +498,9 @@ _ON_EIGHT = {
     ],
 )
 def test_wishes_are_written(changes: dict[str, Any], expected: str) -> None:
-    fixed = _fixed(dict(_ON_EIGHT), changes, "job.toml")
-    assert expected in fixed
-    assert "steps = 1000  # a short one" in fixed
+    after = fixed_files(run_of, _ON_EIGHT, changes)["job.toml"]
+    assert expected in after
+    assert "steps = 1000  # a short one" in after
 
 
 @pytest.mark.parametrize(
@@ -540,5 +529,5 @@ def test_accumulation_needs_to_know_the_ranks() -> None:
 def test_a_global_batch_that_stands_there_stays() -> None:
     text = _TOML.replace("seq_len", "global_batch_size = 64\nseq_len")
     files = {**_ON_EIGHT, "job.toml": text}
-    fixed = _fixed(files, {"batch.micro": 2, "batch.grad_accum": 8}, "job.toml")
-    assert fixed == text.replace("local_batch_size = 4", "local_batch_size = 2")
+    after = fixed_files(run_of, files, {"batch.micro": 2, "batch.grad_accum": 8})["job.toml"]
+    assert after == text.replace("local_batch_size = 4", "local_batch_size = 2")

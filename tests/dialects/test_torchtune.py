@@ -70,10 +70,6 @@ def _launched(line: str, text: str = _LORA) -> Run:
     return run
 
 
-def _fixed(text: str, changes: dict[str, Any]) -> str:
-    return fixed(_run, text, changes)
-
-
 def test_reads_lora_on_one_device() -> None:
     plan = _run(_SINGLE + _LORA).plan
     assert plan.model.id == "meta-llama/Llama-3.1-8B"
@@ -133,6 +129,7 @@ def test_references_to_values_of_another_kind() -> None:
     assert _run(_SINGLE + text).plan.trainable.targets == ("2",)
 
 
+@pytest.mark.slow
 def test_references_that_grow_without_bound() -> None:
     levels = "".join(f"a{n}: ${{a{n + 1}}}x\n" for n in range(50))
     wide = "".join(f"b{n}: {('${b' + str(n + 1) + '}') * 40}\n" for n in range(40))
@@ -253,9 +250,9 @@ def test_activation_modes() -> None:
 
 def test_selective_checkpointing_becomes_full_by_the_same_key() -> None:
     text = _DISTRIBUTED + _FULL + "ac_mode: selective  # or full\nac_option: 2\n"
-    after = _fixed(text, {"checkpointing.mode": "full"})
+    after = fixed(_run, text, {"checkpointing.mode": "full"})
     assert "ac_mode: full  # or full\nac_option: 2\n" in after
-    offloaded = _fixed(text, {"checkpointing.mode": "full", "checkpointing.offload": "cpu"})
+    offloaded = fixed(_run, text, {"checkpointing.mode": "full", "checkpointing.offload": "cpu"})
     assert "ac_mode" not in offloaded
     assert "enable_activation_checkpointing: True" in offloaded
 
@@ -347,9 +344,9 @@ def test_what_a_shipped_config_says_is_overridden_on_the_launch_line() -> None:
     fix = make_fix(run, wish, "gpu")
     assert fix is not None
     source = Source("run.sh", text)
-    fixed = source.edited(fix.edits).text
-    assert fixed == text[:-1] + " \\\n  batch_size=1 \\\n  gradient_accumulation_steps=16\n"
-    (again,) = link({"run.sh": fixed}).runs
+    after = source.edited(fix.edits).text
+    assert after == text[:-1] + " \\\n  batch_size=1 \\\n  gradient_accumulation_steps=16\n"
+    (again,) = link({"run.sh": after}).runs
     assert (again.plan.batch.micro, again.plan.batch.grad_accum) == (1, 16)
 
 
@@ -370,24 +367,24 @@ def test_what_a_shipped_config_says_is_overridden_on_the_launch_line() -> None:
 def test_fixes(changes: dict[str, Any], old: str, new: str) -> None:
     text = _SINGLE + _LORA
     expected = text.replace(old, new) if old else None
-    fixed = _fixed(text, changes)
+    after = fixed(_run, text, changes)
     if "batch.grad_accum" in changes:
         expected = str(expected).replace("steps: 8", "steps: 16")
     if expected is None:
-        assert "save_adapter_weights_only: true" in fixed.lower()
+        assert "save_adapter_weights_only: true" in after.lower()
     elif "quantize_base" in new:
-        assert "quantize_base: true" in fixed.lower()
+        assert "quantize_base: true" in after.lower()
     else:
         # Whether a boolean is capitalised is the writer's affair.
-        assert fixed.lower() == expected.lower()
+        assert after.lower() == expected.lower()
 
 
 def test_fixes_of_sharded_runs() -> None:
     text = _DISTRIBUTED + _FULL
-    assert "fsdp_cpu_offload: true" in _fixed(text, {"offload.params": "cpu"}).lower()
-    fixed = _fixed(text, {"checkpointing.offload": "cpu"}).lower()
-    assert "enable_activation_offloading: true" in fixed
-    assert "enable_activation_checkpointing: true" in fixed
+    assert "fsdp_cpu_offload: true" in fixed(_run, text, {"offload.params": "cpu"}).lower()
+    after = fixed(_run, text, {"checkpointing.offload": "cpu"}).lower()
+    assert "enable_activation_offloading: true" in after
+    assert "enable_activation_checkpointing: true" in after
 
 
 def test_older_releases_offload_under_fsdp1_as_well() -> None:

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
-from oomlint.dialects import registry
 from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.judgement.doubts import doubts
-from oomlint.linking import Linker, LinkOptions
 from oomlint.memory import state_bytes
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import processes_of
@@ -82,10 +80,6 @@ def _runs(files: dict[str, str] | str) -> list[Run]:
 def _run(files: dict[str, str] | str) -> Run:
     (run,) = _runs(files)
     return run
-
-
-def _fixed(text: str, changes: dict[str, Any]) -> str:
-    return fixed(_run, text, changes)
 
 
 def test_reads_the_calls_of_one_run() -> None:
@@ -270,7 +264,7 @@ def test_a_pinned_version_tells_what_a_dtype_is_that_nobody_names(version: str, 
 def test_fixes_go_to_the_call_that_owns_the_setting(
     changes: dict[str, Any], old: str, new: str
 ) -> None:
-    text = _fixed(_TRAINER, changes)
+    text = fixed(_run, _TRAINER, changes)
     assert text == _TRAINER.replace(old, new)
     plan = _run(text).plan
     assert all(plan.get(field) == value for field, value in changes.items())
@@ -284,7 +278,7 @@ def test_other_fixes_land_in_the_arguments() -> None:
         ({"save.save_only_model": True}, "save_only_model=True"),
         ({"loss.logits_materialised": "fused"}, "use_liger_kernel=True"),
     ):
-        text = _fixed(script, changes)
+        text = fixed(_run, script, changes)
         assert f"    {line},\n" in text
         plan = _run(text).plan
         assert all(plan.get(field) == value for field, value in changes.items())
@@ -566,10 +560,7 @@ _LAUNCH = (
 def _launched(script: str, options: str, **more: str) -> Run:
     files = {"run.sh": _LAUNCH.format(script, options), "pkg/run.py": _LOADS}
     files |= {"pkg/arguments.py": _ARGUMENTS, **more}
-    texts = {name: text.encode() for name, text in files.items()}
-    linked = Linker(Workspace(Path("/x"), texts), registry(), LinkOptions()).link(["run.sh"])
-    (run,) = linked.runs
-    return run
+    return run_of(files, "run.sh")
 
 
 def test_defaults_of_an_imported_dataclass() -> None:
@@ -1002,8 +993,7 @@ def test_quantization_of_a_config_that_only_a_sibling_is_started_like() -> None:
         "recipes/other.yaml": _ASKED.replace("load_in_4bit: true\n", ""),
         "own.py": _LOADS_PLAINLY.format(""),
     }
-    workspace = Workspace(Path("/project"), {n: t.encode() for n, t in files.items()})
-    found = lint(workspace, ["recipes/sft.yaml"], Options()).diagnoses
+    found = report_of(files, "recipes/sft.yaml").diagnoses
     assert "OOM816" not in {each.finding.rule.code for each in found}
 
 
@@ -1068,7 +1058,7 @@ def test_a_placement_that_nobody_reads_is_no_data_parallel() -> None:
 
 @pytest.mark.parametrize(("gpus", "stages"), [(None, 1), (8, 8)])
 def test_a_script_that_spreads_its_model_is_one_process(gpus: int | None, stages: int) -> None:
-    hardware = None if gpus is None else parse_hardware(f"{gpus}xA100-80GB")
+    hardware = None if gpus is None else f"{gpus}xA100-80GB"
     run = run_of({"train.py": _TRAINER}, hardware=hardware)
     assert run.plan.parallel.backend == "device_map_pp"
     assert Facts(run.placed.plan).pp == stages
@@ -1279,8 +1269,7 @@ def test_what_the_card_decides_is_so_on_a_card_for_training() -> None:
 @pytest.mark.parametrize(("more", "speaks"), [("wants_half()", False), ("False", True)])
 def test_a_precision_that_only_running_tells_differs_from_none(more: str, speaks: bool) -> None:
     files = {"train.py": _BY_CARD.replace("{more}", more), "ds.json": _BF16}
-    workspace = Workspace(Path("/p"), {name: text.encode() for name, text in files.items()})
-    report = lint(workspace, list(files), Options())
+    report = report_of(files)
     codes = {each.rule.code for each in report.diagnoses}
     assert ("OOM803" in codes) is speaks
 

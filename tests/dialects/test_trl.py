@@ -6,19 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fixing import fixed, fixed_files
 from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHUNKS_LOSS
 from oomlint.errors import CannotEdit
-from oomlint.fix.edits import make_fix
 from oomlint.judgement.evidence import assumed_otherwise
 from oomlint.linking import Linker, LinkOptions
 from oomlint.memory.facts import Facts
 from oomlint.memory.logits import logits_of
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -49,18 +48,6 @@ def _runs(files: dict[str, str]) -> list[Run]:
 def _run(files: dict[str, str] | str) -> Run:
     (run,) = _runs({"c.yaml": files} if isinstance(files, str) else files)
     return run
-
-
-def _fixed(files: dict[str, str], changes: dict[str, Any]) -> dict[str, str]:
-    run = _run(files)
-    fix = make_fix(run, Proposal("t", (SetFields(changes),), Applicability.SAFE), None)
-    assert fix is not None
-    assert fix.reason is None, fix.reason
-    out = dict(files)
-    for edit in sorted(fix.edits, key=lambda e: -e.start):
-        text = out[edit.path]
-        out[edit.path] = text[: edit.start] + edit.replacement + text[edit.end :]
-    return out
 
 
 def test_defaults_are_those_of_trl_and_not_of_transformers() -> None:
@@ -200,7 +187,7 @@ def test_a_launch_line_joins_yaml_and_accelerate_config() -> None:
     assert (plan.batch.micro, plan.batch.grad_accum) == (1, 2)
     assert (plan.parallel.world, plan.parallel.zero.stage) == (4, 3)
     assert (plan.precision.param, plan.precision.master) == ("bf16", "fp32")
-    changed = _fixed(files, {"batch.grad_accum": 4, "batch.micro": 2})
+    changed = fixed_files(_run, files, {"batch.grad_accum": 4, "batch.micro": 2})
     assert "gradient_accumulation_steps: 4" in changed["c.yaml"]
     assert changed["run.sh"].endswith("--per_device_train_batch_size 2\n")
 
@@ -308,7 +295,7 @@ def test_one_process_with_a_string_for_a_model_spreads_layers() -> None:
     ],
 )
 def test_fixes_speak_trl(changes: dict[str, Any], line: str) -> None:
-    text = _fixed({"c.yaml": _SFT}, changes)["c.yaml"]
+    text = fixed(_run, _SFT, changes)
     assert line in text.splitlines()
     plan = _run(text).plan
     for field, value in changes.items():
@@ -354,6 +341,7 @@ def test_misspelt_keys_are_found() -> None:
 _CORPUS = Path(__file__).parents[2] / "../shared/corpus"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus of framework configs is not here")
 def test_recognises_the_corpus() -> None:
     workspace = Workspace(_CORPUS.resolve())

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fixing import fixed
 from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
 from oomlint.run import Run
 from oomlint.workspace import Workspace
 
@@ -55,22 +54,9 @@ trainer.train()
 
 
 def _run(text: str, name: str = "train.py", hardware: str = "") -> Run:
-    run = run_of({name: text}, hardware=parse_hardware(hardware) if hardware else None)
+    run = run_of({name: text}, hardware=hardware)
     assert run.framework == "unsloth"
     return run
-
-
-def _fixed(text: str, changes: dict[str, Any], name: str = "train.py") -> str:
-    run = _run(text, name)
-    proposal = Proposal("test", (SetFields(changes),), Applicability.SAFE)
-    fix = make_fix(run, proposal, None)
-    assert fix is not None
-    assert fix.reason is None, fix.reason
-    source = run.parts.claims[0].document.source.edited(fix.edits)
-    again = _run(source.text, name)
-    for field, value in changes.items():
-        assert again.plan.get(field) == value
-    return source.text
 
 
 def _facts(run: Run, *fields: str) -> tuple[Any, ...]:
@@ -217,7 +203,7 @@ def test_other_widths(options: str, method: str) -> None:
 def test_an_engine_shares_the_trainers_weights_and_takes_its_part_of_the_gpu() -> None:
     options = "fast_inference = True, gpu_memory_utilization = 0.6"
     text = _SFT.replace("dtype = None", options).replace("SFT", "GRPO")
-    card = parse_hardware("1xH100-80GB")
+    card = "1xH100-80GB"
     awake = run_of({"train.py": text}, "train.py", hardware=card)
     alone = run_of({"train.py": text.replace("fast_inference = True, ", "")}, "train.py")
     rollout = awake.plan.objective.rollout
@@ -279,14 +265,14 @@ def test_before_the_fused_loss_all_logits_were_made_and_handed_on_in_fp32() -> N
     ],
 )
 def test_wishes_are_written_where_they_belong(changes: dict[str, Any], line: str) -> None:
-    assert line in _fixed(_SFT, changes)
+    assert line in fixed(_run, _SFT, changes)
 
 
 def test_quantizing_switches_the_other_width_off() -> None:
     text = _SFT.replace("dtype = None", "load_in_16bit = True")
-    fixed = _fixed(text, {"quant.method": "bnb4"})
-    assert "load_in_16bit = False" in fixed
-    assert "load_in_4bit = True" in fixed
+    after = fixed(_run, text, {"quant.method": "bnb4"})
+    assert "load_in_16bit = False" in after
+    assert "load_in_4bit = True" in after
 
 
 @pytest.mark.parametrize(
@@ -305,7 +291,8 @@ def test_its_command_line() -> None:
     assert run.plan.seq.max_len == 8192
     plain = _run(line.replace("--load_in_4bit ", ""), "train.sh")
     assert _facts(plain, "quant.method", "trainable.method") == ("none", "lora")
-    assert "--per_device_train_batch_size 1" in _fixed(line, {"batch.micro": 1}, "train.sh")
+    after = fixed(partial(_run, name="train.sh"), line, {"batch.micro": 1})
+    assert "--per_device_train_batch_size 1" in after
 
 
 def test_a_notebook_is_read_and_mended() -> None:
@@ -319,8 +306,9 @@ def test_a_notebook_is_read_and_mended() -> None:
     ]  # fmt: skip
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     text = json.dumps(notebook, indent=2)
-    fixed = _fixed(text, {"batch.micro": 1, "batch.grad_accum": 8}, "nb.ipynb")
-    assert fixed == text.replace("batch_size = 2", "batch_size = 1").replace(
+    changes = {"batch.micro": 1, "batch.grad_accum": 8}
+    after = fixed(partial(_run, name="nb.ipynb"), text, changes)
+    assert after == text.replace("batch_size = 2", "batch_size = 1").replace(
         "steps = 4", "steps = 8"
     )
 
@@ -346,7 +334,7 @@ def test_the_loss_is_cut_as_unsloth_cuts_it() -> None:
 )
 def test_a_round_without_whole_groups_gets_a_larger_micro_batch(steps: str, micro: int) -> None:
     text = _SFT.replace("SFT", "GRPO").replace("steps = 4", f"steps = {steps}")
-    run = run_of({"train.py": text}, "train.py", hardware=parse_hardware("1xH100-80GB"))
+    run = run_of({"train.py": text}, "train.py", hardware="1xH100-80GB")
     assert run.plan.batch.micro == micro
 
 

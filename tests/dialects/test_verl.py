@@ -14,7 +14,6 @@ from oomlint.dialects import registry
 from oomlint.dialects.verl.dialect import Verl
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.judgement import judge_gpu
 from oomlint.linking import Linker, LinkOptions
 from oomlint.plan.fields import f
@@ -81,10 +80,6 @@ def _run(text: str, name: str = "run.sh") -> Run:
     (run,) = link({name: text}).runs
     assert run.framework == "verl"
     return run
-
-
-def _fixed(text: str, changes: dict[str, Any]) -> str:
-    return fixed(_run, text, changes)
 
 
 def test_reads_grpo() -> None:
@@ -251,7 +246,7 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=x
 
 def test_samples_that_leave_a_budget_empty_are_no_warning() -> None:
     """verl's examples/tuning/70b runs so on 32 cards of 80 GB: its questions are short."""
-    (run,) = link({"run.sh": _72B}, hardware=parse_hardware("4x8xA100-80GB")).runs
+    (run,) = link({"run.sh": _72B}, hardware="4x8xA100-80GB").runs
     judged = judge_gpu(run)
     assert judged is not None
     assert judged.limit is not None
@@ -420,7 +415,7 @@ def test_reads_a_config_of_ones_own() -> None:
     ],
 )
 def test_fixes(text: str, changes: dict[str, Any], said: str) -> None:
-    assert said in _fixed(text, changes)
+    assert said in fixed(_run, text, changes)
 
 
 @pytest.mark.parametrize(

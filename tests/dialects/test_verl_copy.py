@@ -7,7 +7,6 @@ from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.hardware import parse_hardware
 from oomlint.judgement.evidence import evidence_of, left_open
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -254,6 +253,6 @@ _GITMODULES = '[submodule "verl"]\n\tpath = verl\n\turl = https://github.com/vol
     ],
 )
 def test_the_release_of_a_submodule_that_is_not_checked_out(more: dict[str, str], why: str) -> None:
-    cards = parse_hardware("4xRTX-4090")
+    cards = "4xRTX-4090"
     run = run_of({"run.sh": _OFFLOADED, **more}, "run.sh", hardware=cards)
     assert left_open(evidence_of(run)) == why

@@ -9,7 +9,6 @@ from tests.fixing import fixed
 from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
-from oomlint.hardware import parse_hardware
 from oomlint.run import Run
 
 _CONFIG = """\
@@ -70,7 +69,7 @@ _LINE = "NPROC_PER_NODE=8 xtuner train config.py --deepspeed deepspeed_zero3\n"
 
 def _run(text: str = _FULL, line: str | None = _LINE) -> Run:
     files = {"config.py": text} if line is None else {"config.py": text, "run.sh": line}
-    run = run_of(files, hardware=parse_hardware("8xA100-80GB"))
+    run = run_of(files, hardware="8xA100-80GB")
     assert run.framework == "xtuner"
     return run
 

@@ -18,6 +18,8 @@ import oomlint
 
 from .conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs" / "playground"
 TOOLS = ROOT / "tests" / "tools"
 NODE = shutil.which("node")

@@ -12,6 +12,8 @@ import pytest
 
 from .conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("zensical", reason="the site needs `pip install '.[docs]'`")
 
 # What a browser fetches by itself; links to other sites are for people to follow.

@@ -13,20 +13,22 @@ from pathlib import Path
 import pytest
 
 from .conftest import ROOT, Block
-from .test_commands import pattern, program, run, sessions
+from .test_commands import pattern, run, sessions, user
 
-__all__ = ["program"]
+pytestmark = pytest.mark.slow
+
+__all__ = ["user"]
 
 VISITS = sorted((Path(__file__).parent / "visits").glob("*.md"))
 
 
 @pytest.mark.parametrize("visit", VISITS, ids=lambda visit: visit.stem)
-def test_a_visit_shows_what_was_read(visit: Path, tmp_path: Path, program: Path) -> None:
+def test_a_visit_shows_what_was_read(visit: Path, tmp_path: Path, user: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "visit"
     shutil.copytree(ROOT / "examples/axolotl-no-checkpointing", folder / "run")
     shutil.copy(ROOT / "examples/logs/trainer.log", folder / "train.log")
     (text,) = re.findall(r"```console\n(.*?)```", visit.read_text("utf-8"), re.DOTALL)
     for command, shown in sessions(Block(visit.name, 3, "console", text)):
-        ran = run(f"{{ {command}; }} 2>&1", folder, program)
-        printed = f"{ran.stdout}[{ran.returncode}]\n"
+        ran = run(f"{{ {command}; }} 2>&1", folder, user)
+        printed = f"{ran.stdout}[{ran.status}]\n"
         assert pattern(shown).fullmatch(printed), f"$ {command}\n{printed}"

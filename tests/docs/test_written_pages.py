@@ -19,6 +19,11 @@ def test_the_page_of_commands_is_the_one_that_the_code_makes() -> None:
     assert written == page(), "run `python -m oomlint.cli.reference docs/cli.md`"
 
 
+def test_the_readme_names_the_tests_that_run_before_a_change_lands() -> None:
+    (tests,) = re.findall(r"(?m)^pytest.*$", (ROOT / ".ci/run").read_text("utf-8"))
+    assert f" && {tests}` runs the tests" in README
+
+
 def test_the_picture_of_the_report_is_what_is_printed() -> None:
     made = runpy.run_path(str(ROOT / "docs/images/report.py"))
     assert made["PICTURE"].read_text("utf-8") == made["picture"](made["printed"]()), (

@@ -31,7 +31,10 @@ EVERY = int(os.environ.get("OOMLINT_CORPUS_EVERY", "4"))
 SCALARS_PER_FILE = 20 if EVERY == 1 else 6
 COLLECTIONS_PER_FILE = 5 if EVERY == 1 else 2
 
-pytestmark = pytest.mark.skipif(not FILES, reason="needs the corpus of framework configs")
+pytestmark = [
+    pytest.mark.skipif(not FILES, reason="needs the corpus of framework configs"),
+    pytest.mark.slow,
+]
 
 Document: TypeAlias = YamlDocument | JsonDocument
 

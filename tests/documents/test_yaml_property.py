@@ -16,6 +16,8 @@ from oomlint.documents.text import Source
 from oomlint.documents.yaml.document import YamlDocument, parse_yaml
 from oomlint.errors import CannotEdit, ParseError
 
+pytestmark = pytest.mark.slow
+
 KEYS = st.sampled_from(["lr", "model", "on", "a b", "x.y", "1", "größe", "😀", "deep", "last"])
 SCALARS = (
     st.none()

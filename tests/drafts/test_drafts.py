@@ -30,6 +30,7 @@ def wish(**given):
     return Wanted(**{"model": LLAMA, "hardware": machine, **given})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize(
     ("method", "hardware"), [("lora", "2xRTX-4090"), ("full", "8xA100-80GB"), ("qlora", "RTX-4090")]

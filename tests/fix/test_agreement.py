@@ -20,6 +20,8 @@ from oomlint.judgement import judgement_of
 from oomlint.rule import Applicability
 from oomlint.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "../shared/corpus"
 EXAMPLES = int(os.environ.get("OOMLINT_EXAMPLES", "8"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.fixing import speaks, wants
+from tests.fixing import repaired, speaks, wants
 
 from oomlint import engine
 from oomlint.documents.text import Edit
@@ -43,10 +43,7 @@ def removes(key):
 
 
 def fix(files, *rules, hardware=None, unsafe=False):
-    texts = {n: t if isinstance(t, bytes) else t.encode() for n, t in files.items()}
-    options = Options(hardware=parse_hardware(hardware) if hardware else None)
-    workspace = Workspace(Path("/p"), texts)
-    return fix_all(workspace, list(files), options, rules=rules, unsafe=unsafe)
+    return repaired(files, hardware=hardware, rules=rules, unsafe=unsafe)
 
 
 # -- what is applied --------------------------------------------------------------------

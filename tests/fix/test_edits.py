@@ -1,24 +1,17 @@
 """From proposals to edits: where they are written, and when they are only shown."""
 
-from pathlib import Path
-
 import pytest
+from tests import linked
 
-from oomlint.dialects import registry
 from oomlint.documents.text import Edit, apply_edits
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Applicability, Proposal, ReadyEdits, RemoveKey, RenameKey, SetFields
-from oomlint.workspace import Workspace
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 4\ndatasets:\n  - path: a/b\n"
 
 
 def run_of(files):
-    files = {"a.yaml": files} if isinstance(files, str) else files
-    workspace = Workspace(Path("/p"), {n: t.encode() for n, t in files.items()})
-    [run] = Linker(workspace, registry(), LinkOptions()).link(list(files)).runs
-    return run
+    return linked.run_of({"a.yaml": files} if isinstance(files, str) else files)
 
 
 def after(run, fix):

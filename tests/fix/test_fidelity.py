@@ -14,6 +14,8 @@ from oomlint.disk import walk
 from oomlint.hardware import parse_hardware
 from oomlint.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 CORPUS = Path(__file__).parents[2] / "../shared/corpus"
 # More of both, for a night: OOMLINT_EXAMPLES=2000 pytest tests/fix/test_fidelity.py
 EXAMPLES = int(os.environ.get("OOMLINT_EXAMPLES", "8"))

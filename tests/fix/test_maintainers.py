@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tests.linked import PROGRAM, run_of
+from tests.fixing import fix_of, repaired
+from tests.linked import PROGRAM, link, run_of
 
 from oomlint.documents.text import Edit, Source
-from oomlint.engine import Options, lint
-from oomlint.fix.apply import FixResult, fix_all
-from oomlint.fix.edits import Fix, make_fix
+from oomlint.fix.edits import make_fix
 from oomlint.fix.story import added_elsewhere, branch_at, contradiction, name_for
-from oomlint.hardware import parse_hardware
 from oomlint.plan import Plan
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.planner import ways_to_fit
 from oomlint.rule import Applicability, Proposal, RemoveKey
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 _TRAINER = (
     "train.py --model_name_or_path {model} --output_dir out --bf16 True"
     " --per_device_train_batch_size {micro} --gradient_accumulation_steps 2 --model_max_length 4096"
     " --gradient_checkpointing True"
 )
-
-
-def _repaired(files: dict[str, str], hardware: str, *, unsafe: bool = True) -> FixResult:
-    data = {name: text.encode() for name, text in files.items()}
-    options = Options(hardware=parse_hardware(hardware))
-    return fix_all(Workspace(Path("/p"), data), list(files), options, unsafe=unsafe)
-
-
-def _wanted(run: Run, changes: dict) -> Fix:
-    fix = make_fix(run, Proposal.set("change it", changes), "gpu")
-    assert fix is not None
-    return fix
 
 
 # -- a plan changes nothing that it can do without -------------------------------------------------
@@ -46,9 +29,7 @@ def test_sharding_that_a_smaller_micro_batch_makes_needless_is_left_out() -> Non
     line = _TRAINER.format(model="Qwen/Qwen2.5-0.5B-Instruct", micro=16)
     ds = '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}\n'
     files = {"run.sh": f"deepspeed {line} --deepspeed zero2.json\n", "zero2.json": ds}
-    data = {name: text.encode() for name, text in files.items()}
-    options = Options(hardware=parse_hardware("8xA100-40GB"))
-    (run,) = lint(Workspace(Path("/p"), data), ["run.sh"], options, rules=()).runs
+    run = run_of(files, "run.sh", hardware="8xA100-40GB")
     first = ways_to_fit(
         run, unsafe=False, takes=lambda move: f.loss.logits_materialised not in move.changes
     )[0]
@@ -74,13 +55,13 @@ bf16: true
 
 
 def test_no_adapter_is_trained_in_place_of_all_weights() -> None:
-    result = _repaired({"a.yaml": _FULL}, "1xRTX-4090-24GB")
+    result = repaired({"a.yaml": _FULL}, hardware="1xRTX-4090-24GB", unsafe=True)
     assert b"adapter" not in result.texts.get("a.yaml", b"")
 
 
 def test_samples_are_not_cut() -> None:
     text = _FULL.replace("2048", "131072") + "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
-    result = _repaired({"a.yaml": text}, "1xA100-40GB")
+    result = repaired({"a.yaml": text}, hardware="1xA100-40GB", unsafe=True)
     assert b"sequence_len: 131072\n" in result.texts.get("a.yaml", text.encode())
 
 
@@ -93,7 +74,7 @@ def test_a_launcher_only_where_a_file_says_that_there_are_several_gpus(
 ) -> None:
     line = _TRAINER.format(model="Qwen/Qwen2.5-0.5B-Instruct", micro=1)
     files = {"run.sh": f"{seen}python {line}\n", line.split()[0]: PROGRAM}
-    result = _repaired(files, "8xA100-80GB", unsafe=False)
+    result = repaired(files, hardware="8xA100-80GB")
     assert (b"torchrun --nproc_per_node" in result.texts.get("run.sh", b"")) is is_applied
     assert any(d.rule.code == "OOM705" for d in (result.before or result.report).diagnoses)
 
@@ -131,7 +112,7 @@ def _sharing(others: dict[str, str]) -> Run:
 
 def test_no_second_file_of_a_name_that_is_taken() -> None:
     other = _ZERO.format(stage=3, more="", rest=', "fp16": {"enabled": true}')
-    fix = _wanted(_sharing({"ds/zero3.json": other}), {f.parallel.zero.stage: 3})
+    fix = fix_of(_sharing({"ds/zero3.json": other}), {f.parallel.zero.stage: 3})
     assert fix.edits == ()
     assert fix.reason == "zero3.json beside it is for that, and says otherwise"
 
@@ -139,7 +120,7 @@ def test_no_second_file_of_a_name_that_is_taken() -> None:
 def test_zero_plus_plus_is_not_the_same_job() -> None:
     quantized = ', "zero_quantized_weights": true, "zero_hpz_partition_size": 16'
     other = _ZERO.format(stage=3, more=quantized, rest="")
-    fix = _wanted(_sharing({"ds/zero3pp.json": other}), {f.parallel.zero.stage: 3})
+    fix = fix_of(_sharing({"ds/zero3pp.json": other}), {f.parallel.zero.stage: 3})
     assert "zero3pp.json" not in fix.title
     assert [edit.path for edit in fix.edits if edit.creates] == ["ds/zero3.json"]
 
@@ -155,7 +136,7 @@ def test_an_optimizer_that_the_trainer_fills_in_is_its_own() -> None:
             stage=3, more=', "stage3_gather_16bit_weights_on_model_save": true', rest=""
         ),
     }
-    fix = _wanted(run_of(files, "a.sh"), {**ZERO_3, f.parallel.zero.gather16_on_save: True})
+    fix = fix_of(run_of(files, "a.sh"), {**ZERO_3, f.parallel.zero.gather16_on_save: True})
     assert "by naming zero3.json" in fix.title
 
 
@@ -178,7 +159,7 @@ def test_what_a_launchers_config_has_a_section_for_stands_there() -> None:
         "run.sh": f"accelerate launch --config_file acc.yaml {line}\n",
         "acc.yaml": _ACCELERATE,
     }
-    fix = _wanted(run_of(files, "run.sh"), {f.offload.optimizer: "cpu"})
+    fix = fix_of(run_of(files, "run.sh"), {f.offload.optimizer: "cpu"})
     assert [edit.path for edit in fix.edits] == ["acc.yaml"]
 
 
@@ -201,7 +182,7 @@ def test_an_argument_of_trls_class_is_not_given_to_transformers_own(name: str) -
         imported="Trainer" if is_trls else name, config=", SFTConfig" if is_trls else "", name=name
     )
     files = {"train.py": text, "requirements.txt": "trl==1.5.0\n"}
-    fix = _wanted(run_of(files, "train.py"), {f.loss.logits_materialised: "chunked"})
+    fix = fix_of(run_of(files, "train.py"), {f.loss.logits_materialised: "chunked"})
     assert bool(fix.edits) is is_trls
     if not is_trls:
         assert fix.reason == "TrainingArguments has no argument loss_type"
@@ -224,7 +205,7 @@ parser.add_argument("--adam_offload", action="store_true")
 def test_a_copy_of_openrlhf_gets_no_option_that_its_program_lacks(has_it: bool) -> None:
     more = 'parser.add_argument("--attn_implementation")\n' if has_it else ""
     files = {"run.sh": _RLHF, "openrlhf/cli/train_sft.py": _PROGRAM.format(more=more)}
-    fix = _wanted(run_of(files, "run.sh"), {f.model.attn_impl: "sdpa"})
+    fix = fix_of(run_of(files, "run.sh"), {f.model.attn_impl: "sdpa"})
     assert bool(fix.edits) is has_it
     if not has_it:
         assert "own copy of openrlhf has no key attn_implementation" in str(fix.reason)
@@ -250,13 +231,13 @@ trainer:
 def test_a_config_beside_a_copy_of_verl_gets_no_key_that_the_copy_lacks(known: str) -> None:
     copy = f"actor_rollout_ref:\n  model:\n    path: ~/model\n{known}"
     files = {"configs/grpo.yaml": _VERL, "verl/trainer/config/ppo_trainer.yaml": copy}
-    fix = _wanted(run_of(files, "configs/grpo.yaml"), {f.loss.logits_materialised: "fused"})
+    fix = fix_of(run_of(files, "configs/grpo.yaml"), {f.loss.logits_materialised: "fused"})
     assert bool(fix.edits) is bool(known)
 
 
 def test_fused_kernels_of_verl_are_not_for_models_of_other_parts() -> None:
     text = _VERL.replace("Qwen/Qwen2.5-7B-Instruct", "openbmb/MiniCPM-o-2_6")
-    fix = _wanted(run_of({"grpo.yaml": text}), {f.loss.logits_materialised: "fused"})
+    fix = fix_of(run_of({"grpo.yaml": text}), {f.loss.logits_materialised: "fused"})
     assert fix.applicability is Applicability.DISPLAY
 
 
@@ -302,7 +283,7 @@ def test_the_folder_that_a_variable_names_stays_written_by_it() -> None:
     text = 'HERE=ds\ndeepspeed {} --deepspeed "$HERE/zero2.json"\n'
     lines = {name: text.format(line) for name in ("a.sh", "b.sh")}
     files = {**lines, "ds/zero2.json": _ZERO.format(stage=2, more="", rest="")}
-    fix = _wanted(run_of(files, "a.sh"), {f.parallel.zero.stage: 3})
+    fix = fix_of(run_of(files, "a.sh"), {f.parallel.zero.stage: 3})
     (named,) = [edit for edit in fix.edits if edit.path == "a.sh"]
     assert named.replacement == "zero3.json"
 
@@ -313,8 +294,7 @@ def test_a_copy_has_something_to_be_called_by() -> None:
     config = _ACCELERATE.replace("DEEPSPEED", "FSDP").partition("deepspeed_config")[0]
     wrap = "  fsdp_transformer_layer_cls_to_wrap: GemmaDecoderLayer\n"
     files = {**lines, "acc.yaml": f"{config}fsdp_config:\n  fsdp_version: 2\n{wrap}"}
-    data = {name: text.encode() for name, text in files.items()}
-    run = lint(Workspace(Path("/p"), data), ["a.sh", "b.sh"], Options(), rules=()).runs[0]
+    run = link(files, "a.sh", "b.sh").runs[0]
     origin = next(
         setting.origin
         for setting in run.settings.values()

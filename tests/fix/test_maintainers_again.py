@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.linked import PROGRAM, run_of
+from tests.fixing import fix_of, repaired
+from tests.linked import PROGRAM, report_of, run_of
 
 from oomlint.dialects.deepspeed.presets import neighbour
 from oomlint.documents import parse
 from oomlint.documents.text import Source
 from oomlint.engine import Diagnosis, Options, lint
-from oomlint.fix.apply import FixResult, fix_all
-from oomlint.fix.edits import Fix, make_fix
+from oomlint.fix.apply import FixResult
 from oomlint.fix.needless import outnumbers_cards
 from oomlint.fix.planned import with_plans
 from oomlint.fix.story import contradiction, name_for, variant_beside
@@ -20,21 +20,8 @@ from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
 from oomlint.plan import Plan
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import Applicability, Proposal
-from oomlint.run import Run
+from oomlint.rule import Applicability
 from oomlint.workspace import Workspace
-
-
-def _fixed(files: dict[str, str], hardware: str | None, *, unsafe: bool = False) -> FixResult:
-    data = {name: text.encode() for name, text in files.items()}
-    options = Options(hardware=parse_hardware(hardware) if hardware else None)
-    return fix_all(Workspace(Path("/p"), data), list(files), options, unsafe=unsafe)
-
-
-def _wanted(run: Run, changes: dict) -> Fix:
-    fix = make_fix(run, Proposal.set("change it", changes), "gpu")
-    assert fix is not None
-    return fix
 
 
 def _added(result: FixResult, name: str) -> set[str]:
@@ -83,7 +70,7 @@ def test_a_run_that_rather_runs_is_left_as_it_is() -> None:
 
 def test_nothing_is_changed_where_the_run_dies_all_the_same() -> None:
     text = _AXOLOTL.format(length=131072, micro=4).replace("adapter: lora", "adapter:")
-    result = _fixed({"a.yaml": text}, "1xRTX-4090-24GB")
+    result = repaired({"a.yaml": text}, hardware="1xRTX-4090-24GB")
     assert result.texts == {}
     reasons = {d.fix.reason for d in result.report.diagnoses if d.fix is not None}
     assert "the run would rather die with it, too" in reasons
@@ -100,10 +87,10 @@ def test_memory_of_processes_without_cards_is_nobodys() -> None:
     ds = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}\n'
     line = f"torchrun --nproc_per_node 8 {_TRAINER} --deepspeed zero3.json\n"
     files = {"run.sh": line, "zero3.json": ds}
-    safe = _fixed(files, "2xA100-40GB")
+    safe = repaired(files, hardware="2xA100-40GB")
     assert safe.texts == {}
     assert all(map(outnumbers_cards, safe.report.runs))
-    unsafe = _fixed(files, "2xA100-40GB", unsafe=True)
+    unsafe = repaired(files, hardware="2xA100-40GB", unsafe=True)
     assert b"--nproc_per_node 2" in unsafe.texts["run.sh"]
     assert not any(map(outnumbers_cards, unsafe.report.runs))
 
@@ -129,9 +116,8 @@ _GATHERS = (
 
 
 def test_checkpoints_in_shards_are_not_what_was_saved_before() -> None:
-    data = {"a.yaml": _MOE.encode(), "ds.json": _GATHERS.encode()}
-    options = Options(hardware=parse_hardware("6x8xA100-80GB"))
-    found = lint(Workspace(Path("/p"), data), list(data), options).diagnoses
+    files = {"a.yaml": _MOE, "ds.json": _GATHERS}
+    found = report_of(files, hardware="6x8xA100-80GB").diagnoses
     fixes = [d.fix for d in found if d.rule.code in ("OOM501", "OOM504") and d.fix is not None]
     assert fixes
     assert all(fix.applicability < Applicability.SAFE for fix in fixes)
@@ -175,7 +161,7 @@ def test_a_config_gets_no_key_that_its_scripts_own_class_lacks(declared: bool) -
         "sft.yaml": _CONFIG,
         "requirements.txt": "trl==1.5.0\n",
     }
-    fix = _wanted(run_of(files, "run.sh"), {f.loss.logits_materialised: "chunked"})
+    fix = fix_of(run_of(files, "run.sh"), {f.loss.logits_materialised: "chunked"})
     assert bool(fix.edits) is declared
     if not declared:
         assert fix.reason == "the script that reads it declares no loss_type"
@@ -207,7 +193,7 @@ Distiller(model=model, args=args, train_dataset=data).train()
 )
 def test_no_fused_loss_where_the_scripts_own_reads_the_logits(read: str, is_written: bool) -> None:
     run = run_of({"train.py": _OWN_LOSS.format(read=read)})
-    fix = _wanted(run, {f.loss.logits_materialised: "fused"})
+    fix = fix_of(run, {f.loss.logits_materialised: "fused"})
     assert bool(fix.edits) is is_written
     if not is_written:
         assert fix.reason == "Distiller.compute_loss reads the logits"
@@ -220,7 +206,7 @@ def test_a_loss_fused_into_the_model_is_nothing_to_preference_trainers(
     liger = "plugins: [axolotl.integrations.liger.LigerPlugin]\nliger_fused_linear_cross_entropy: true\n"
     text = _AXOLOTL.format(length=2048, micro=1) + kind
     assert run_of({"a.yaml": text + liger}).plan.loss.logits_materialised == logits
-    fix = _wanted(run_of({"a.yaml": text}), {f.loss.logits_materialised: "fused"})
+    fix = fix_of(run_of({"a.yaml": text}), {f.loss.logits_materialised: "fused"})
     assert bool(fix.edits) is (not kind)
 
 
@@ -248,14 +234,14 @@ bf16: true
 def test_a_word_of_fsdp_stays_a_word() -> None:
     more = "fsdp:\n  - full_shard\n  - auto_wrap\n"
     text = _FACTORY.format(method="full", more=more)
-    fix = _wanted(run_of({"a.yaml": text}), {f.parallel.fsdp.cpu_offload: True})
+    fix = fix_of(run_of({"a.yaml": text}), {f.parallel.fsdp.cpu_offload: True})
     assert [edit.replacement.strip() for edit in fix.edits] == ["- offload"]
 
 
 def test_checkpointing_that_is_on_anyway_is_not_written() -> None:
     text = _FACTORY.format(method="lora", more="")
     wishes = {f.checkpointing.mode: "full", f.checkpointing.offload: "cpu"}
-    fix = _wanted(run_of({"a.yaml": text}), wishes)
+    fix = fix_of(run_of({"a.yaml": text}), wishes)
     assert [edit.replacement.strip() for edit in fix.edits] == ["use_unsloth_gc: true"]
 
 
@@ -284,7 +270,7 @@ dtype: bf16
 
 
 def test_what_saves_memory_stands_together() -> None:
-    fix = _wanted(run_of({"8B_full.yaml": _TUNE}), {f.parallel.fsdp.cpu_offload: True})
+    fix = fix_of(run_of({"8B_full.yaml": _TUNE}), {f.parallel.fsdp.cpu_offload: True})
     (edit,) = fix.edits
     before = _TUNE[: edit.start].rstrip().splitlines()[-1]
     assert before == "enable_activation_offloading: False"
@@ -293,14 +279,14 @@ def test_what_saves_memory_stands_together() -> None:
 
 def test_no_key_that_the_file_denies_under_another_name() -> None:
     text = f"{_TUNE}fsdp:\n  cpu_offload: False\n"
-    fix = _wanted(run_of({"8B_full.yaml": text}), {f.parallel.fsdp.cpu_offload: True})
+    fix = fix_of(run_of({"8B_full.yaml": text}), {f.parallel.fsdp.cpu_offload: True})
     assert fix.edits == ()
     assert fix.reason == "the file says fsdp.cpu_offload: False, which no code reads"
 
 
 def test_an_optimizer_stands_with_its_learning_rate() -> None:
     text = _FACTORY.format(method="full", more="")
-    fix = _wanted(run_of({"a.yaml": text}), {f.optimizer.kind: "adamw8bit"})
+    fix = fix_of(run_of({"a.yaml": text}), {f.optimizer.kind: "adamw8bit"})
     (edit,) = fix.edits
     assert text[: edit.start].rstrip().endswith("lr_scheduler_type: cosine")
 
@@ -326,7 +312,7 @@ rollout:
 
 
 def test_one_wish_is_written_in_one_group() -> None:
-    fix = _wanted(run_of({"ray.yaml": _RAY}), {f.checkpointing.mode: "full"})
+    fix = fix_of(run_of({"ray.yaml": _RAY}), {f.checkpointing.mode: "full"})
     text = _RAY
     for edit in sorted(fix.edits, key=lambda each: -each.start):
         text = text[: edit.start] + edit.replacement + text[edit.end :]
@@ -334,7 +320,7 @@ def test_one_wish_is_written_in_one_group() -> None:
 
 
 def test_one_group_of_several_keeps_its_cards() -> None:
-    fix = _wanted(run_of({"ray.yaml": _RAY}), {f.parallel.gpus_per_node: 2})
+    fix = fix_of(run_of({"ray.yaml": _RAY}), {f.parallel.gpus_per_node: 2})
     assert fix.reason == "the other groups of the config have GPUs of their own"
 
 
@@ -363,11 +349,11 @@ def test_a_config_in_a_folder_for_all_is_copied_beside_itself_and_once() -> None
         "recipes/accelerate_configs/zero3.yaml": _ACCELERATE,
     }
     run = run_of(files, "scripts/a.sh")
-    fix = _wanted(run, {f.offload.optimizer: "cpu"})
+    fix = fix_of(run, {f.offload.optimizer: "cpu"})
     new = "recipes/accelerate_configs/zero3_offload_optimizer.yaml"
     assert [edit.path for edit in fix.edits if edit.creates] == [new]
     there = {**files, new: _ACCELERATE.replace("optimizer_device: none", "optimizer_device: cpu")}
-    other = _wanted(run_of(there, "scripts/b.sh"), {f.offload.optimizer: "cpu"})
+    other = fix_of(run_of(there, "scripts/b.sh"), {f.offload.optimizer: "cpu"})
     assert "by naming zero3_offload_optimizer.yaml" in other.title
 
 
@@ -383,7 +369,7 @@ def test_a_file_beside_it_that_does_the_job_is_named_and_none_changed(bf16: str)
         "ds/zero3_offload.json": _ZERO.format(more=_OFFLOADED, bf16=bf16),
     }
     wishes = {f.offload.optimizer: "cpu", f.offload.params: "cpu"}
-    fix = _wanted(run_of(files, "run.sh"), wishes)
+    fix = fix_of(run_of(files, "run.sh"), wishes)
     assert {edit.path for edit in fix.edits} == {"run.sh"}
     assert "by naming zero3_offload.json" in fix.title
 
@@ -398,7 +384,7 @@ def test_a_file_that_is_shipped_is_another_files_neighbour_in_the_runs_precision
 
 def test_a_copy_is_not_called_as_another_file_that_is_shipped() -> None:
     text = _AXOLOTL.format(length=2048, micro=1) + "deepspeed: deepspeed_configs/zero1.json\n"
-    fix = _wanted(run_of({"ex/a.yaml": text}), {f.parallel.zero.stage: 2})
+    fix = fix_of(run_of({"ex/a.yaml": text}), {f.parallel.zero.stage: 2})
     assert fix.edits == ()
     assert fix.reason == "deepspeed_configs/zero2.json is another file, which the framework ships"
 
@@ -454,7 +440,7 @@ def test_no_fewer_processes_than_the_mesh_of_the_file_takes(mesh: str, is_aligne
         "--model_name_or_path Qwen/Qwen2.5-0.5B --per_device_train_batch_size 1 --bf16 True\n",
         "train.py": PROGRAM,
     }
-    result = _fixed(files, "2xA100-80GB", unsafe=True)
+    result = repaired(files, hardware="2xA100-80GB", unsafe=True)
     assert ("accelerate_config.yaml" in result.texts) is is_aligned
 
 
@@ -496,7 +482,7 @@ $ENV_ARGS torchrun $DISTRIBUTED_ARGS pretrain_gpt.py \\
 
 def test_a_variable_of_a_script_is_not_replaced_by_a_number_in_a_string_either() -> None:
     # What a run has of a script that writes its own config is not the script's text.
-    result = _fixed({"run.sh": _WRITES_CONFIG}, "8xA100-80GB", unsafe=True)
+    result = repaired({"run.sh": _WRITES_CONFIG}, hardware="8xA100-80GB", unsafe=True)
     (found,) = (d for d in result.report.diagnoses if d.rule.code == "OOM706")
     assert found.fix is not None
     assert "it is written as $GPUS_PER_NODE" in str(found.fix.reason)
@@ -523,7 +509,7 @@ def test_a_remark_that_several_runs_share_rewrites_nothing() -> None:
     )
     line = "python train.py --output_dir {name} --per_device_train_batch_size 1 --bf16 True\n"
     files = {"train.py": script, **{f"{n}.sh": line.format(name=n) for n in ("a", "b")}}
-    result = _fixed(files, "8xA100-80GB")
+    result = repaired(files, hardware="8xA100-80GB")
     found = [d for d in result.report.diagnoses if d.rule.code == "OOM715"]
     assert found
     assert all(d.severity.label == "info" for d in found)
@@ -561,7 +547,7 @@ Trainer(model=model, args=args, train_dataset=data).train()
 def test_the_default_of_a_script_is_its_other_users_too() -> None:
     line = f"torchrun --nproc_per_node 8 {_TRAINER}\n".replace("--gradient_checkpointing True", "")
     run = run_of({"run.sh": line, "train.py": _DEFAULTS})
-    fix = _wanted(run, {f.checkpointing.mode: "full"})
+    fix = fix_of(run, {f.checkpointing.mode: "full"})
     assert {edit.path for edit in fix.edits} == {"run.sh"}
 
 
@@ -584,8 +570,8 @@ def test_a_micro_batch_holds_groups_of_answers_where_trl_wants_it(
     release: str, is_written: bool
 ) -> None:
     files = {"grpo.yaml": _GRPO, "requirements.txt": f"trl=={release}\n"}
-    run = run_of(files, "grpo.yaml", hardware=parse_hardware("2xRTX-4090-24GB"))
-    fix = _wanted(run, {f.batch.micro: 1, f.batch.grad_accum: 16})
+    run = run_of(files, "grpo.yaml", hardware="2xRTX-4090-24GB")
+    fix = fix_of(run, {f.batch.micro: 1, f.batch.grad_accum: 16})
     assert bool(fix.edits) is is_written
     if not is_written:
         assert fix.reason == "before TRL 0.17 a micro batch must hold groups of 8 answers"
@@ -594,7 +580,7 @@ def test_a_micro_batch_holds_groups_of_answers_where_trl_wants_it(
 @pytest.mark.parametrize(("release", "is_written"), [("1.3.0", False), ("1.5.0", True)])
 def test_chunks_only_where_trl_has_them(release: str, is_written: bool) -> None:
     files = {"sft.yaml": _CONFIG.replace("max_seq", "max"), "requirements.txt": f"trl=={release}\n"}
-    fix = _wanted(run_of(files, "sft.yaml"), {f.loss.logits_materialised: "chunked"})
+    fix = fix_of(run_of(files, "sft.yaml"), {f.loss.logits_materialised: "chunked"})
     assert bool(fix.edits) is is_written
 
 
@@ -609,7 +595,7 @@ def test_no_fewer_processes_than_the_engine_is_spread_over(spread: int, is_align
         " actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B"
         f" actor_rollout_ref.rollout.tensor_model_parallel_size={spread}\n"
     )
-    added = _added(_fixed({"run.sh": line}, "8xA100-80GB", unsafe=True), "run.sh")
+    added = _added(repaired({"run.sh": line}, hardware="8xA100-80GB", unsafe=True), "run.sh")
     assert any("trainer.n_gpus_per_node=2" in each for each in added) is is_aligned
 
 
@@ -632,7 +618,7 @@ def test_a_file_of_arguments_gets_no_key_that_only_some_scripts_declare(key: str
         "q_lora": {f.quant.method: "bnb4"},
         "attn_implementation": {f.model.attn_impl: "sdpa"},
     }
-    fix = _wanted(run_of({"train_args/sft.json": arguments}), wishes[key])
+    fix = fix_of(run_of({"train_args/sft.json": arguments}), wishes[key])
     assert fix.edits == ()
     assert "declares" in str(fix.reason)
 
@@ -654,7 +640,7 @@ def test_a_copy_that_offloads_is_not_called_by_what_does_not(stem: str, copy: st
 def test_a_relative_path_without_quotes_gets_none() -> None:
     text = _AXOLOTL.format(length=2048, micro=1) + "deepspeed: ./deepspeed_configs/zero1.json\n"
     wishes = {**ZERO_3, f.offload.params: "none"}
-    fix = _wanted(run_of({"a.yaml": text}), wishes)
+    fix = fix_of(run_of({"a.yaml": text}), wishes)
     assert [edit.replacement for edit in fix.edits] == ["./deepspeed_configs/zero3.json"]
 
 
@@ -678,7 +664,7 @@ OwnTrainer(model=model, args=TrainingArguments("out"), train_dataset=data).train
 def test_no_fused_loss_for_a_trainer_that_reads_logits_in_any_of_its_steps(
     function: str, is_fused: bool
 ) -> None:
-    fix = _wanted(
+    fix = fix_of(
         run_of({"train.py": _OWN_STEP.format(function=function)}),
         {f.loss.logits_materialised: "fused"},
     )

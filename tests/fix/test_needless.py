@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests import linked
+from tests.fixing import repaired
 
-from oomlint.engine import Options, lint
-from oomlint.fix.apply import FixResult, fix_all
-from oomlint.hardware import parse_hardware
+from oomlint.fix.apply import FixResult
 from oomlint.judgement import judgement_of, needs_all_samples_long
 from oomlint.planner import ways_to_fit
 from oomlint.rule import Severity
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 VERL = (
     "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=a "
@@ -36,18 +33,15 @@ bf16: true
 flash_attention: true
 gradient_checkpointing: true
 """
-H100 = parse_hardware("1xH100-80GB")
+H100 = "1xH100-80GB"
 
 
 def fixed(name: str, text: str) -> FixResult:
-    workspace = Workspace(Path("/p"), {name: text.encode()})
-    return fix_all(workspace, [name], Options(hardware=H100))
+    return repaired({name: text}, hardware=H100)
 
 
 def run_of(name: str, text: str) -> Run:
-    workspace = Workspace(Path("/p"), {name: text.encode()})
-    (run,) = lint(workspace, [name], Options(hardware=H100), rules=()).runs
-    return run
+    return linked.run_of({name: text}, hardware=H100)
 
 
 def test_batch_that_several_long_samples_fill_is_left_and_the_way_out_shown() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fixing import speaks, wants
+from tests.fixing import repaired, speaks, wants
 
 from oomlint.dialects.deepspeed.presets import shipped_preset
 from oomlint.engine import Options, Report, lint
@@ -57,9 +57,7 @@ stage_3_for_big = wants("parallel.zero.stage", 3, is_big)
 
 
 def fix(files: dict[str, Any], *rules: type[Rule], hardware: str | None = None) -> FixResult:
-    data = {n: t if isinstance(t, bytes) else t.encode() for n, t in files.items()}
-    options = Options(hardware=parse_hardware(hardware) if hardware else None)
-    return fix_all(Workspace(Path("/p"), data), list(files), options, rules=rules or None)
+    return repaired(files, hardware=hardware, rules=rules or None)
 
 
 def texts(result: FixResult) -> dict[str, str]:

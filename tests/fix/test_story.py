@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fixing import speaks, wants
+from tests.fixing import repaired, speaks, wants
 
-from oomlint.engine import Options
-from oomlint.fix.apply import FixResult, fix_all
+from oomlint.fix.apply import FixResult
 from oomlint.fix.story import contradiction, name_for
 from oomlint.plan import Plan
 from oomlint.rule import Applicability, Proposal
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 FACTORY = """\
 model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct
@@ -35,8 +32,7 @@ Trainer(model="meta-llama/Llama-3.2-1B", args=args).train()
 
 
 def fix(files: dict[str, str], field: str, value: Any) -> FixResult:
-    data = {name: text.encode() for name, text in files.items()}
-    return fix_all(Workspace(Path("/p"), data), list(files), Options(), rules=[wants(field, value)])
+    return repaired(files, rules=[wants(field, value)])
 
 
 def factory(comment: str = "", batch: str = "") -> str:
@@ -218,8 +214,7 @@ def test_copy_is_called_by_what_it_says_itself_alone() -> None:
         is_done = run.plan.offload.optimizer == "cpu" or "70B" not in str(run.plan.model.id)
         return None if is_done else Proposal.set("change it", wishes)
 
-    data = {name: text.encode() for name, text in files.items()}
-    result = fix_all(Workspace(Path("/p"), data), list(files), Options(), rules=[speaks(proposals)])
+    result = repaired(files, rules=[speaks(proposals)])
     assert result.texts.keys() == {"big.sh", "zero3_offload_optimizer.json"}
 
 

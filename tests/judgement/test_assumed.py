@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.linked import link, run_of
 
-from oomlint.hardware import parse_hardware
 from oomlint.judgement import TIGHT, judge_gpu
 from oomlint.judgement.doubts import doubts
 from oomlint.judgement.evidence import assumed_otherwise
@@ -31,7 +30,7 @@ def _sft() -> Run:
         "data.max_length=1024 data.micro_batch_size_per_gpu=4 "
         "model.partial_pretrain=Qwen/Qwen2.5-7B-Instruct model.strategy=fsdp\n"
     )
-    return run_of({"run.sh": script}, hardware=parse_hardware("8xA100-80GB"))
+    return run_of({"run.sh": script}, hardware="8xA100-80GB")
 
 
 def test_fewer_ranks_than_the_machine_has_are_no_risk_of_the_files() -> None:
@@ -54,7 +53,7 @@ def test_what_follows_from_a_sibling_s_launch_line_is_one_doubt() -> None:
         "recipes/one.yaml": _RECIPE,
         "recipes/two.yaml": _RECIPE,
     }
-    runs = link(files, hardware=parse_hardware("8xA100-80GB")).runs
+    runs = link(files, hardware="8xA100-80GB").runs
     (run,) = [run for run in runs if run.claims[0].path == "recipes/two.yaml"]
     assert run.level(f.parallel.backend) is Level.ASSUMED
     assert run.level(f.parallel.zero.stage) is Level.ASSUMED
@@ -76,7 +75,7 @@ Trainer(model=model, args=arguments, train_dataset=a, eval_dataset=b, compute_me
 
 def _evaluated(more: str = "") -> dict[str, int]:
     text = _METRICS.replace("{more}", more)
-    run = run_of({"train.py": text}, hardware=parse_hardware("1xA100-40GB"))
+    run = run_of({"train.py": text}, hardware="1xA100-40GB")
     found = {each.words: each.estimate.gpu.phases["evaluation"] or 0 for each in doubts(run.placed)}
     return {words: need for words, need in found.items() if "samples" in words}
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.linked import report_of
 
 from oomlint.dialects.unsloth.keys import unsloth
 from oomlint.engine import Options, Report, lint
@@ -31,9 +32,7 @@ _SFT = (
 
 
 def _lint(text: str, name: str = "axolotl.yaml", hardware: str = _NODE) -> Report:
-    files = Workspace(Path("/project"), {name: text.encode()})
-    options = Options(hardware=parse_hardware(hardware))
-    return lint(files, [name], options, explicit=frozenset([name]))
+    return report_of({name: text}, hardware=hardware, explicit=[name])
 
 
 def _run(text: str, name: str = "axolotl.yaml", hardware: str = _NODE) -> Run:

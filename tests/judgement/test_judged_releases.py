@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,17 +9,14 @@ from msgspec.structs import replace
 from tests.linked import run_of
 
 from oomlint.changes import Change, release_of
-from oomlint.dialects import registry
 from oomlint.dialects.trl.changes import CHECKPOINTS, CHUNKS_LOSS, MIXES_PRECISION
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judge_gpu
 from oomlint.judgement.evidence import evidence_of, left_open
 from oomlint.judgement.forecast import Forecast, forecast_of
-from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Severity
 from oomlint.run import Run
 from oomlint.versions import floors
-from oomlint.workspace import Workspace
 
 _TRAINER = (
     "per_device_train_batch_size: 2\nlearning_rate: 1e-5\nnum_train_epochs: 1\noutput_dir: out\n"
@@ -58,10 +54,8 @@ TORCHTUNE = (
 
 
 def _run(text: str, requirements: str = "", **options: Any) -> Run:
-    texts = {"c/run.yaml": text.encode(), "c/requirements.txt": requirements.encode()}
-    linker = Linker(Workspace(Path("/x"), texts), registry(), LinkOptions(values=options))
-    (run,) = linker.link(["c/run.yaml"]).runs
-    return run
+    texts = {"c/run.yaml": text, "c/requirements.txt": requirements}
+    return run_of(texts, "c/run.yaml", values=options)
 
 
 def _forecast(text: str, requirements: str = "") -> Forecast:
@@ -226,7 +220,7 @@ def test_the_numbers_of_a_version(version: str | None, numbers: tuple[int, ...] 
 )
 def test_a_commit_pins_a_release_that_nobody_tells(requirement: str, why: str) -> None:
     text = SFT.replace("per_device_train_batch_size: 2", "per_device_train_batch_size: 16")
-    cards = parse_hardware("8xA100-80GB")
+    cards = "8xA100-80GB"
     files = {"c.yaml": text, "requirements.txt": requirement}
     run = run_of(files, "c.yaml", hardware=cards)
     assert left_open(evidence_of(run)) == why

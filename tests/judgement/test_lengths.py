@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests import linked
+from tests.linked import report_of
 
-from oomlint.engine import Options, lint
-from oomlint.hardware import parse_hardware
 from oomlint.judgement import EVEN, TIGHT, judge_gpu, judgement_of
 from oomlint.judgement.doubts import doubts
 from oomlint.judgement.lengths import coming_together, fullest, short_samples
 from oomlint.rule import Severity
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 VERL = (
     "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=a "
@@ -23,8 +20,8 @@ VERL = (
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={micro} trainer.nnodes=1 "
     "trainer.n_gpus_per_node=1 actor_rollout_ref.model.use_remove_padding={joined}{more}\n"
 )
-H100 = Options(hardware=parse_hardware("1xH100-80GB"))
-EIGHT = Options(hardware=parse_hardware("8xA100-80GB"))
+H100 = "1xH100-80GB"
+EIGHT = "8xA100-80GB"
 
 
 def verl(micro: int, *, joined: bool = True, response: int = 1024, more: str = "") -> str:
@@ -32,9 +29,7 @@ def verl(micro: int, *, joined: bool = True, response: int = 1024, more: str = "
 
 
 def run_of(text: str) -> Run:
-    workspace = Workspace(Path("/p"), {"run.sh": text.encode()})
-    (run,) = lint(workspace, ["run.sh"], H100, rules=()).runs
-    return run
+    return linked.run_of({"run.sh": text}, hardware=H100)
 
 
 BUDGET = (
@@ -89,8 +84,7 @@ def test_budget_is_filled_as_long_as_there_are_samples_for_it() -> None:
 
 def test_what_takes_several_long_samples_is_a_note() -> None:
     text = verl(8, response=20_000)
-    workspace = Workspace(Path("/p"), {"run.sh": text.encode()})
-    report = lint(workspace, ["run.sh"], H100)
+    report = report_of({"run.sh": text}, hardware=H100)
     (run,) = report.runs
     risk = judgement_of(run).risk
     assert risk is not None
@@ -111,8 +105,7 @@ GRPO = (
 
 def test_of_a_rollout_only_the_prompts_may_all_be_short() -> None:
     """TRL issue 3456: 48.1 GiB by nvidia-smi where the limits allow 83; some answer is never ended."""
-    workspace = Workspace(Path("/p"), {"train.py": GRPO.encode()})
-    (run,) = lint(workspace, ["train.py"], H100, rules=()).runs
+    run = linked.run_of({"train.py": GRPO}, hardware=H100)
     short = short_samples(run)
     assert short is not None
     assert short.plan.seq.max_len == 512 + 1024
@@ -126,7 +119,7 @@ def test_of_a_rollout_only_the_prompts_may_all_be_short() -> None:
 def test_run_that_dies_only_if_all_of_a_batch_are_long_is_a_note() -> None:
     """As read it dies, and by most of what data sets are like it lives."""
     text = verl(80, response=3000)
-    report = lint(Workspace(Path("/p"), {"run.sh": text.encode()}), ["run.sh"], H100)
+    report = report_of({"run.sh": text}, hardware=H100)
     (run,) = report.runs
     risk = judgement_of(run).risk
     assert risk is not None
@@ -162,7 +155,7 @@ llamafactory-cli train --stage sft --do_train True --finetuning_type full --data
 )
 def test_limit_that_data_may_never_meet_is_worth_a_note(more: str, expected: Severity) -> None:
     text = LLAMAFACTORY.replace("\n", f"{more}\n") if more else LLAMAFACTORY
-    report = lint(Workspace(Path("/p"), {"run.sh": text.encode()}), ["run.sh"], H100)
+    report = report_of({"run.sh": text}, hardware=H100)
     risks = [judgement_of(run).risk for run in report.runs]
     assert any(risk is not None and (risk.gpu or 0) > EVEN for risk in risks)
     headlines = [d for d in report.diagnoses if d.rule.code == "OOM100"]
@@ -175,8 +168,7 @@ def test_length_that_no_file_limits_is_worth_a_note() -> None:
     line = OWN_LINE.replace(" --model_max_length 2048", "").replace(
         "batch_size 24", "batch_size 32"
     )
-    files = {"run.sh": line.encode(), "train.py": OWN_SCRIPT.encode()}
-    (run,) = lint(Workspace(Path("/p"), files), list(files), H100).runs
+    (run,) = report_of({"run.sh": line, "train.py": OWN_SCRIPT}, hardware=H100).runs
     assert run.plan.seq.max_len is None
     peak = judge_gpu(run)
     assert peak is not None
@@ -188,8 +180,7 @@ def test_length_that_no_file_limits_is_worth_a_note() -> None:
 
 def test_holes_are_no_firmer_than_the_need_beside_them() -> None:
     line = OWN_LINE.replace("batch_size 24", "batch_size 16").replace("node 1", "node 8")
-    files = {"run.sh": line.encode(), "train.py": OWN_SCRIPT.encode()}
-    report = lint(Workspace(Path("/p"), files), list(files), EIGHT)
+    report = report_of({"run.sh": line, "train.py": OWN_SCRIPT}, hardware=EIGHT)
     holes = [d for d in report.diagnoses if d.rule.code == "OOM710"]
     assert holes
     assert all(d.severity is Severity.INFO for d in holes)

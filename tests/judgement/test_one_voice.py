@@ -357,6 +357,7 @@ def _words_of(judgement: Judgement) -> set[str]:
     return {words.verdict_words(each) for each in (judgement, judgement.written)}
 
 
+@pytest.mark.slow
 def test_every_need_is_one_of_the_judgement(told: list[Told], said: list[Said]) -> None:
     assert _strangers(said) == set()
     wrong = []
@@ -367,6 +368,7 @@ def test_every_need_is_one_of_the_judgement(told: list[Told], said: list[Said]) 
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_every_verdict_has_the_same_words(said: list[Said]) -> None:
     assert _other_words(said) == set()
 
@@ -453,6 +455,7 @@ def test_each_surface_is_read(two: list[Told]) -> None:
     assert {each.surface for each in said if _verdicts(each.printed)} >= _WITH_A_VERDICT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "surfaces"),
     [

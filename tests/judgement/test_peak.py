@@ -1,10 +1,8 @@
 """The law of severities: what is known, what is guessed, and what helps."""
 
-from pathlib import Path
-
 import pytest
+from tests import linked
 
-from oomlint.dialects import registry
 from oomlint.hardware import common_cards, parse_hardware, usable_bytes
 from oomlint.judgement import (
     confidence,
@@ -17,9 +15,7 @@ from oomlint.judgement import (
     smallest_card,
 )
 from oomlint.judgement.peak import _a
-from oomlint.linking import Linker, LinkOptions
 from oomlint.rule import Severity
-from oomlint.workspace import Workspace
 
 GIB = 2**30
 RUN = (
@@ -29,13 +25,9 @@ ZERO3 = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}'
 
 
 def run_of(model="meta-llama/Llama-3.1-8B", micro=1, more="", hardware=None, ram=None):
-    files = {
-        "a.yaml": (RUN.format(model=model, micro=micro) + more).encode(),
-        "ds.json": ZERO3.encode(),
-    }
+    files = {"a.yaml": RUN.format(model=model, micro=micro) + more, "ds.json": ZERO3}
     values = {} if ram is None else {"host.ram_gib": ram}
-    options = LinkOptions(parse_hardware(hardware) if hardware else None, None, values)
-    return Linker(Workspace(Path("/p"), files), registry(), options).link(["a.yaml"]).runs[0]
+    return linked.run_of(files, "a.yaml", hardware=hardware, values=values)
 
 
 def test_run_that_fits_with_room_is_no_problem():
@@ -182,15 +174,10 @@ def test_quantized_experts_leave_the_prediction_open():
         b"base_model: mistralai/Mixtral-8x7B-v0.1\ndatasets: [x]\nload_in_4bit: true\n"
         b"adapter: qlora\nlora_r: 8\nlora_target_linear: true\n"
     )
-    options = LinkOptions(parse_hardware("1xA100-80GB"))
-    (run,) = (
-        Linker(Workspace(Path("/x"), {"a.yaml": text}), registry(), options).link(["a.yaml"]).runs
-    )
+    run = linked.run_of({"a.yaml": text}, hardware="1xA100-80GB")
     assert confidence(run) == "low"
     packed = text + b"quantize_moe_experts: true\n"
-    (run,) = (
-        Linker(Workspace(Path("/x"), {"a.yaml": packed}), registry(), options).link(["a.yaml"]).runs
-    )
+    run = linked.run_of({"a.yaml": packed}, hardware="1xA100-80GB")
     assert confidence(run) != "low"
 
 
@@ -221,11 +208,10 @@ ADAPTER = (
 def test_whether_a_model_too_large_for_a_card_is_sharded_is_the_launchers_to_say(
     model, hardware, launch, severity, is_open
 ):
-    files = {"a.yaml": ADAPTER.format(model=model).encode()}
+    files = {"a.yaml": ADAPTER.format(model=model)}
     if launch:
-        files["run.sh"] = launch.encode()
-    options = LinkOptions(parse_hardware(hardware) if hardware else None, None, {})
-    run = Linker(Workspace(Path("/p"), files), registry(), options).link(sorted(files)).runs[0]
+        files["run.sh"] = launch
+    run = linked.link(files, hardware=hardware).runs[0]
     judgement = judge_gpu(run)
     assert judgement.severity == severity
     assert sharding_is_open(run) == is_open
@@ -241,12 +227,10 @@ def test_samples_that_are_joined_may_be_short_too():
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=116 trainer.nnodes=1 "
         "trainer.n_gpus_per_node=1 actor_rollout_ref.model.use_remove_padding={}\n"
     )
-    options = LinkOptions(parse_hardware("1xH100-80GB"), None, {})
 
     def severity(removes):
-        files = {"run.sh": text.format(removes).encode()}
-        (run,) = Linker(Workspace(Path("/p"), files), registry(), options).link(["run.sh"]).runs
-        return judge_gpu(run).severity
+        files = {"run.sh": text.format(removes)}
+        return judge_gpu(linked.run_of(files, hardware="1xH100-80GB")).severity
 
     assert severity(True) is None
     assert severity(False) is Severity.ERROR

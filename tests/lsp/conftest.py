@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -31,6 +31,22 @@ optimizer: adamw_torch_fused
 bf16: true
 flash_attention: true
 """
+
+# Seconds after which a server hangs; a machine that does much else is none.
+PATIENCE = 600.0
+
+Answer = TypeVar("Answer")
+
+
+async def asked(ask: Callable[[], Awaitable[Answer]], wanted: Callable[[Answer], Any]) -> Answer:
+    """The answer to a question that is asked until it is as wanted."""
+
+    async def asking() -> Answer:
+        while not wanted(found := await ask()):
+            await asyncio.sleep(0.05)
+        return found
+
+    return await asyncio.wait_for(asking(), PATIENCE)
 
 
 class Editor:
@@ -68,12 +84,18 @@ class Editor:
         self, name: str, wanted: Callable[[list[types.Diagnostic]], Any] = bool
     ) -> list[types.Diagnostic]:
         """The diagnostics pushed for a document, once they are as wanted."""
-        for _ in range(2400):  # two minutes, for a machine that does much else
-            found = self.client.diagnostics.get(self.uri(name))
+        return await self.pushed(self.uri(name), wanted)
+
+    async def pushed(
+        self, uri: str, wanted: Callable[[list[types.Diagnostic]], Any] = bool
+    ) -> list[types.Diagnostic]:
+        """The same by what the client calls the document."""
+        while True:
+            found = self.client.diagnostics.get(uri)
             if found is not None and wanted(list(found)):
                 return list(found)
-            await asyncio.sleep(0.05)
-        raise AssertionError(f"the diagnostics of {name} stay {found}")
+            more = self.client.wait_for_notification(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+            await asyncio.wait_for(more, PATIENCE)
 
     async def actions(
         self, name: str, at: types.Range | None = None, only: list[str] | None = None

@@ -9,7 +9,7 @@ from oomlint.cli import main
 
 from .conftest import AXOLOTL
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 
 def apply(text: str, edits) -> str:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("pygls", reason="the language server needs pygls")
 
 CLIENTS = Path(__file__).parent / "clients"

@@ -5,7 +5,7 @@ from lsprotocol import types
 
 from .conftest import AXOLOTL
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 
 @pytest.fixture

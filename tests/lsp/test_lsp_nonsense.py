@@ -1,12 +1,11 @@
 """Nothing that a client sends ends the session."""
 
 import json
-import socket
 import subprocess
 import sys
-import time
 
 import pytest
+from tests.ports import connected, free_port
 
 from oomlint.cli import main
 from oomlint.errors import UsageError
@@ -99,7 +98,7 @@ def test_nonsense_is_survived(wire, tmp_path):
     wire.message(id=20, method="shutdown")
     assert wire.answer(20)["result"] is None
     wire.message(method="exit")
-    assert wire.process.wait(20) == 0
+    assert wire.process.wait() == 0
 
 
 HEADERS = (
@@ -116,6 +115,7 @@ HEADERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "header", HEADERS, ids=lambda header: header[:24].decode("latin-1").strip()
 )
@@ -125,19 +125,12 @@ def test_a_header_that_cannot_be_meant_is_passed_over(wire, header):
     assert wire.answer(1)["result"]["serverInfo"]["name"] == "oomlint"
 
 
+@pytest.mark.slow
 def test_it_serves_on_a_local_port(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([*SERVER, "--tcp", f"127.0.0.1:{port}"])
     try:
-        for _ in range(200):
-            try:
-                connection = socket.create_connection(("127.0.0.1", port), 5)
-                break
-            except ConnectionRefusedError:
-                time.sleep(0.1)
-        with connection, connection.makefile("rwb") as stream:
+        with connected(process, port) as connection, connection.makefile("rwb") as stream:
             client = Wire(process, stream, stream)
             for header in HEADERS:
                 client.raw(header)

@@ -6,9 +6,9 @@ import re
 import pytest
 from lsprotocol import types
 
-from .conftest import AXOLOTL
+from .conftest import AXOLOTL, asked
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 
 async def test_hover_tells_what_a_key_costs(editor):
@@ -106,11 +106,11 @@ async def test_keys_and_values_are_completed(editor):
 
 async def test_values_come_ranked_by_what_they_cost(editor):
     editor.open("train.yaml", AXOLOTL.replace("adamw_torch_fused", ""))
-    items = {}
-    for _ in range(60):  # on a busy machine each question tries some more
-        items = await editor.completions("train.yaml", 7, 11)
-        if all("GiB" in (item.detail or "") for item in items.values()):
-            break
+    # Each question tries some more values.
+    items = await asked(
+        lambda: editor.completions("train.yaml", 7, 11),
+        lambda items: all("GiB" in (item.detail or "") for item in items.values()),
+    )
     ranked = sorted(items, key=lambda label: items[label].sort_text)
     assert ranked.index("adafactor") < ranked.index("adamw_bnb_8bit") < ranked.index("adamw_torch")
     assert items["adamw_bnb_8bit"].detail == "≈ 179 GiB / 79.1 GiB ✗"
@@ -170,10 +170,10 @@ async def test_models_and_files_are_completed_where_they_are_named(editors, tmp_
     (tmp_path / "package.json").write_text("{}")
     editor = await editors(tmp_path)
     editor.open("train.yaml", AXOLOTL.replace("meta-llama/Llama-3.2-3B", "Qwen/Qwen2.5-7"))
-    for _ in range(60):  # on a busy machine each question tries some more
-        items = await editor.completions("train.yaml", 0, 26)
-        if items["Qwen/Qwen2.5-7B"].detail:
-            break
+    items = await asked(
+        lambda: editor.completions("train.yaml", 0, 26),
+        lambda items: items["Qwen/Qwen2.5-7B"].detail,
+    )
     assert "GiB" in items["Qwen/Qwen2.5-7B"].detail
     editor.change("train.yaml", AXOLOTL + "deepspeed: \n")
     items = await editor.completions("train.yaml", 10, 11)

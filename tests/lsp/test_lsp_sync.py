@@ -1,13 +1,13 @@
 """Texts in parts, texts without a file, notebooks cell by cell, and settings of each folder."""
 
-import asyncio
+from functools import partial
 
 import pytest
 from lsprotocol import types
 
-from .conftest import AXOLOTL
+from .conftest import AXOLOTL, asked
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 
 def part(start, end, text):
@@ -33,11 +33,7 @@ async def test_a_text_without_a_file_is_linted_by_its_language(editors, tmp_path
     editor = await editors(tmp_path)
     item = types.TextDocumentItem("untitled:Untitled-1", "yaml", 1, AXOLOTL)
     editor.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
-    for _ in range(600):
-        found = editor.client.diagnostics.get(item.uri)
-        if found:
-            break
-        await asyncio.sleep(0.05)
+    found = await editor.pushed(item.uri)
     assert "gpu-memory-at-risk" in {d.data["name"] for d in found}
 
 
@@ -75,11 +71,7 @@ async def test_findings_of_a_notebook_stand_in_its_cells(editors, tmp_path, pull
         )
     )
     second = f"{CELL}W1sZmlsZQ%3D%3D"
-    for _ in range(600):
-        found = editor.client.diagnostics.get(second)
-        if found:
-            break
-        await asyncio.sleep(0.05)
+    found = await editor.pushed(second)
     assert book not in editor.client.diagnostics
     batch = next(d for d in found if d.data["name"] == "micro-batch-too-large")
     line = ARGUMENTS.splitlines()[batch.range.start.line]
@@ -96,12 +88,9 @@ async def test_findings_of_a_notebook_stand_in_its_cells(editors, tmp_path, pull
             ),
         )
     )
-    for _ in range(600):
-        names = {d.data["name"] for d in editor.client.diagnostics[second]}
-        if "micro-batch-too-large" not in names:
-            break
-        await asyncio.sleep(0.05)
-    assert "micro-batch-too-large" not in names
+    await editor.pushed(
+        second, lambda found: all(d.data["name"] != "micro-batch-too-large" for d in found)
+    )
 
 
 async def test_settings_are_those_of_the_folder(editors, tmp_path):
@@ -115,11 +104,8 @@ async def test_settings_are_those_of_the_folder(editors, tmp_path):
     editor.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(None))
     for name, limit in (("small/train.yaml", "RTX-4090"), ("large/train.yaml", "B200")):
         editor.open(name)
-        for _ in range(200):
-            lenses = await editor.client.text_document_code_lens_async(
-                types.CodeLensParams(editor.document(name))
-            )
-            if limit in lenses[0].command.title:
-                break
-            await asyncio.sleep(0.05)
-        assert limit in lenses[0].command.title
+        lenses = types.CodeLensParams(editor.document(name))
+        await asked(
+            partial(editor.client.text_document_code_lens_async, lenses),
+            lambda found, limit=limit: limit in found[0].command.title,
+        )

@@ -56,6 +56,7 @@ def cold(plan: Plan) -> Estimate:
     return estimate(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_an_estimate_does_not_depend_on_those_before_it(name: str) -> None:
     base = BASE.with_values(KINDS[name])

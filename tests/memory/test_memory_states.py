@@ -88,6 +88,7 @@ def test_a_70b_model_under_zero3_on_eight_cards_needs_131_gib_of_states_each() -
     assert states.total / 2**30 == pytest.approx(131.4, abs=0.1)
 
 
+@pytest.mark.slow
 def test_every_model_of_the_catalogue_has_exactly_its_parameters() -> None:
     wrong = []
     for name in all_ids():

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.linked import run_of
 
-from oomlint.engine import Options, lint
 from oomlint.run import Run
-from oomlint.workspace import Workspace
 
 if not (Path(__file__).parents[2] / "benchmarks" / "oracles").is_dir():
     pytest.skip("benchmarks/oracles is not part of this source tree", allow_module_level=True)
@@ -19,12 +18,7 @@ _YAML = "base_model: Qwen/Qwen2.5-7B\ndatasets: [{path: d, type: alpaca}]\nmicro
 
 
 def _run(**files: str) -> Run:
-    texts = {name.replace("_", "."): text.encode() for name, text in files.items()}
-    names = frozenset(texts)
-    (run,) = lint(
-        Workspace(Path("/w"), texts), list(names), Options(), explicit=names, rules=()
-    ).runs
-    return run
+    return run_of({name.replace("_", "."): text for name, text in files.items()})
 
 
 def _weighed(answer: dict[str, Any], **case: Any) -> Any:

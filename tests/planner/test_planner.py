@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.hardware import parse_hardware
@@ -53,11 +54,9 @@ _ZERO2 = """\
 
 
 def _run(files: Mapping[str, str], hardware: str, ram_gib: float | None = None) -> Run:
-    workspace = Workspace(Path("/x"), {name: text.encode() for name, text in files.items()})
-    values = {} if ram_gib is None else {"host.ram_gib": ram_gib}
-    options = LinkOptions(parse_hardware(hardware), None, values)
-    (run,) = Linker(workspace, registry(), options).link(list(files)).runs
-    return run
+    return run_of(
+        files, hardware=hardware, values={} if ram_gib is None else {"host.ram_gib": ram_gib}
+    )
 
 
 def _lora(micro: int, accumulation: int, checkpointing: str, hardware: str) -> Run:

@@ -17,6 +17,8 @@ from oomlint.planner import ways_to_fit
 from oomlint.rule import Applicability
 from oomlint.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(p.parent for p in (ROOT / "examples").glob("*/oomlint.toml"))
 CORPUS = ROOT / "../shared/corpus"

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from benchmarks.planning import __main__ as threads, siblings, speeds
 
+pytestmark = pytest.mark.slow
+
 TRUTH = Path(__file__).parents[2] / "../shared/truth"
 
 

@@ -29,7 +29,7 @@ flash_attention: true
 
 def _run(micro: int, more: str) -> Run:
     text = _AXOLOTL.format(micro=micro, more=more)
-    return run_of({"a.yaml": text}, hardware=parse_hardware("8xA100-80GB"))
+    return run_of({"a.yaml": text}, hardware="8xA100-80GB")
 
 
 def test_a_way_takes_the_rename_along() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
-from oomlint.engine import Options, Report, lint
-from oomlint.hardware import parse_hardware
+from tests.linked import report_of
+
+from oomlint.engine import Report
 from oomlint.precedence import leaders
 from oomlint.report import json as json_report, text
 from oomlint.report.blocks import is_cause
-from oomlint.workspace import Workspace
 
 _DOES_NOT_FIT = b"""\
 base_model: NousResearch/Meta-Llama-3-8B
@@ -33,8 +32,7 @@ datasets:
 
 
 def _report(hardware: str) -> Report:
-    workspace = Workspace(Path("/x"), {"a.yaml": _DOES_NOT_FIT})
-    return lint(workspace, ["a.yaml"], Options(hardware=parse_hardware(hardware)))
+    return report_of({"a.yaml": _DOES_NOT_FIT}, hardware=hardware)
 
 
 def test_findings_about_one_peak_follow_the_cheapest_cure_that_suffices() -> None:

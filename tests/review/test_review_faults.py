@@ -13,6 +13,8 @@ from tests.review.fake_github import TOKEN
 
 from oomlint.review.http import Token
 
+pytestmark = pytest.mark.slow
+
 AFTER = {**RUN, "train.yaml": BAD}
 REVIEWS = "/repos/o/r/pulls/7/reviews"
 

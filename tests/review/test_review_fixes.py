@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.review.conftest import BAD, RUN, SETTINGS, fixed, oomlint
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(p.name for p in (ROOT / "examples").iterdir() if (p / "oomlint.toml").is_file())
 CORPUS = ROOT / "../shared/corpus"

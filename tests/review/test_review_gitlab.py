@@ -9,6 +9,8 @@ from tests.review.conftest import BAD, DEEPSPEED, GOOD, RUN, fixed, oomlint
 from tests.review.fake_github import TOKEN, Repository, serving
 from tests.review.fake_gitlab import FakeGitLab
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def merge_request(tmp_path, monkeypatch):

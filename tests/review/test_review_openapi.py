@@ -10,15 +10,12 @@ packages of npm, and where they are:
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.ports import connected, free_port
 
 from oomlint.review.forge import Comment, Misplaced, Summary, Thread, Update
 from oomlint.review.github import GitHub
@@ -34,9 +31,7 @@ COMMENT = Comment("a.yaml", "a.yaml", 3, 5, None, "text", ("0123456789abcdef",),
 def api():
     """The address of Prism with GitHub's description."""
     modules = Path(str(MODULES)).absolute()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     description = modules / "@octokit/openapi/generated/api.github.com.json"
     arguments = ["mock", "--port", str(port), str(description)]
     server = subprocess.Popen(
@@ -45,15 +40,7 @@ def api():
     )  # fmt: skip
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(240):
-            try:
-                urllib.request.urlopen(address + "/zen", timeout=5).close()
-                break
-            except urllib.error.HTTPError:
-                break
-            except OSError:
-                assert server.poll() is None
-                time.sleep(0.5)
+        connected(server, port).close()
         yield address
     finally:
         server.terminate()

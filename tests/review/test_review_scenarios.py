@@ -19,6 +19,8 @@ from tests.command import oomlint
 from tests.review.conftest import RUN, PullRequest, making
 from tests.review.test_review_faults import READ_ONLY
 
+pytestmark = pytest.mark.slow
+
 try:
     import tomllib
 except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""The whole command in a process of its own, with the means to take things away from it."""
+"""The whole command, with the means to take things away from it in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.command import oomlint as here
 
 # A run that does not fit, with findings that have safe fixes in both files.
 AXOLOTL = """\
@@ -49,8 +50,9 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def oomlint(project: Path) -> Oomlint:
-    """Runs the command in the project; ``wrap`` is a command line that it is started by, ``given``
-    its standard input, ``environ`` goes over the environment."""
+    """Runs the command in the project: in this process, but for what only one of its own can have.
+    ``before`` is Python that runs first, ``wrap`` a command line that it is started by, ``given`` its
+    standard input, ``environ`` goes over the environment."""
 
     def run(
         *arguments: str,
@@ -59,8 +61,14 @@ def oomlint(project: Path) -> Oomlint:
         given: str | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Result:
+        words = [*wrap, *command(*arguments, before=before)]
+        if not (before or wrap or environ):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.chdir(project)
+                said = here(*arguments, stdin=None if given is None else given.encode())
+            return Result(words, said.exit_code, said.stdout, said.stderr)
         return subprocess.run(
-            [*wrap, *command(*arguments, before=before)], input=given, env={**os.environ, **(environ or {})},
+            words, input=given, env={**os.environ, **(environ or {})},
             cwd=project, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
 

@@ -15,6 +15,8 @@ from tests.command import oomlint as here
 from oomlint.documents.text import Source
 from oomlint.errors import ParseError, UsageError
 
+pytestmark = pytest.mark.slow
+
 LONG = 300_000
 Oomlint = Callable[..., "subprocess.CompletedProcess[str]"]
 

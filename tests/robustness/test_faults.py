@@ -13,7 +13,10 @@ import pytest
 FIX = ("--isolated", "--hardware", "8xA100-80GB", "--fix", "--output-format", "json", ".")
 Oomlint = Callable[..., "subprocess.CompletedProcess[str]"]
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="injects faults the POSIX way")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="injects faults the POSIX way"),
+    pytest.mark.slow,
+]
 
 
 def helper(name: str) -> str:

@@ -14,7 +14,10 @@ import pytest
 
 Oomlint = Callable[..., "subprocess.CompletedProcess[str]"]
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="injects faults the POSIX way")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="injects faults the POSIX way"),
+    pytest.mark.slow,
+]
 
 H100 = ("--isolated", "--hardware", "8xA100-80GB")
 FULL = "raise OSError(errno.ENOSPC, 'No space left on device')"

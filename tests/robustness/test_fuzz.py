@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PROJECTS, TEXTS, BY_DIALECT = 120, 10, 4
 SECONDS = 20

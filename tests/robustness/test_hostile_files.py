@@ -14,6 +14,8 @@ import pytest
 from oomlint.engine import Options, Report, lint
 from oomlint.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 Oomlint = Callable[..., "subprocess.CompletedProcess[str]"]
 
 DEEP = 10_000

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 if sys.platform == "win32":
     pytest.skip("sends signals the POSIX way", allow_module_level=True)
 signals = pytest.importorskip("benchmarks.signals")

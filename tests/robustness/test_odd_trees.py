@@ -13,7 +13,10 @@ import pytest
 
 Oomlint = Callable[..., "subprocess.CompletedProcess[str]"]
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs names of any bytes")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="needs names of any bytes"),
+    pytest.mark.slow,
+]
 
 H100 = ("--isolated", "--no-cache", "--hardware", "8xA100-80GB")
 

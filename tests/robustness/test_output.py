@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Oomlint = Callable[..., "subprocess.CompletedProcess[str]"]
 
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -67,6 +69,6 @@ def test_a_usage_error_writes_nothing_to_a_full_disk(oomlint: Oomlint) -> None:
 def test_a_reader_that_has_gone(words: str, oomlint: Oomlint) -> None:
     """As ``oomlint rules | head`` has it: no findings, and no words about it."""
     gone = ["bash", "-c", '"$0" "$@" | true; exit "${PIPESTATUS[0]}"']
-    late = "import time\ntime.sleep(0.3)\n"
+    late = "import select\npoll = select.poll()\npoll.register(1, 0)\npoll.poll()\n"
     result = oomlint(*words.split(), wrap=gone, before=late)
     assert (result.returncode, result.stderr) == (0, "")

@@ -10,16 +10,17 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from tests.ports import connected, free_port
 from tests.robustness.conftest import Oomlint, Result, command, snapshot
+
+pytestmark = pytest.mark.slow
 
 TRAP = """\
 import os, pathlib
@@ -101,7 +102,7 @@ def edited(project: Path, wrap: Sequence[str] = (), before: str = "") -> Result:
             if not awaited:
                 break
         assert not awaited, f"the server never sent {awaited}"
-        out, err = server.communicate(LEAVING.encode(), timeout=60)
+        out, err = server.communicate(LEAVING.encode(), timeout=300)
     return subprocess.CompletedProcess(server.args, server.returncode, out.decode(), err.decode())
 
 
@@ -374,19 +375,11 @@ def test_review_asks_the_forge_and_nobody_else(forge: Any, project: Path, oomlin
 
 
 def test_the_server_on_a_port_is_for_this_machine_alone(project: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     words = command("lsp", "--tcp", f"localhost:{port}", before=AUDIT)
     with subprocess.Popen(words, cwd=project, stderr=subprocess.DEVNULL) as server:
         try:
-            end = time.monotonic() + 60
-            while time.monotonic() < end and server.poll() is None:
-                try:
-                    socket.create_connection(("localhost", port), 5).close()
-                    break
-                except ConnectionRefusedError:
-                    time.sleep(0.05)
+            connected(server, port).close()
         finally:
             server.kill()
     events = list(audited(project.parent))

@@ -13,6 +13,8 @@ from tests.command import oomlint
 
 from oomlint.settings import OutputFormat
 
+pytestmark = pytest.mark.slow
+
 if sys.platform == "win32":
     pytest.skip("no such file names", allow_module_level=True)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 20
 # Of some 15,000 cases so many are tried here; coprime to the number of wrong values, so that

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.cli import progress
-from oomlint.cli.actions import usual_format, write_summary
+from oomlint.cli.actions import summary_page, usual_format, write_summary
 from oomlint.cli.baseline import BaselineAction, note, parse_baseline, update
 from oomlint.cli.cache import keep
 from oomlint.cli.given import Given
@@ -271,12 +271,22 @@ def _linted(
 
 def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
     """The report with the fixes that ``--fix`` would begin with."""
-    if not report.diagnoses or not any(judgement_of(run).is_in_trouble for run in report.runs):
+    if not (_shows_fixes(mode) and report.diagnoses):
+        return report
+    if not any(judgement_of(run).is_in_trouble for run in report.runs):
         return report
     from oomlint.fix.planned import with_plans
 
     level = Applicability.UNSAFE if mode.unsafe else Applicability.SAFE
     return replace(report, diagnoses=tuple(with_plans(report, job.options, level)))
+
+
+# Of the output formats those that show no fix, for which nobody has to look for one.
+_WITHOUT_FIXES = frozenset(("concise", "github", "gitlab", "junit"))
+
+
+def _shows_fixes(mode: Mode) -> bool:
+    return mode.output_format not in _WITHOUT_FIXES or mode.statistics or summary_page() is not None
 
 
 def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed, report: Report) -> FileError | None:

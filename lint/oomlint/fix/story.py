@@ -24,7 +24,7 @@ Wishes: TypeAlias = MappingABC[Any, Any]
 
 # A word of a file's name, between anything that is no letter or digit.
 _START, _END = r"(?<![a-z0-9])", r"(?![a-z0-9])"
-_STAGE = re.compile(rf"{_START}(zero|ds|z|stage)([_-]?)([0-3])(?![0-9])", re.IGNORECASE)
+_STAGE = rf"(?i){_START}(zero|ds|z|stage)([_-]?)([0-3])(?![0-9])"
 _UNSHARDED = r"(?:not?|non|without)[_-]?(?:zero|deepspeed)"
 _NO_OFFLOAD = "(?:no|without)[_-]?offload(?:ing)?"
 _CARDS = r"(?:rtx|gtx|tesla)?[_-]?(?:[2-5]0[5-9]0(?:ti)?|[abhlvp]\d{2,3}s?|[tl]4)(?:[_-]?\d+gb?)?"
@@ -90,7 +90,7 @@ def _without(words: str, stem: str) -> str:
 
 def _said(stem: str) -> Iterator[Said]:
     """What the words of a name say of the run."""
-    for stage in _STAGE.finditer(stem):
+    for stage in re.finditer(_STAGE, stem):
         yield _staged(stage[0], int(stage[3]))
     for word in _words(stem, _UNSHARDED):
         yield Said(word, lambda plan: not plan.parallel.zero.stage, _zeroes)
@@ -189,8 +189,8 @@ def name_for(stem: str, wishes: Wishes) -> str:
     words = list(_purposes(wishes))
     if stage is not None:
         plain = re.sub(f"{_START}{_UNSHARDED}{_END}", f"zero{stage}", stem, flags=re.IGNORECASE)
-        renamed = _STAGE.sub(rf"\g<1>\g<2>{stage}", plain)
-        if renamed == stem and not _STAGE.search(stem):
+        renamed = re.sub(_STAGE, rf"\g<1>\g<2>{stage}", plain)
+        if renamed == stem and not re.search(_STAGE, stem):
             renamed = f"{stem}_zero{stage}"
         stem = renamed
     if any(word.startswith("offload") for word in words):
@@ -264,11 +264,10 @@ def _purpose(field: str, value: Any) -> str:
 # -- comments ------------------------------------------------------------------------------------
 
 # Words with which somebody says why a value is what it is, or warns of another.
-_WARNS = re.compile(
-    r"\b(only|must|should|never|always|do not|don'?t|requires?|fails?|failed|crash\w*|bugs?|break\w*|broken"
+_WARNS = (
+    r"(?i)\b(only|must|should|never|always|do not|don'?t|requires?|fails?|failed|crash\w*|bugs?|break\w*|broken"
     r"|unsupported|not supported?|doesn'?t|does not|can'?t|cannot|won'?t|hangs?|keep|important|careful|otherwise"
-    r"|avoid|instead of)\b",
-    re.IGNORECASE,
+    r"|avoid|instead of)\b"
 )
 _COMMENT = {
     ".json": "//",
@@ -293,13 +292,13 @@ def branch_at(source: Source, edit: Edit) -> str | None:
     start = source.text.rfind("\n", 0, edit.start) + 1
     end = source.text.find("\n", edit.end)
     line = source.text[start : end if end >= 0 else len(source.text)]
-    one_line = _ONE_BRANCH.search(line)
+    one_line = re.search(_ONE_BRANCH, line)
     if one_line is not None and start + one_line.start(2) <= edit.start:
         return one_line[1]
-    if not _ASSIGNS.match(line):
+    if not re.match(_ASSIGNS, line):
         return None
     open_now: list[str] = []
-    for word in _BRANCHES.finditer(source.text[:start]):
+    for word in re.finditer(_BRANCHES, source.text[:start]):
         if word["fi"]:
             open_now[-1:] = []
         else:
@@ -307,11 +306,9 @@ def branch_at(source: Source, edit: Edit) -> str | None:
     return open_now[-1] if open_now else None
 
 
-_ONE_BRANCH = re.compile(r"\bif\s+(.+?)\s*;\s*then\s+(\w+\+?=.*?);?\s*(?:fi|else|elif)\b")
-_ASSIGNS = re.compile(r"\s*\w+\+?=")
-_BRANCHES = re.compile(
-    r"^[ \t]*(?:if\s+(?P<condition>[^\n;]+)(?!.*\bfi\b)|(?P<fi>fi)\b)", re.MULTILINE
-)
+_ONE_BRANCH = r"\bif\s+(.+?)\s*;\s*then\s+(\w+\+?=.*?);?\s*(?:fi|else|elif)\b"
+_ASSIGNS = r"\s*\w+\+?="
+_BRANCHES = r"(?m)^[ \t]*(?:if\s+(?P<condition>[^\n;]+)(?!.*\bfi\b)|(?P<fi>fi)\b)"
 
 
 def added_elsewhere(source: Source, edit: Edit) -> str | None:
@@ -336,6 +333,6 @@ def warning_at(source: Source, edit: Edit) -> str | None:
     mark = _COMMENT.get(os.path.splitext(source.path)[1], "#")
     _, found, comment = rest.partition(f" {mark}")
     said = " ".join(comment.split())
-    if not found or not _WARNS.search(said):
+    if not found or not re.search(_WARNS, said):
         return None
     return said if len(said) <= _MOST_SHOWN else f"{said[: _MOST_SHOWN - 1]}…"
