@@ -12,17 +12,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.diagnosis import Diagnosis, fingerprint as fingerprint
+from oomlint.diagnosis import Told, fingerprint as fingerprint
 from oomlint.errors import UsageError
 from oomlint.regular import read_regular
 
 if TYPE_CHECKING:
     from oomlint.workspace import Workspace
+
+D = TypeVar("D", bound=Told)
 
 DEFAULT_NAME = ".oomlint-baseline.json"
 
@@ -56,13 +58,11 @@ class Baseline(Struct, frozen=True, dict=True):
             counts[entry.fingerprint] += entry.count
         return counts
 
-    def split(
-        self, diagnoses: Iterable[Diagnosis], workspace: Workspace
-    ) -> tuple[list[Diagnosis], list[Diagnosis]]:
+    def split(self, diagnoses: Iterable[D], workspace: Workspace) -> tuple[list[D], list[D]]:
         """Diagnoses that are new and those that are known."""
         left = self.counts.copy()
-        new: list[Diagnosis] = []
-        known: list[Diagnosis] = []
+        new: list[D] = []
+        known: list[D] = []
         for diagnosis in diagnoses:
             print_ = self._known(diagnosis, workspace).fingerprint
             (known if left[print_] > 0 else new).append(diagnosis)
@@ -71,7 +71,7 @@ class Baseline(Struct, frozen=True, dict=True):
 
     def rewritten(
         self,
-        diagnoses: Iterable[Diagnosis],
+        diagnoses: Iterable[Told],
         workspace: Workspace,
         checked: Collection[str],
         *,
@@ -106,9 +106,7 @@ class Baseline(Struct, frozen=True, dict=True):
             ]
         return Baseline(self.root, tuple(sorted(kept, key=_order)))
 
-    def outlived(
-        self, known: Iterable[Diagnosis], workspace: Workspace, checked: Iterable[str]
-    ) -> int:
+    def outlived(self, known: Iterable[Told], workspace: Workspace, checked: Iterable[str]) -> int:
         """How many findings that are listed for the files ``checked`` are not among ``known``."""
         seen = {self._relative(workspace, name) for name in checked}
         found = Counter(self._known(d, workspace).fingerprint for d in known)
@@ -118,7 +116,7 @@ class Baseline(Struct, frozen=True, dict=True):
                 listed[entry.fingerprint] += entry.count
         return (listed - found).total()
 
-    def _known(self, diagnosis: Diagnosis, workspace: Workspace) -> Known:
+    def _known(self, diagnosis: Told, workspace: Workspace) -> Known:
         rule, message = diagnosis.rule, " ".join(diagnosis.finding.message.split())
         path = self._relative(workspace, diagnosis.finding.location.path)
         print_ = fingerprint(rule.code, path, diagnosis.finding.message)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from oomlint.fix.edits import Fix
+    from oomlint.judgement import Judgement
     from oomlint.rule import Finding, Rule, Severity
     from oomlint.run import Run
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 _NUMBER = r"(?<![^\s(~])\d[\d.,]*(?=[\s),;:%]|$)"
 
 
-class Diagnosis(Struct, frozen=True, eq=False, dict=True):
-    """A finding with its fix, placed in a run."""
+class Told(Struct, frozen=True, eq=False, dict=True):
+    """A finding with its fix, placed in a run or in the judgement that is kept of one: what reports tell."""
 
     finding: Finding
-    run: Run | None
+    run: Run | Judgement | None
     fix: Fix | None = None
 
     @property
@@ -36,6 +37,12 @@ class Diagnosis(Struct, frozen=True, eq=False, dict=True):
     def fingerprint(self) -> str:
         """Stable over edits elsewhere in the file: see :func:`fingerprint`."""
         return fingerprint(self.rule.code, self.finding.location.path, self.finding.message)
+
+
+class Diagnosis(Told, frozen=True, eq=False):
+    """A finding with its fix, placed in a run."""
+
+    run: Run | None
 
 
 def fingerprint(code: str, path: str, message: str) -> str:

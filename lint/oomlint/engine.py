@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.diagnosis import Diagnosis as Diagnosis
+from oomlint.diagnosis import Diagnosis as Diagnosis, Told as Told
 from oomlint.errors import FileError, InternalError, UsageError, in_words
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, make_fix
@@ -31,6 +31,7 @@ from oomlint.workspace import Workspace
 if TYPE_CHECKING:
     from oomlint.baseline import Baseline
     from oomlint.hardware import Hardware
+    from oomlint.judgement import Judgement
 
 
 class Selection(Struct, frozen=True):
@@ -118,21 +119,21 @@ class Options(Struct, frozen=True):
         return LinkOptions(self.hardware, self.framework, self.values, self.margin, self.as_written)
 
 
-class Report(Struct, frozen=True, eq=False):
-    """What a lint found."""
+class Results(Struct, frozen=True, eq=False):
+    """What a lint came to, as far as reports tell it: of many files only the judgements of their runs are kept."""
 
-    diagnoses: tuple[Diagnosis, ...]
-    runs: tuple[Run, ...]
+    diagnoses: tuple[Told, ...]
+    runs: tuple[Run | Judgement, ...]
     errors: tuple[FileError, ...]
     files_read: int
     workspace: Workspace
     recognised: MappingABC[str, str] = field(default_factory=dict)
     fixed: int = 0
-    applied: tuple[Diagnosis, ...] = ()
+    applied: tuple[Told, ...] = ()
     """Of a report after ``--fix``: what was found and fixed on the way."""
     gone: int = 0
     """How many findings more there were before, which nothing had to be done about of their own."""
-    known: tuple[Diagnosis, ...] = ()
+    known: tuple[Told, ...] = ()
     """What the baseline keeps from being reported."""
 
     @property
@@ -147,6 +148,15 @@ class Report(Struct, frozen=True, eq=False):
         if self.errors:
             return 3
         return 1 if self.at_least(level) else 0
+
+
+class Report(Results, frozen=True, eq=False):
+    """What a lint found, with the runs themselves."""
+
+    diagnoses: tuple[Diagnosis, ...]
+    runs: tuple[Run, ...]
+    applied: tuple[Diagnosis, ...] = ()
+    known: tuple[Diagnosis, ...] = ()
 
 
 def all_rules(folders: Sequence[str] = ()) -> tuple[type[Rule], ...]:

@@ -8,35 +8,37 @@ is to be tried first leads; reports for people show the others below it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping as MappingABC
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from oomlint.engine import Diagnosis
+from oomlint.engine import Told
 from oomlint.rule import Applicability
+
+D = TypeVar("D", bound=Told)
 
 Failure: TypeAlias = tuple[str, str, int, int | None]
 """A run by name, the memory that runs out, its predicted peak and its limit, in bytes."""
 
 
-def leaders(diagnoses: Iterable[Diagnosis]) -> MappingABC[Diagnosis, Diagnosis]:
+def leaders(diagnoses: Iterable[D]) -> MappingABC[D, D]:
     """Each finding that follows another → the one that leads."""
-    failures: dict[Failure, list[Diagnosis]] = {}
+    failures: dict[Failure, list[D]] = {}
     for diagnosis in diagnoses:
         failure = _failure(diagnosis)
         if failure is not None:
             failures.setdefault(failure, []).append(diagnosis)
-    following: dict[Diagnosis, Diagnosis] = {}
+    following: dict[D, D] = {}
     for group in failures.values():
         first, *others = sorted(group, key=_rank)
         following.update((other, first) for other in others)
     return following
 
 
-def worst_first(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
+def worst_first(diagnoses: Iterable[D]) -> list[D]:
     """Of findings about one failure the one to be told first, then the others."""
     return sorted(diagnoses, key=_rank)
 
 
-def suffices(diagnosis: Diagnosis) -> bool:
+def suffices(diagnosis: Told) -> bool:
     """Whether a finding's run rather survives once its fix is made; where no limit is known, any fix
     suffices that has a prediction."""
     fix = diagnosis.fix
@@ -46,14 +48,14 @@ def suffices(diagnosis: Diagnosis) -> bool:
     return risk is None or risk.any is None or not risk.is_lost
 
 
-def _failure(diagnosis: Diagnosis) -> Failure | None:
+def _failure(diagnosis: Told) -> Failure | None:
     finding, run = diagnosis.finding, diagnosis.run
     if run is None or finding.resource is None or finding.predicted_bytes is None:
         return None
     return run.name, finding.resource, finding.predicted_bytes, finding.limit_bytes
 
 
-def _rank(diagnosis: Diagnosis) -> tuple[int | str, ...]:
+def _rank(diagnosis: Told) -> tuple[int | str, ...]:
     """Worst first; of equals the one that can be mended: by a fix that suffices before one that
     does not, a safe one before an unsafe one, a cheap one before a dear one."""
     finding, fix = diagnosis.finding, diagnosis.fix

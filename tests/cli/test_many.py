@@ -184,7 +184,8 @@ def test_one_process_that_cannot_hold_everything_reports_the_same(projects, capf
 def test_what_is_kept_of_a_run_is_little_and_plain(projects):
     from oomlint.cli.given import Given
     from oomlint.cli.jobs import make_jobs
-    from oomlint.engine import lint
+    from oomlint.engine import Report, lint
+    from oomlint.judgement import Judgement
 
     def lint_job(job):
         return lint(job.workspace, job.names, job.options, explicit=job.explicit)
@@ -193,6 +194,9 @@ def test_what_is_kept_of_a_run_is_little_and_plain(projects):
     report = many.lint_many(job, lint_job, 2, lambda _done, _all: None)
     assert report is not None
     assert len(report.runs) == 18
+    assert not isinstance(report, Report), "who needs the runs themselves is not given this"
+    told = [run for diagnosis in report.diagnoses if (run := diagnosis.run) is not None]
+    assert {type(run) for run in (*report.runs, *told)} == {Judgement}
     # With its documents it would be no plain data at all.
     assert len(pickle.dumps(report)) < 18 * 6000
 

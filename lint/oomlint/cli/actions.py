@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from oomlint.engine import Report
+from oomlint.engine import Results
 from oomlint.settings import OutputFormat
 
 # A step may add this much to the summary; more, and GitHub drops all of it (docs.github.com,
@@ -18,7 +18,7 @@ def usual_format() -> OutputFormat:
     return "github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text"
 
 
-def write_summary(report: Report) -> None:
+def write_summary(report: Results) -> None:
     """Add the report to the summary page of the job; nothing outside of GitHub Actions."""
     if summary_page() is None:
         return

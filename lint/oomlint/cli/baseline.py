@@ -12,7 +12,7 @@ from oomlint.baseline import DEFAULT_NAME, Baseline, read_baseline
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import Job
 from oomlint.cli.output import emit
-from oomlint.engine import Report
+from oomlint.engine import Results
 from oomlint.errors import UsageError
 
 BaselineAction = Literal["write", "prune"]
@@ -30,15 +30,15 @@ def parse_baseline(text: str | None) -> tuple[BaselineAction | None, Path | None
 
 
 def update(
-    action: BaselineAction, given: Given, jobs: Sequence[Job], reports: Sequence[Report]
-) -> list[Report]:
+    action: BaselineAction, given: Given, jobs: Sequence[Job], reports: Sequence[Results]
+) -> list[Results]:
     """Write or prune the baselines of the jobs; the reports without what they list now.
 
     Raises:
         UsageError: the baseline to prune is missing or is none.
     """
     out = []
-    by_file: dict[Path, list[tuple[Job, Report]]] = {}
+    by_file: dict[Path, list[tuple[Job, Results]]] = {}
     for job, report in zip(jobs, reports, strict=True):
         by_file.setdefault(_file(given, job), []).append((job, report))
     for file, members in by_file.items():
@@ -64,11 +64,11 @@ def _file(given: Given, job: Job) -> Path:
     return cwd / (given.baseline or job.baseline_file or DEFAULT_NAME)
 
 
-def _checked(job: Job, report: Report) -> set[str]:
+def _checked(job: Job, report: Results) -> set[str]:
     return {*job.names, *report.files}
 
 
-def _without(report: Report, baseline: Baseline) -> Report:
+def _without(report: Results, baseline: Baseline) -> Results:
     new, known = baseline.split(report.diagnoses, report.workspace)
     return replace(report, diagnoses=tuple(new), known=tuple(known))
 
@@ -81,7 +81,7 @@ def _said(action: BaselineAction, file: str, old: Baseline, new: Baseline) -> st
     return f"dropped {gone} from {file}, where {now} are left\n"
 
 
-def note(report: Report, jobs: Iterable[Job]) -> str:
+def note(report: Results, jobs: Iterable[Job]) -> str:
     """What the baseline kept back, and whether it has outlived some of it; empty without one."""
     used = [(job, job.options.baseline) for job in jobs if job.options.baseline is not None]
     if not used:

@@ -21,7 +21,7 @@ from oomlint.cli.typing_in import say_what_is_awaited
 from oomlint.disk import MAX_NOTEBOOK_BYTES
 from oomlint.documents.staged import clear, clear_folders, is_staged
 from oomlint.documents.write import is_below, write_all
-from oomlint.engine import Report, lint
+from oomlint.engine import Report, Results, lint
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
 from oomlint.judgement import judgement_of
 from oomlint.plugins import has_packages
@@ -29,6 +29,7 @@ from oomlint.regular import read_given
 from oomlint.report import render
 from oomlint.report.paint import ColorChoice, Paint, visible
 from oomlint.rule import Applicability, Severity
+from oomlint.run import Run
 
 
 class Mode(Struct, frozen=True, kw_only=True):
@@ -216,7 +217,7 @@ def _report(
     fixed: Fixed,
     timings: dict[str, float] | None,
     tick: progress.Tick | None = None,
-) -> Report:
+) -> Results:
     """Lint one job, and fix it in memory where that is asked for."""
     workspace = job.workspace.with_overlay(fixed.texts)
     if not (mode.fix or mode.diff):
@@ -246,7 +247,7 @@ def _report(
 
 def _linted(
     job: Job, mode: Mode, timings: dict[str, float] | None, tick: progress.Tick | None
-) -> Report:
+) -> Results:
     def lint_job(job: Job, tick: progress.Tick | None = None) -> Report:
         report = lint(
             job.workspace,
@@ -289,7 +290,7 @@ def _shows_fixes(mode: Mode) -> bool:
     return mode.output_format not in _WITHOUT_FIXES or mode.statistics or summary_page() is not None
 
 
-def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed, report: Report) -> FileError | None:
+def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed, report: Results) -> FileError | None:
     """Put the fixed texts where they belong: into the files, or for ``-`` on standard output.
 
     Returns why nothing was written, if that is so.
@@ -301,7 +302,8 @@ def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed, report: Report) -> Fil
         emit_bytes(whole)
     roots = {root for job in jobs for root in job.workspace.roots}
     real = [root.resolve() for root in roots]
-    names = {*report.recognised, *(name for run in report.runs for name in run.sources)}
+    runs = (run for run in report.runs if isinstance(run, Run))
+    names = {*report.recognised, *(name for run in runs for name in run.sources)}
     folders = {workspace.file(name).parent for name in names}
     clear_folders(folder for folder in folders if is_below(folder, real))
     try:
@@ -313,7 +315,7 @@ def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed, report: Report) -> Fil
     return None
 
 
-def _print_diff(report: Report, mode: Mode, fixed: Fixed) -> None:
+def _print_diff(report: Results, mode: Mode, fixed: Fixed) -> None:
     from oomlint.report import diff
     from oomlint.report.applied import applied_lines
     from oomlint.report.wrapping import terminal_width
@@ -341,7 +343,7 @@ _FORMS: Mapping[str, Form] = {
 }
 
 
-def _print_report(report: Report, mode: Mode) -> None:
+def _print_report(report: Results, mode: Mode) -> None:
     # Standard output belongs to the fixed text when that was standard input.
     err = mode.stdin_name is not None and mode.fix
     paint = painter(mode.color, mode.output_file, err=err)
@@ -363,7 +365,7 @@ def _print_report(report: Report, mode: Mode) -> None:
     emit(text, mode.output_file, err=err, paint=paint, form=form)
 
 
-def _complain(report: Report, paint: Paint) -> None:
+def _complain(report: Results, paint: Paint) -> None:
     from oomlint.report.text import error_line
 
     for error in report.errors:
@@ -376,7 +378,7 @@ def _print_timings(timings: Mapping[str, float]) -> None:
         emit(f"{seconds * 1000:9.1f} ms  {name}\n", err=True)
 
 
-def _status(report: Report, mode: Mode, has_fixed: bool) -> int:
+def _status(report: Results, mode: Mode, has_fixed: bool) -> int:
     status = report.exit_status(mode.fail_level)
     if status == 1 and mode.exit_zero:
         status = 0

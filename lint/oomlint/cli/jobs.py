@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from oomlint import footprint
 from oomlint.cli.given import Given
 from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
-from oomlint.engine import Options, Report, Selection, distinct_errors
+from oomlint.engine import Options, Results, Selection, distinct_errors
 from oomlint.errors import UsageError
 from oomlint.ignored import Ignored
 from oomlint.plugins import PROFILE_FOLDER, rules_in_force
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oomlint.baseline import Baseline
     from oomlint.hardware import Hardware
 
+R = TypeVar("R", bound=Results)
 
 # So many files are linted in less time than it takes to share them out.
 FEW = 60
@@ -275,7 +276,7 @@ def _hardware(spec: str, settings: Settings) -> tuple[Hardware, str | None]:
         raise UsageError(f"{error}{hint}") from None
 
 
-def merge(reports: Iterable[Report]) -> Report:
+def merge(reports: Iterable[R]) -> R:
     """The reports of several jobs as one, in the order of paths."""
     first, *others = reports
     if not others:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,8 +13,7 @@ from oomlint import footprint
 from oomlint.cli.batches import batches
 from oomlint.cli.crowd import Lost, can_fork, processors, shared_out, tidy
 from oomlint.cli.jobs import FEW, Job, merge
-from oomlint.diagnosis import Diagnosis
-from oomlint.engine import Report
+from oomlint.engine import Report, Results, Told
 from oomlint.errors import InternalError
 from oomlint.judgement import judgement_of
 from oomlint.run import Run
@@ -43,13 +42,13 @@ _KINDS = ("launch", "run", "part", "aside")
 class _Part(Struct, frozen=True):
     """What comes back of a batch."""
 
-    report: Report
+    report: Results
     order: tuple[_Order, ...]
     """Where each run stands among those of all batches."""
     sights: footprint.Sights
 
 
-def lint_many(job: Job, lint: Lint, processes: int | None, tick: Tick) -> Report | None:
+def lint_many(job: Job, lint: Lint, processes: int | None, tick: Tick) -> Results | None:
     """The report of ``lint(job)``, made in batches by up to ``processes`` processes (``None``: as
     many as there are processors). ``None`` if the job had better be done at once.
 
@@ -117,7 +116,7 @@ def _load_what_most_need() -> None:
         import_module(name)
 
 
-def _joined(job: Job, parts: Sequence[_Part]) -> Report:
+def _joined(job: Job, parts: Sequence[_Part]) -> Results:
     """One report, with its runs as if all had been linted at once: launches first."""
     report = merge(part.report for part in parts)
     order = [place for part in parts for place in part.order]
@@ -128,34 +127,34 @@ def _joined(job: Job, parts: Sequence[_Part]) -> Report:
 def _lost(job: Job, part: Sequence[str], reason: Lost) -> _Part:
     others = f" and {len(part) - 1} files more" if len(part) > 1 else ""
     error = InternalError(part[0], f"{reason}; this file{others} could not be checked")
-    return _Part(Report((), (), (error,), 0, job.workspace), (), {})
+    return _Part(Results((), (), (error,), 0, job.workspace), (), {})
 
 
 # -- what is kept of a report --------------------------------------------------------------
 
 
 def _condensed(report: Report, place: Mapping[str, int], sights: footprint.Sights) -> _Part:
-    def short(diagnosis: Diagnosis) -> Diagnosis:
+    def short(diagnosis: Told) -> Told:
         finding, fix, run = diagnosis.finding, diagnosis.fix, diagnosis.run
-        return Diagnosis(
+        return Told(
             replace(finding, proposals=()),
-            _as_run(run) if run is not None else None,
+            None if run is None else judgement_of(run),
             None if fix is None else replace(fix, expected={}, freed=frozenset(), made=None),
         )
 
-    condensed = replace(
-        report,
+    condensed = Results(
         diagnoses=tuple(map(short, report.diagnoses)),
-        known=tuple(map(short, report.known)),
-        runs=tuple(_as_run(run) for run in report.runs),
+        runs=tuple(map(judgement_of, report.runs)),
+        errors=report.errors,
+        files_read=report.files_read,
         workspace=report.workspace.unread(),
+        recognised=report.recognised,
+        fixed=report.fixed,
+        applied=report.applied,
+        gone=report.gone,
+        known=tuple(map(short, report.known)),
     )
     return _Part(condensed, tuple(_order(run, place) for run in report.runs), sights)
-
-
-def _as_run(run: Run) -> Run:
-    """Reports ask of a run only what its judgement has too."""
-    return cast(Run, judgement_of(run))
 
 
 def _order(run: Run, place: Mapping[str, int]) -> _Order:

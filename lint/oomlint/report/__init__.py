@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from oomlint.engine import Report
+from oomlint.engine import Results
 from oomlint.report.paint import Paint
 
 
 def render(
-    report: Report,
+    report: Results,
     output_format: str,
     paint: Paint,
     *,

@@ -9,7 +9,7 @@ from itertools import islice
 from msgspec import Struct
 
 from oomlint.amounts import gib
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.fix.edits import Fix
 from oomlint.judgement import Judgement, judgement_of, words
 from oomlint.judgement.peak import reckoned_with
@@ -30,28 +30,28 @@ class Trouble(Struct, frozen=True, eq=False):
     worst first. ``way`` is the fix that makes it fit, a safe one before one that is not."""
 
     judgement: Judgement
-    headlines: tuple[Diagnosis, ...]
-    causes: tuple[Diagnosis, ...]
+    headlines: tuple[Told, ...]
+    causes: tuple[Told, ...]
 
     @property
-    def headline(self) -> Diagnosis:
+    def headline(self) -> Told:
         """That of the need most at risk, which is the one whose parts are known."""
         resource = self._resource
         of_it = (each for each in self.headlines if each.finding.resource == resource)
         return next(of_it, self.headlines[0])
 
     @property
-    def leader(self) -> Diagnosis:
+    def leader(self) -> Told:
         """What is told first: the worst cause that a rule names, else that the run is in trouble."""
         return self.causes[0] if self.causes else self.headline
 
     @property
-    def way(self) -> Diagnosis | None:
+    def way(self) -> Told | None:
         """The finding whose fix is the way out: that of the need most at risk, and it suffices."""
         return next((d for d in self._mending if suffices(d)), None)
 
     @property
-    def help(self) -> Diagnosis | None:
+    def help(self) -> Told | None:
         """Where there is no way out, the first finding whose fix lowers the need most at risk."""
         return next(iter(self._mending), None) if self.way is None else None
 
@@ -63,7 +63,7 @@ class Trouble(Struct, frozen=True, eq=False):
         return next((fix.reason for fix in fixes if fix is not None and fix.reason), None)
 
     @property
-    def shown(self) -> Diagnosis | None:
+    def shown(self) -> Told | None:
         """Where no fix is one to write unasked, the first that lowers the need most at risk, which is only shown."""
         if self._mending:
             return None
@@ -72,7 +72,7 @@ class Trouble(Struct, frozen=True, eq=False):
         return next((d for d in of_it if d.fix is not None), None)
 
     @property
-    def _mending(self) -> list[Diagnosis]:
+    def _mending(self) -> list[Told]:
         found = [
             (d.fix.applicability, d)
             for d in (*self.headlines, *self.causes)
@@ -87,7 +87,7 @@ class Trouble(Struct, frozen=True, eq=False):
         return self.judgement.peaks[0].resource if self.judgement.peaks else None
 
 
-def troubles(report: Report) -> list[Trouble]:
+def troubles(report: Results) -> list[Trouble]:
     """The runs in trouble, in the report's order."""
     found = []
     for run in report.runs:
@@ -103,7 +103,7 @@ def troubles(report: Report) -> list[Trouble]:
     return found
 
 
-def ways_in(report: Report) -> Mapping[str, Fix]:
+def ways_in(report: Results) -> Mapping[str, Fix]:
     """Run → the one way out of its trouble: the plan that its headline carries, or the fix of a rule that
     is enough."""
     found = ((trouble.judgement.name, trouble.way) for trouble in troubles(report))
@@ -158,7 +158,7 @@ def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
 
 
 def _leading(
-    leader: Diagnosis, trouble: Trouble, places: Places, paint: Paint, width: int
+    leader: Told, trouble: Trouble, places: Places, paint: Paint, width: int
 ) -> Iterator[str]:
     if leader in trouble.headlines:
         yield from _largest_part(leader, trouble.judgement, places, paint, width)
@@ -168,7 +168,7 @@ def _leading(
 
 
 def _largest_part(
-    headline: Diagnosis, judgement: Judgement, places: Places, paint: Paint, width: int
+    headline: Told, judgement: Judgement, places: Places, paint: Paint, width: int
 ) -> Iterator[str]:
     """Where no rule names a cause: the largest parts of the need, where the files decide on the first."""
     label = headline.severity.label
@@ -183,7 +183,7 @@ def _largest_part(
 
 
 def _others(
-    trouble: Trouble, leader: Diagnosis, places: Places, paint: Paint, width: int
+    trouble: Trouble, leader: Told, places: Places, paint: Paint, width: int
 ) -> Iterator[str]:
     """What else the need is made of, a line each."""
     for diagnosis in trouble.causes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.judgement import Judgement
 from oomlint.judgement.words import in_trouble
 from oomlint.report.blocks import troubles
@@ -12,7 +12,7 @@ from oomlint.report.places import Places
 _PLAIN = Paint()
 
 
-def render(report: Report, paint: Paint = _PLAIN) -> str:
+def render(report: Results, paint: Paint = _PLAIN) -> str:
     places = Places(report)
     lines = [head(d, places, paint) for d in report.diagnoses]
     lines += [_run(trouble.judgement, paint) for trouble in troubles(report)]
@@ -25,7 +25,7 @@ def _run(judgement: Judgement, paint: Paint) -> str:
     return f"{name}: {visible(in_trouble(judgement))}"
 
 
-def head(diagnosis: Diagnosis, places: Places, paint: Paint = _PLAIN) -> str:
+def head(diagnosis: Told, places: Places, paint: Paint = _PLAIN) -> str:
     """``path:line:column: severity OOM301 zero-stage-too-low message``, always one line."""
     label = diagnosis.severity.label
     rule = diagnosis.rule

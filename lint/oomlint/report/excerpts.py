@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from oomlint.amounts import gib, of_gib
 from oomlint.documents.text import Location
-from oomlint.engine import Diagnosis
+from oomlint.engine import Told
 from oomlint.fix.edits import Fix
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
@@ -19,7 +19,7 @@ _NEARBY = 20
 
 
 def finding_lines(
-    diagnosis: Diagnosis,
+    diagnosis: Told,
     places: Places,
     paint: Paint,
     width: int,
@@ -43,7 +43,7 @@ def finding_lines(
 
 
 def fix_lines(
-    diagnosis: Diagnosis, paint: Paint, width: int, *, indent: str, label: str = "fix"
+    diagnosis: Told, paint: Paint, width: int, *, indent: str, label: str = "fix"
 ) -> Iterator[str]:
     """What mends a finding: how it is had, what it does, what it brings."""
     fix = diagnosis.fix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.report.places import Places
 from oomlint.rule import Severity
 
@@ -14,7 +14,7 @@ MOST = 10
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
-def render(report: Report) -> str:
+def render(report: Results) -> str:
     """The ten worst of each level, and one notice that counts the rest: the last line, but among
     the first ten notices."""
     places = Places(report)
@@ -35,7 +35,7 @@ def render(report: Report) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def _badness(diagnosis: Diagnosis) -> float:
+def _badness(diagnosis: Told) -> float:
     """By how much the limit is passed, the most first; the file's order otherwise."""
     finding = diagnosis.finding
     if finding.predicted_bytes is None or not finding.limit_bytes:
@@ -43,7 +43,7 @@ def _badness(diagnosis: Diagnosis) -> float:
     return -finding.predicted_bytes / finding.limit_bytes
 
 
-def _command(level: str, diagnosis: Diagnosis, places: Places) -> str:
+def _command(level: str, diagnosis: Told, places: Places) -> str:
     location = diagnosis.finding.location
     start, end = places.start(location), places.end(location)
     properties: dict[str, object] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomlint.engine import Report
+from oomlint.engine import Results
 from oomlint.report.places import Fingerprints, Places
 from oomlint.report.runs import as_json
 from oomlint.rule import Severity
@@ -10,7 +10,7 @@ from oomlint.rule import Severity
 _LEVELS = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.INFO: "info"}
 
 
-def render(report: Report) -> str:
+def render(report: Results) -> str:
     places, prints = Places(report), Fingerprints(report)
     return as_json(
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.errors import FileError
 from oomlint.fix.edits import Fix
 from oomlint.judgement import judgement_of
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 _PASSING = frozenset({"activations", "logits", "communication", "temporary", "gather"})
 
 
-def render(report: Report) -> str:
+def render(report: Results) -> str:
     """The whole report as one JSON object."""
     return as_json(check_object(report))
 
 
-def render_lines(report: Report) -> str:
+def render_lines(report: Results) -> str:
     """One finding a line."""
     return "".join(as_json(finding, indent=None) for finding in _finding_objects(report))
 
 
-def check_object(report: Report) -> CheckShape:
+def check_object(report: Results) -> CheckShape:
     from oomlint import __version__
 
     ways, judged = ways_in(report), map(judgement_of, report.runs)
@@ -51,13 +51,13 @@ def check_object(report: Report) -> CheckShape:
     }
 
 
-def _finding_objects(report: Report) -> list[FindingShape]:
+def _finding_objects(report: Results) -> list[FindingShape]:
     places, prints, following = Places(report), Fingerprints(report), leaders(report.diagnoses)
     return [finding_object(d, following.get(d), places, prints) for d in report.diagnoses]
 
 
 def finding_object(
-    diagnosis: Diagnosis, leader: Diagnosis | None, places: Places, prints: Fingerprints
+    diagnosis: Told, leader: Told | None, places: Places, prints: Fingerprints
 ) -> FindingShape:
     finding = diagnosis.finding
     return {
@@ -90,7 +90,7 @@ def finding_object(
     }
 
 
-def _cause_bytes(diagnosis: Diagnosis) -> int | None:
+def _cause_bytes(diagnosis: Told) -> int | None:
     """The share of the need at risk that a finding speaks of: what its rule explains of it. What comes and goes
     is another in another phase, so that it is known only where that is the phase of the need at risk."""
     run, finding = diagnosis.run, diagnosis.finding
@@ -124,7 +124,7 @@ def error_object(error: FileError) -> ErrorShape:
     }
 
 
-def summary_object(report: Report) -> SummaryShape:
+def summary_object(report: Results) -> SummaryShape:
     counts = {"error": 0, "warning": 0, "info": 0}
     for diagnosis in report.diagnoses:
         counts[diagnosis.severity.label] += 1
@@ -140,6 +140,6 @@ def summary_object(report: Report) -> SummaryShape:
     }
 
 
-def fixable(report: Report, level: Applicability) -> int:
+def fixable(report: Results, level: Applicability) -> int:
     """Findings that have a fix of exactly this applicability."""
     return sum(d.fix is not None and d.fix.applicability == level for d in report.diagnoses)

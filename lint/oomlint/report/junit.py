@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.report.places import Places
 
 # XML 1.0, production 2 (Char): what may not stand in a document even as a reference.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(report: Report) -> str:
+def render(report: Results) -> str:
     places = Places(report)
-    by_file: dict[str, list[Diagnosis]] = {path: [] for path in report.files}
+    by_file: dict[str, list[Told]] = {path: [] for path in report.files}
     for diagnosis in report.diagnoses:
         by_file.setdefault(diagnosis.finding.location.path, []).append(diagnosis)
     for error in report.errors:
@@ -34,11 +34,11 @@ def render(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _is_clean(report: Report, path: str, group: list[Diagnosis]) -> bool:
+def _is_clean(report: Results, path: str, group: list[Told]) -> bool:
     return not group and all(error.path != path for error in report.errors)
 
 
-def _suite(report: Report, path: str, group: list[Diagnosis], places: Places) -> Iterator[str]:
+def _suite(report: Results, path: str, group: list[Told], places: Places) -> Iterator[str]:
     broken = [error for error in report.errors if error.path == path]
     tests = max(1, len(group) + len(broken))
     yield (

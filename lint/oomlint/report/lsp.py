@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.documents.text import Location
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.report.places import Place, Places, url
 from oomlint.report.runs import as_json
 from oomlint.rule import Severity
@@ -13,7 +13,7 @@ from oomlint.rule import Severity
 _LEVELS = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.INFO: 3}
 
 
-def render(report: Report) -> str:
+def render(report: Results) -> str:
     places = Places(report)
     by_file: dict[str, list[dict[str, Any]]] = {path: [] for path in report.files}
     for diagnosis in report.diagnoses:
@@ -24,7 +24,7 @@ def render(report: Report) -> str:
     )
 
 
-def _diagnostic(report: Report, diagnosis: Diagnosis, places: Places) -> dict[str, Any]:
+def _diagnostic(report: Results, diagnosis: Told, places: Places) -> dict[str, Any]:
     finding = diagnosis.finding
     return {
         "range": _range(finding.location, places),
@@ -47,7 +47,7 @@ def _diagnostic(report: Report, diagnosis: Diagnosis, places: Places) -> dict[st
     }
 
 
-def _uri(report: Report, path: str) -> str:
+def _uri(report: Results, path: str) -> str:
     return report.workspace.file(path).as_uri()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oomlint.amounts import of_gib
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement, judgement_of
 from oomlint.judgement.words import meaning, verdict_with_reason
@@ -30,11 +30,11 @@ _MOST = 100
 _MOST_BARS, _BAR = 20, 40
 
 
-def render(report: Report) -> str:
+def render(report: Results) -> str:
     return "".join(line + "\n" for line in _lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: Results) -> Iterator[str]:
     yield "### Memory of the training runs"
     yield ""
     if report.runs:
@@ -115,7 +115,7 @@ def verdict(forecast: Forecast) -> str:
     return _BESIDE.get(forecast.verdict, "") + escaped(verdict_with_reason(forecast))
 
 
-def line(diagnosis: Diagnosis, places: Places) -> str:
+def line(diagnosis: Told, places: Places) -> str:
     """A finding as an item of a list."""
     finding = diagnosis.finding
     rule = f"[{finding.rule.code} {finding.rule.name}]({url(finding.rule)})"

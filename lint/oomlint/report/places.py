@@ -12,7 +12,7 @@ from oomlint.addresses import DOCUMENTATION
 from oomlint.documents import HELD_LANGUAGES, kind_of
 from oomlint.documents.base import HeldCode
 from oomlint.documents.text import Edit, Location, Source, Span
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.errors import FileError
 from oomlint.report.paint import visible
 from oomlint.rule import Rule
@@ -43,7 +43,7 @@ class Places:
     A file that cannot be read or decoded has one place: its first character.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Results) -> None:
         self._workspace = report.workspace
         self._sources: dict[str, Source] = {}
 
@@ -109,7 +109,7 @@ def _point(place: Place) -> PointShape:
 class Fingerprints:
     """A fingerprint per diagnosis, unique in the report: the n-th equal one says so."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Results) -> None:
         self._report = report
 
     @cached_property
@@ -123,5 +123,5 @@ class Fingerprints:
             out[id(diagnosis)] = base if count == 1 else f"{base}-{count}"
         return out
 
-    def of(self, diagnosis: Diagnosis) -> str:
+    def of(self, diagnosis: Told) -> str:
         return self._by_id[id(diagnosis)]

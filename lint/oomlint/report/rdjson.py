@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.documents.text import Edit, Location, Source, apply_edits
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.report.places import Place, Places, url
 from oomlint.report.runs import as_json
 from oomlint.rule import Applicability
@@ -19,14 +19,14 @@ from oomlint.rule import Applicability
 _SOURCE = {"name": "oomlint"}
 
 
-def render(report: Report) -> str:
+def render(report: Results) -> str:
     places = Places(report)
     return as_json(
         {"source": _SOURCE, "diagnostics": [_diagnostic(d, places) for d in report.diagnoses]}
     )
 
 
-def render_lines(report: Report) -> str:
+def render_lines(report: Results) -> str:
     places = Places(report)
     return "".join(
         as_json({**_diagnostic(d, places), "source": _SOURCE}, indent=None)
@@ -34,7 +34,7 @@ def render_lines(report: Report) -> str:
     )
 
 
-def _diagnostic(diagnosis: Diagnosis, places: Places) -> dict[str, Any]:
+def _diagnostic(diagnosis: Told, places: Places) -> dict[str, Any]:
     finding = diagnosis.finding
     out: dict[str, Any] = {
         "message": finding.text,
@@ -54,7 +54,7 @@ def _diagnostic(diagnosis: Diagnosis, places: Places) -> dict[str, Any]:
     return out
 
 
-def _suggestions(diagnosis: Diagnosis, places: Places) -> list[dict[str, Any]]:
+def _suggestions(diagnosis: Told, places: Places) -> list[dict[str, Any]]:
     """The fix, if it is one to apply and changes the finding's own file only: a suggestion names
     no file.
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from oomlint.addresses import REPOSITORY
 from oomlint.documents.text import Location, by_path
-from oomlint.engine import Diagnosis, Report
+from oomlint.engine import Results, Told
 from oomlint.fix.edits import Fix
 from oomlint.report.places import Fingerprints, Places, url
 from oomlint.report.runs import as_json
@@ -31,7 +31,7 @@ _PROBLEMS = {
 _PRECISION = {"high": "very-high", "medium": "high", "low": "medium"}
 
 
-def render(report: Report) -> str:
+def render(report: Results) -> str:
     from oomlint import __version__
 
     places, prints = Places(report), Fingerprints(report)
@@ -69,7 +69,7 @@ def render(report: Report) -> str:
     return as_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _rule(rule: type[Rule], found: Sequence[Diagnosis]) -> dict[str, Any]:
+def _rule(rule: type[Rule], found: Sequence[Told]) -> dict[str, Any]:
     page = rule.page()
     worst = max(d.severity for d in found)
     least_sure = max((d.finding.confidence for d in found), key=[*_PRECISION].index)
@@ -88,7 +88,7 @@ def _rule(rule: type[Rule], found: Sequence[Diagnosis]) -> dict[str, Any]:
     }
 
 
-def _result(diagnosis: Diagnosis, rule_index: int, places: Places, print_: str) -> dict[str, Any]:
+def _result(diagnosis: Told, rule_index: int, places: Places, print_: str) -> dict[str, Any]:
     finding = diagnosis.finding
     out: dict[str, Any] = {
         "ruleId": finding.rule.code,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from oomlint.engine import Report
+from oomlint.engine import Results
 from oomlint.report.paint import Paint
 from oomlint.report.runs import as_json
 from oomlint.rule import Applicability
 
 
-def render(report: Report, output_format: str, paint: Paint) -> str:
+def render(report: Results, output_format: str, paint: Paint) -> str:
     """Counts by rule, the most frequent first; JSON for the JSON formats, else a table."""
     counts = Counter(diagnosis.rule for diagnosis in report.diagnoses)
     fixable = Counter(

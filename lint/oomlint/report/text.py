@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oomlint.engine import Report
+from oomlint.engine import Results
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.words import left_open, sentence
 from oomlint.report.applied import applied_lines, files_changed
@@ -32,7 +32,7 @@ _WHAT_IS_LOOKED_FOR = (
 
 
 def render(
-    report: Report,
+    report: Results,
     paint: Paint = _PLAIN,
     *,
     quiet: bool = False,
@@ -60,7 +60,7 @@ def render(
     return "".join(parts)
 
 
-def _blocks(report: Report, paint: Paint, width: int) -> Iterator[Iterator[str]]:
+def _blocks(report: Results, paint: Paint, width: int) -> Iterator[Iterator[str]]:
     places, found = Places(report), troubles(report)
     in_blocks = {id(d) for trouble in found for d in (*trouble.headlines, *trouble.causes)}
     for trouble in found:
@@ -75,7 +75,7 @@ def _blocks(report: Report, paint: Paint, width: int) -> Iterator[Iterator[str]]
             )
 
 
-def _runs(report: Report, paint: Paint, width: int, *, only_open: bool) -> Iterator[str]:
+def _runs(report: Results, paint: Paint, width: int, *, only_open: bool) -> Iterator[str]:
     """The prediction of every run; or only of those of which something that was not read decides."""
     for run in _told(report) if only_open else report.runs:
         forecast = judgement_of(run).spoken
@@ -85,7 +85,7 @@ def _runs(report: Report, paint: Paint, width: int, *, only_open: bool) -> Itera
             yield paint(line, VERDICT_STYLES[forecast.verdict])
 
 
-def _told(report: Report) -> Sequence[Run]:
+def _told(report: Results) -> Sequence[Run | Judgement]:
     """The runs; a part that no run uses is none beside them (a DeepSpeed JSON, say)."""
     return [run for run in report.runs if not _is_idle(judgement_of(run))] or report.runs
 
@@ -94,7 +94,7 @@ def _is_idle(judged: Judgement) -> bool:
     return judged.written.is_fragment and bool(judged.spoken.estimate.unknown)
 
 
-def summary(report: Report, paint: Paint = _PLAIN) -> str:
+def summary(report: Results, paint: Paint = _PLAIN) -> str:
     """``5 runs: 1 does not fit, 4 fit; 2 errors, 1 warning; 2 fixable with --fix``"""
     found = dict.fromkeys(("error", "warning", "info"), 0)
     for diagnosis in report.diagnoses:
@@ -111,7 +111,7 @@ def summary(report: Report, paint: Paint = _PLAIN) -> str:
     return f"{text}{', '.join(kinds) or paint('no findings', 'good')}{_more(report)}"
 
 
-def _more(report: Report) -> str:
+def _more(report: Results) -> str:
     """What was mended, what can be, and which files could not be used."""
     parts = []
     if report.fixed:

@@ -18,7 +18,7 @@ from oomlint.baseline import Baseline, fingerprint
 from oomlint.cli.given import Given
 from oomlint.cli.jobs import Job, make_jobs, merge
 from oomlint.documents.text import Edit, Source, by_path
-from oomlint.engine import Diagnosis, Report, judged, link
+from oomlint.engine import Diagnosis, Report, Told, judged, link
 from oomlint.errors import FileError, UsageError
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.judgement import Judgement, judgement_of
@@ -65,7 +65,7 @@ class Card(Struct, frozen=True, eq=False):
     """
 
     said: tuple[blame.Said, ...]
-    lead: Diagnosis | None
+    lead: Told | None
     runs: tuple[RunChange, ...]
     members: tuple[Diagnosis, ...]
     """The findings that it says the same as."""
@@ -263,7 +263,7 @@ def _cards(
         yield Card((), lead, tuple(changes[n] for n in names), _about(report, names))
 
 
-def _kind(lead: Diagnosis, run: RunChange) -> Hashable:
+def _kind(lead: Told, run: RunChange) -> Hashable:
     """What the cards of runs with one cause have in common."""
     hardware = run.after.hardware if run.after is not None else None
     return (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from oomlint.documents.text import Location
-from oomlint.engine import Diagnosis
+from oomlint.engine import Diagnosis, Told
 from oomlint.report.markdown import SIGNS, sentence
 from oomlint.report.places import Places, url
 from oomlint.review.cards import plain
@@ -82,7 +82,7 @@ def folded(title: str, lines: Sequence[str]) -> str:
     return "\n".join((f"<details><summary>{title}</summary>", "", *lines, "</details>"))
 
 
-def rule_link(diagnosis: Diagnosis) -> str:
+def rule_link(diagnosis: Told) -> str:
     rule = diagnosis.rule
     return f'<a href="{url(rule)}">{rule.code} {rule.name}</a>'
 
@@ -93,7 +93,7 @@ def _elsewhere(location: Location, places: Places, lines: tuple[str, int, int]) 
     return "" if is_here else f" (`{places.head(location)}`)"
 
 
-def fix_text(diagnosis: Diagnosis) -> str:
+def fix_text(diagnosis: Told) -> str:
     """``Fix: turn checkpointing on, then the predicted GPU peak is 61.2 GiB.``"""
     fix = diagnosis.fix
     if fix is None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from oomlint.documents import base
 from oomlint.documents.base import Entry, Mapping, Node, Scalar
-from oomlint.documents.shell.words import Container
+
+if TYPE_CHECKING:
+    from oomlint.documents.shell.words import Container
 
 
 class ShellScalar(Scalar, frozen=True, eq=False):
