@@ -15,7 +15,7 @@ from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES
-from oomlint.documents.base import Document, Mapping
+from oomlint.documents.base import Document, Mapping, root_of
 
 _LORA_FILE = "colossalai-lora"
 
@@ -55,7 +55,7 @@ class ColossalAiLora(Dialect):
         return ()
 
     def adopt(self, document: Document) -> Claim | None:
-        root = getattr(document, "root", None)
+        root = root_of(document)
         if not isinstance(root, Mapping):
             return None
         return Claim(self, "part", document, (Block(document, root, LORA, root.span),))
