@@ -27,7 +27,15 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block, OverrideBlock, Row, Table, plain_value
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar, Sequence, roots
+from oomlint.documents.base import (
+    UNKNOWN,
+    Document,
+    Entry,
+    Mapping,
+    Scalar,
+    Sequence as Items,
+    roots,
+)
 from oomlint.documents.text import Location
 from oomlint.plan.fields import f
 
@@ -126,7 +134,7 @@ class LightningCli(Dialect):
         if config is None or [str(word.value) for word in launch.arguments] != ["fit"]:
             return
         value = config.value
-        words = value.items if isinstance(value, Sequence) else (value,)
+        words = value.items if isinstance(value, Items) else (value,)
         files = tuple(
             replace(reference, decides=True)
             for word in words
