@@ -19,16 +19,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
 from oomlint.judgement.evidence import left_open
 from oomlint.judgement.forecast import Forecast
 from oomlint.judgement.unpredicted import why_unpredicted
-from oomlint.linking import Linker, LinkOptions
 from oomlint.plugins import dialects_in_force
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
 
 HARDWARE = "8xA100-80GB"
 

@@ -60,11 +60,11 @@ def _rows(unit: tuple[str, str]) -> list[Row]:
 
 
 def _path_rows(path: Path, hardware: str | None) -> Iterator[Row]:
-    from oomlint.disk import walk
     from oomlint.documents import SUFFIXES
-    from oomlint.engine import Options, lint
+    from oomlint.files.disk import walk
+    from oomlint.files.workspace import Workspace
     from oomlint.hardware import parse_hardware
-    from oomlint.workspace import Workspace
+    from oomlint.linting.engine import Options, lint
 
     workspace = Workspace(path if path.is_dir() else path.parent)
     files = walk(path, SUFFIXES) if path.is_dir() else [path]
@@ -79,8 +79,8 @@ def _path_rows(path: Path, hardware: str | None) -> Iterator[Row]:
 def _rule_rows(name: str) -> list[Row]:
     from importlib import import_module
 
-    from oomlint.engine import lint
-    from oomlint.testing import _workspace, example_options
+    from oomlint.linting.engine import lint
+    from oomlint.linting.testing import _workspace, example_options
 
     module, cls, kind, number = name.split(":")
     rule = getattr(import_module(module), cls)

@@ -22,13 +22,13 @@ from pathlib import Path
 from oomlint.dialects import registry
 from oomlint.dialects.base import Claim
 from oomlint.dialects.table import Block
-from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
 from oomlint.documents.base import Document, Mapping, PythonDocument, ShellDocument, parser_of
 from oomlint.documents.python.options import Options
 from oomlint.errors import FileError
-from oomlint.linking import Linker, LinkOptions
-from oomlint.workspace import Workspace
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
 
 TARGET = 0.95
 _LISTED = 40

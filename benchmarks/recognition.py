@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oomlint.dialects import registry
-from oomlint.linking import Linker, LinkOptions
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
 
 JUDGED = ("train-config", "deepspeed-json", "accelerate-yaml", "launch-script")
 KINDS = (*JUDGED, "py-train-script")

@@ -18,10 +18,10 @@ from benchmarks.keys import Survey
 from msgspec import Struct
 
 from oomlint.dialects import registry
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
-from oomlint.linking import Linker, LinkOptions
 from oomlint.memory import estimate
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
 
 _PAGE = Path(__file__).parents[1] / "docs" / "reads.md"
 _START, _END = "<!-- written by python -m benchmarks.shown --markdown -->\n", "<!-- end -->\n"

@@ -8,11 +8,11 @@ from typing import Any
 from tests import linked
 
 from oomlint.documents.text import apply_edits, by_path
-from oomlint.engine import Options
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.edits import Fix, make_fix
-from oomlint.rule import Finding, Proposal, Rule, Severity
-from oomlint.run import Run
+from oomlint.linting.engine import Options
+from oomlint.linting.rule import Finding, Proposal, Rule, Severity
+from oomlint.runs.run import Run
 
 Files = Mapping[str, str]
 

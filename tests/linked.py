@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from oomlint.dialects import registry
-from oomlint.engine import Options, Report, lint
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import Hardware, parse_hardware
-from oomlint.linking import Linked, Linker, LinkOptions
-from oomlint.rule import Rule
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, Report, lint
+from oomlint.linting.rule import Rule
+from oomlint.runs.linking import Linked, Linker, LinkOptions
+from oomlint.runs.run import Run
 
 Files = Mapping[str, str | bytes]
 """Name → what is in it."""

@@ -13,7 +13,7 @@ from oomlint.datasets.measure import lengths_in
 from oomlint.judgement.doubts import doubts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 AXOLOTL = """\
 base_model: {model}

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from oomlint.engine import Report, all_rules, lint
-from oomlint.rule import Example
-from oomlint.testing import example_options
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
+from oomlint.linting.engine import Report, all_rules, lint
+from oomlint.linting.rule import Example
+from oomlint.linting.testing import example_options
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -18,9 +18,9 @@ from benchmarks.accuracy.releases import versions_of
 
 from oomlint.dialects import registry
 from oomlint.errors import FileError, UsageError
-from oomlint.linking import Linker, LinkOptions
+from oomlint.files.workspace import Workspace
 from oomlint.plan import Plan
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
 
 
 def command_line(row: Mapping[str, Any]) -> str:

@@ -17,11 +17,11 @@ from typing import Any
 from benchmarks.accuracy.__main__ import SHARED, quantile, rows
 from msgspec import Struct
 
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
-from oomlint.linking import Linker, LinkOptions
 from oomlint.plugins import dialects_in_force
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 
 class Printed(Struct, frozen=True):

@@ -24,9 +24,9 @@ from benchmarks.faults.trying import Copy, Tried, recorded, tried, unreliable, w
 _ROOT = Path(__file__).resolve().parents[2]
 _MODULES = ("lint/oomlint/memory", "lint/oomlint/judgement", "lint/oomlint/dialects/cells.py")
 # Tests that ask the arithmetic and take few processes of their own, the narrowest first.
-_TESTS = """tests/memory tests/judgement tests/planner tests/benchmarks tests/dialects/test_cells.py
-tests/dialects/test_trainer.py tests/dialects/test_deepspeed.py tests/dialects/test_axolotl.py tests/test_run.py tests/test_api.py
-tests/test_attested.py tests/test_unread.py tests/test_versions.py tests/test_ways_out.py tests/test_plan_values.py
+_TESTS = """tests/memory tests/judgement tests/judgement/planner tests/benchmarks tests/dialects/test_cells.py
+tests/dialects/test_trainer.py tests/dialects/test_deepspeed.py tests/dialects/test_axolotl.py tests/runs/test_run.py tests/test_api.py
+tests/runs/test_documented_hardware.py tests/runs/test_unread.py tests/files/test_requirements.py tests/judgement/test_alternatives.py tests/config/test_plan_values.py
 tests/test_real_failures.py tests/rules/test_examples.py"""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from oomlint.dialects import registry
 from oomlint.dialects.table import Table
 from oomlint.documents import kind_of
-from oomlint.engine import all_rules
+from oomlint.linting.engine import all_rules
 
 ROOT = Path(__file__).parents[2]
 # Only files of a size that people write: mutating large ones costs time and finds no more.

@@ -22,9 +22,9 @@ from oomlint.dialects import registry
 from oomlint.documents import kind_of, parse
 from oomlint.documents.base import Document, Entry, Mapping as Tree, Scalar, Sequence as Items
 from oomlint.documents.text import Edit, Source, apply_edits
-from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit, FileError, UsageError
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
+from oomlint.linting.engine import Options, lint
 
 _AXOLOTL = b"base_model: ./model\nmicro_batch_size: 4\nsequence_len: 2048\n"
 _EDITS = (0, -1, 2.5, True, None, "a b: 'c' \"d\" # e", [], [1, "x"], {}, {"a": [None]})
@@ -125,7 +125,7 @@ def _file(name: str, data: bytes) -> Path:
 
 
 def _settings(data: bytes) -> None:
-    from oomlint.settings import load
+    from oomlint.config.settings import load
 
     for name, text in (("oomlint.toml", data), ("pyproject.toml", b"[tool.oomlint]\n" + data)):
         with suppress(UsageError):
@@ -135,7 +135,7 @@ def _settings(data: bytes) -> None:
 
 
 def _baseline(data: bytes) -> None:
-    from oomlint.baseline import read_baseline
+    from oomlint.linting.baseline import read_baseline
 
     file = _file("base.json", data)
     with suppress(UsageError):
@@ -145,7 +145,7 @@ def _baseline(data: bytes) -> None:
 
 
 def _versions(data: bytes) -> None:
-    from oomlint.versions import floors, installed, pins
+    from oomlint.files.requirements import floors, installed, pins
 
     text = data.decode("utf-8", "replace")
     for name in (
@@ -212,7 +212,7 @@ def _hardware(data: bytes) -> None:
 
 
 def _plan(data: bytes) -> None:
-    from oomlint.given_plans import read_plan
+    from oomlint.config.plans import read_plan
     from oomlint.hardware import parse_hardware
     from oomlint.judgement import judgement_of_plan
     from oomlint.report.runs import run_object

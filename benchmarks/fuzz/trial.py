@@ -12,12 +12,12 @@ from time import monotonic
 from typing import Any
 
 from oomlint.documents import kind_of
-from oomlint.engine import Options, Report, lint
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import parse_hardware
+from oomlint.linting.engine import Options, Report, lint
 from oomlint.report import render
 from oomlint.report.paint import Paint
-from oomlint.workspace import Workspace
 
 # A folder that is not there: nothing but the input is read.
 NOWHERE = Path("/oomlint-fuzz")

@@ -18,12 +18,12 @@ from typing import TypeAlias
 
 from benchmarks.oracles.framework import SCRIPTS, Case, Framework
 
-from oomlint.engine import Options, all_rules, lint
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import parse_hardware
-from oomlint.run import Run
-from oomlint.testing import example_options
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, all_rules, lint
+from oomlint.linting.testing import example_options
+from oomlint.runs.run import Run
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 MACHINES = ("1xRTX-3090-24GB", "8xA100-40GB", "8xA100-80GB", "8xH100-80GB")

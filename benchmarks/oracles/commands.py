@@ -10,7 +10,7 @@ from typing import Any
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.documents.base import Document, Entry, Node, Scalar, Sequence
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 
 def command_of(run: Run) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oomlint.dialects.table import Table
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 

@@ -31,7 +31,7 @@ from oomlint.dialects.torchtune.keys import TORCHTUNE
 from oomlint.dialects.trainer.tables import ADAPTER, ARGUMENTS, QUANTIZATION
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.verl.keys import VERL_PPO, VERL_SFT_ENGINE
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _ONE = "left out, it is one"
 _EVAL = {"hf.do_eval": "left out, the strategy decides (training_args.py __post_init__)"}

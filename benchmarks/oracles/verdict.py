@@ -21,7 +21,7 @@ from benchmarks.oracles.framework import Case, Framework, Part
 from oomlint.dialects.kinds import AUTO, BadValue
 from oomlint.documents.base import UNKNOWN
 from oomlint.plan import Plan
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _LOADERS = Path(__file__).with_name("loaders")
 _MISSING = 77

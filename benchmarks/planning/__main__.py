@@ -20,15 +20,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from oomlint.engine import lint
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.fix.planned import no_more_refused
 from oomlint.judgement import judgement_of, settled
-from oomlint.planner import Way, ways_to_fit
-from oomlint.rule import Example, Finding, SetFields
-from oomlint.run import Run
-from oomlint.testing import example_options
-from oomlint.workspace import Workspace
+from oomlint.judgement.planner import Way, ways_to_fit
+from oomlint.linting.engine import lint
+from oomlint.linting.rule import Example, Finding, SetFields
+from oomlint.linting.testing import example_options
+from oomlint.runs.run import Run
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from oomlint.disk import walk
 from oomlint.documents.text import Edit, Source, by_path
-from oomlint.engine import Diagnosis, Options, lint
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import choose, fix_all
 from oomlint.fix.planned import with_plans
 from oomlint.hardware import parse_hardware
-from oomlint.rule import Applicability
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Diagnosis, Options, lint
+from oomlint.linting.rule import Applicability
 
 
 def disagreements(workspace: Workspace, names: Sequence[str], options: Options) -> Iterator[str]:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from oomlint.disk import walk
-from oomlint.engine import Options, Report, lint
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import Hardware, parse_hardware
 from oomlint.judgement import settled
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, Report, lint
 
 _BOM = b"\xef\xbb\xbf"
 _ODD = "# naïve 🦥 \t tabs\there"

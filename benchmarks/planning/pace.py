@@ -12,16 +12,16 @@ from pathlib import Path
 from statistics import median
 from time import process_time
 
-from oomlint.disk import walk
-from oomlint.engine import Options, lint
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
 from oomlint.fix.planned import no_more_refused
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
+from oomlint.judgement.planner import ways_to_fit
+from oomlint.judgement.planner.search import Search
+from oomlint.linting.engine import Options, lint
 from oomlint.plan import Plan
-from oomlint.planner import ways_to_fit
-from oomlint.planner.search import Search
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.run import Run
 
 
 def failing(corpus: Path, options: Options, every: int) -> Iterator[Run]:

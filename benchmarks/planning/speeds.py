@@ -20,8 +20,8 @@ from typing import Any
 from benchmarks.accuracy.published import card_of, plan_of
 
 from oomlint.hardware import Hardware, parse_hardware
+from oomlint.judgement.planner.throughput import Sizes, rates, seconds_per_token
 from oomlint.plan import Plan
-from oomlint.planner.throughput import Sizes, rates, seconds_per_token
 
 TRUTH = Path(__file__).resolve().parents[2] / ".." / "shared" / "truth"
 _SECONDS = re.compile(r"([\d.]+) ?s/it")

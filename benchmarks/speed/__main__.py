@@ -290,7 +290,7 @@ def estimates() -> None:
     """Processor time of this checkout's estimates of plans that nobody has estimated before."""
     from benchmarks.speed.bench_estimate import GIVEN
 
-    from oomlint.given_plans import read_plan
+    from oomlint.config.plans import read_plan
     from oomlint.memory import estimate
 
     taken = {}

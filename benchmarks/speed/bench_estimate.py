@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import oomlint
-from oomlint.given_plans import read_plan
+from oomlint.config.plans import read_plan
 from oomlint.memory import Estimate, estimate
 from oomlint.plan import Plan, plan_to_dict
 

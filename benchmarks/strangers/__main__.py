@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
-from oomlint.engine import Options, lint
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_bytes, parse_hardware
-from oomlint.rule import Severity
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import Severity
 
 FINDINGS = sorted(Path(__file__).parent.glob("findings*.jsonl"))
 # The halves of draws that were judged before anybody mended anything for them: the file and how many repositories

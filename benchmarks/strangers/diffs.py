@@ -22,11 +22,11 @@ from pathlib import Path
 
 from benchmarks.strangers.__main__ import options_of
 
-from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import fix_all
 from oomlint.fix.bystanders import naming_in
-from oomlint.workspace import Workspace
 
 # Four readings, of different repositories, each with the causes of those before it mended.
 _ROWS = sorted(Path(__file__).parent.glob("diffs*.jsonl"))

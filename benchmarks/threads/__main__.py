@@ -26,13 +26,13 @@ from typing import Literal, get_args
 from benchmarks.threads import Case, Half, cases
 from benchmarks.threads.releases import on
 
-from oomlint.disk import walk
 from oomlint.documents import SUFFIXES
-from oomlint.engine import Options, Report, lint
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_bytes, parse_hardware, usable_bytes
 from oomlint.judgement import EVEN, TIGHT, Judgement, judgement_of
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, Report, lint
+from oomlint.runs.run import Run
 
 _HALVES: tuple[Half, ...] = ("shown", "read", "scored", "fresh")
 # Why there is no alarm before a run that died.

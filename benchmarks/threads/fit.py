@@ -6,7 +6,7 @@
 
 What one publisher lists resembles itself, and so do the reports among themselves, of whose runs most died: within the
 tables each publisher counts by the root of its rows, and each set by the root of the number of its origins. Printed
-are the numbers of :data:`oomlint.judgement.law.LAW` with their loss (negative log-likelihood), the best numbers that a search around
+are the numbers of :data:`oomlint.judgement.risk_model.LAW` with their loss (negative log-likelihood), the best numbers that a search around
 them finds, and what such a search says of repositories and publishers that it did not see.
 """
 
@@ -27,7 +27,7 @@ from benchmarks.threads.__main__ import linted, worst_run
 from msgspec.structs import replace
 
 from oomlint.judgement.doubts import doubts, settled
-from oomlint.judgement.law import LAW, Law, risk_in
+from oomlint.judgement.risk_model import LAW, Law, risk_in
 from oomlint.judgement.severity import EVEN
 from oomlint.memory import Estimate, estimate
 

@@ -16,8 +16,8 @@ from functools import cache
 
 from benchmarks.threads import HERE
 
-from oomlint.changes import release_of
-from oomlint.versions import PACKAGES
+from oomlint.files.requirements import PACKAGES
+from oomlint.plan.library_changes import release_of
 
 _FILE = HERE / "releases.json"
 _INDEX = "https://pypi.org/pypi/{}/json"

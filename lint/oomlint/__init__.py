@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from oomlint.dialects.table import Block, Row, Table
     from oomlint.documents.base import Document, Fact
     from oomlint.documents.text import Edit, Location, Span
-    from oomlint.engine import Diagnosis, Options, Report, Selection, lint
     from oomlint.errors import CannotEdit, FileError, UsageError
+    from oomlint.files.workspace import Workspace
     from oomlint.judgement import Peak, Relief, judge_gpu, judge_host, judgement_of, relief
-    from oomlint.plan import Plan
-    from oomlint.rule import (
+    from oomlint.linting.engine import Diagnosis, Options, Report, Selection, lint
+    from oomlint.linting.rule import (
         Applicability,
         Example,
         Finding,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
         count,
         gib,
     )
-    from oomlint.run import Run
-    from oomlint.workspace import Workspace
+    from oomlint.plan import Plan
+    from oomlint.runs.run import Run
 
 _HOME = {
     name: module
@@ -51,16 +51,16 @@ _HOME = {
         "oomlint.dialects.table": "Block Row Table",
         "oomlint.documents.base": "Document Fact",
         "oomlint.documents.text": "Edit Location Span",
-        "oomlint.engine": "Diagnosis Options Report Selection lint",
+        "oomlint.linting.engine": "Diagnosis Options Report Selection lint",
         "oomlint.errors": "CannotEdit FileError UsageError",
         "oomlint.judgement": "Peak Relief judge_gpu judge_host judgement_of relief",
         "oomlint.plan": "Plan",
-        "oomlint.rule": (
+        "oomlint.linting.rule": (
             "Applicability Example Finding Note Proposal ReadyEdits RemoveKey RenameKey Rule "
             "SetFields Severity Where count gib"
         ),
-        "oomlint.run": "Run",
-        "oomlint.workspace": "Workspace",
+        "oomlint.runs.run": "Run",
+        "oomlint.files.workspace": "Workspace",
     }.items()
     for name in names.split()
 }

@@ -19,10 +19,10 @@ from oomlint.plan.fields import f
 if TYPE_CHECKING:
     from oomlint.dialects.skeleton import Method, Shard
     from oomlint.drafts import Wanted
-    from oomlint.engine import Options, Report
+    from oomlint.files.workspace import Workspace
     from oomlint.hardware import Hardware
+    from oomlint.linting.engine import Options, Report
     from oomlint.report.shapes import CheckShape, EstimateShape, NewConfigShape, RunShape
-    from oomlint.workspace import Workspace
 
 
 def estimate(
@@ -45,7 +45,7 @@ def estimate(
     Raises:
         UsageError: the plan has an unknown key or a wrong value, or the hardware is unknown.
     """
-    from oomlint.given_plans import read_plan
+    from oomlint.config.plans import read_plan
     from oomlint.hardware import parse_bytes, parse_hardware
     from oomlint.judgement import judgement_of_plan
     from oomlint.report.runs import run_object
@@ -96,11 +96,11 @@ def check(
         UsageError: the hardware, a value, a rule or the framework is unknown, or two names are one file's.
     """
     from oomlint.documents import SUFFIXES, kind_of
-    from oomlint.engine import lint
     from oomlint.fix.planned import with_plans
     from oomlint.judgement import judgement_of
+    from oomlint.linting.engine import lint
+    from oomlint.linting.rule import Applicability
     from oomlint.report.json import check_object
-    from oomlint.rule import Applicability
 
     workspace = _held(files)
     options = _options(
@@ -140,7 +140,7 @@ def estimate_model(
         UsageError: the model is unknown, or the wish contradicts itself.
     """
     from oomlint.drafts import lightest, places
-    from oomlint.planner import levers
+    from oomlint.judgement.planner import levers
     from oomlint.report.drafts import Answer, model_estimate_object
 
     wish = _wanted(
@@ -222,9 +222,9 @@ def _wanted(
 
 def _held(files: Mapping[str, str | bytes]) -> Workspace:
     """A workspace that has these files and nothing else."""
-    from oomlint.disk import NOWHERE
     from oomlint.errors import UsageError
-    from oomlint.workspace import Workspace
+    from oomlint.files.disk import NOWHERE
+    from oomlint.files.workspace import Workspace
 
     names = Workspace(Path(os.sep), disk=NOWHERE)
     texts: dict[str, bytes] = {}
@@ -247,13 +247,13 @@ def _options(
     extend_select: Sequence[str],
     ignore: Sequence[str],
 ) -> Options:
-    from oomlint.engine import Options, Selection
+    from oomlint.config.overrides import read_value
+    from oomlint.config.settings import framework_named
     from oomlint.errors import UsageError
     from oomlint.hardware import parse_hardware
     from oomlint.hardware.given import with_given
-    from oomlint.leaves import read_value
+    from oomlint.linting.engine import Options, Selection
     from oomlint.plugins import rules_in_force
-    from oomlint.settings import framework_named
 
     machine = parse_hardware(hardware) if isinstance(hardware, str) else hardware
     machine, known = with_given(machine, host_memory, gpus)

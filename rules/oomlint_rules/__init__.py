@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 
-from oomlint.rule import ListedRule, Rule, Where
+from oomlint.linting.rule import ListedRule, Rule, Where
 
 
 def listed() -> Iterator[ListedRule]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from oomlint.linting.rule import Rule, Where
 from oomlint.plan.fields import Field, path_of
-from oomlint.rule import Rule, Where
 
 INDEX = Path(__file__).with_name("index.py")
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from oomlint.dialects.table import Origin
+from oomlint.linting.rule import Applicability, Proposal, RemoveKey
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import Applicability, Proposal, RemoveKey
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 
 def removal(

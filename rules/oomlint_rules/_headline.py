@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.amounts import gib
 from oomlint.judgement import Cause, Judgement, Peak, judgement_of, words
+from oomlint.linting.rule import Finding, Note, Rule, Severity
 from oomlint.plan.fields import f
-from oomlint.rule import Finding, Note, Rule, Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 # More causes than these explain nothing further.
 _MOST = 3

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from oomlint.judgement import Relief, relief
-from oomlint.rule import Applicability, Confidence, Finding, Note, Proposal, Rule, Severity
-from oomlint.run import Run
+from oomlint.linting.rule import Applicability, Confidence, Finding, Note, Proposal, Rule, Severity
+from oomlint.runs.run import Run
 
 
 class LowersPeak(Rule):

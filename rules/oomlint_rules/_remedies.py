@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from oomlint.judgement import Relief, exceeds, judge_gpu, relief, settled
-from oomlint.judgement.ways_out import each_way_out
+from oomlint.judgement.alternatives import each_way_out
+from oomlint.linting.rule import Severity
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 # Lengths are tried in steps of this many tokens: fine enough to name, and a size that
 # kernels like.

@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from oomlint.addresses import SCHEMAS
 from oomlint.dialects.config_files import CONFIGS, Config
 from oomlint.dialects.table import Renaming, Row, Table
 from oomlint.dialects.words import about
 from oomlint.errors import CannotEdit
+from oomlint.wording.addresses import SCHEMAS
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from oomlint.config.settings import Settings
 from oomlint.diagnose.shapes import DiagnoseShape
 from oomlint.plan import Plan
 from oomlint.report.shapes import BaselineShape, CheckShape, CompareShape, EstimateShape, FitShape
-from oomlint.schema import schema_of
-from oomlint.settings import Settings
+from oomlint.validation.json_schema import schema_of
 from oomlint_schemas.configs import config_schemas
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from oomlint.settings import Settings
+from oomlint.config.settings import Settings
 from oomlint_schemas.generate import schemas
 
 PAGE = Path(__file__).parents[2] / "docs/settings.md"
@@ -62,7 +62,7 @@ a finding itself. JSON has no comments: `per-file-ignores` serves there.
 
 
 def settings_page() -> str:
-    """The page, from :class:`~oomlint.settings.Settings` and its schema."""
+    """The page, from :class:`~oomlint.config.settings.Settings` and its schema."""
     schema = schemas()["oomlint"]
     defaults = Settings()
     rows = [

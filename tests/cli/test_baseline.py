@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from oomlint.baseline import DEFAULT_NAME, fingerprint
+from oomlint.linting.baseline import DEFAULT_NAME, fingerprint
 
 HARDWARE = ("--hardware", "1xH100-80GB")
 

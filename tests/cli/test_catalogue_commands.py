@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from oomlint.engine import all_rules
-from oomlint.settings import kebab_keys
+from oomlint.config.settings import kebab_keys
+from oomlint.linting.engine import all_rules
 
 
 def test_rules_lists_every_rule(oomlint):

@@ -10,10 +10,10 @@ from typing import get_args
 import pytest
 
 from oomlint.cli import checking
+from oomlint.config.settings import OutputFormat
 from oomlint.documents import write
 from oomlint.errors import ReadError
 from oomlint.fix import planned
-from oomlint.settings import OutputFormat
 
 H100 = ("--hardware", "H100-80GB")
 

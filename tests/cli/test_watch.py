@@ -11,7 +11,7 @@ import pytest
 from oomlint.cli import watch
 from oomlint.cli.output import emit
 from oomlint.cli.watch import Watched
-from oomlint.footprint import recording
+from oomlint.files.dependencies import recording
 
 H100 = ("--hardware", "H100-80GB", "--output-format", "concise")
 
@@ -186,7 +186,7 @@ def test_only_what_was_looked_at_counts(project):
     seen, other = project / "seen.yaml", project / "other.yaml"
     seen.write_text("a: 1\n")
     other.write_text("a: 1\n")
-    from oomlint.workspace import Workspace
+    from oomlint.files.workspace import Workspace
 
     with recording() as sights:
         Workspace(project).read("seen.yaml")

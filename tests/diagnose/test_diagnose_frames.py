@@ -5,7 +5,7 @@ import pytest
 from oomlint.diagnose import examine, read_logs
 from oomlint.diagnose.frames import ROWS, deciding_frame
 from oomlint.diagnose.render import diagnose_object, render
-from oomlint.engine import all_rules
+from oomlint.linting.engine import all_rules
 
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "

@@ -17,8 +17,8 @@ from oomlint.diagnose.remedies import _KNOWN
 from oomlint.diagnose.render import annotation, diagnose_object, render
 from oomlint.diagnose.scan import scan
 from oomlint.diagnose.signatures import SIGNATURES
-from oomlint.engine import all_rules
 from oomlint.errors import UsageError
+from oomlint.linting.engine import all_rules
 
 GIB = 2**30
 OOM = (

@@ -11,9 +11,9 @@ from tests.linked import run_of
 from oomlint.dialects import registry
 from oomlint.documents.text import Source, by_path
 from oomlint.errors import CannotEdit, FileError
-from oomlint.linking import Linker, LinkOptions
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 CORPUS = Path(__file__).parents[2] / "../shared/corpus"
 FOREIGN = Path(__file__).parents[2] / "../shared/corpus-other"

@@ -8,10 +8,10 @@ from tests.linked import link, run_of
 from oomlint.fix.edits import make_fix
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.unpredicted import why_unpredicted
+from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _MODEL = "--model_name_or_path meta-llama/Llama-3.1-8B-Instruct --train_datasets d --output_dir o"
 _ACTORS = (

@@ -13,7 +13,7 @@ from oomlint.dialects.kinds import BadValue
 from oomlint.errors import CannotEdit
 from oomlint.memory import estimate
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _YAML = """\
 experiment_name: maths

@@ -6,7 +6,7 @@ import pytest
 from tests.linked import run_of
 
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 SCRIPT = """\
 from dataclasses import dataclass, field

@@ -8,11 +8,11 @@ from tests.linked import link
 from oomlint.dialects import registry
 from oomlint.documents.text import apply_edits
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linker, LinkOptions
+from oomlint.linting.rule import Proposal
 from oomlint.plan.fields import f
-from oomlint.rule import Proposal
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: a/b\n"
 LIGER = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n"

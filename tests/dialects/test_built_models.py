@@ -7,7 +7,7 @@ from tests.linked import run_of
 
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _HEAD = (
     "from transformers import (AutoConfig, AutoModelForCausalLM, AutoTokenizer, GPT2Config,\n"

@@ -3,7 +3,6 @@ change of some of them computes anew."""
 
 import pytest
 
-from oomlint.changes import Change
 from oomlint.dialects.cells import Cells, CircularDerivation, Given, Surroundings
 from oomlint.dialects.facts import facts
 from oomlint.dialects.kinds import COUNT
@@ -14,6 +13,7 @@ from oomlint.documents.yaml.document import parse_yaml
 from oomlint.errors import CannotEdit, UsageError
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import Private, below, f, field_named
+from oomlint.plan.library_changes import Change
 
 
 class own(Private, prefix="test"):  # noqa: N801

@@ -6,7 +6,7 @@ import pytest
 from tests.linked import run_of
 
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _LOOP = "for p in model.parameters():\n    p.requires_grad = {}\n"
 _BY_NAME = "for name, p in model.named_parameters():\n    if 'head' not in name:\n        p.requires_grad_(False)\n"

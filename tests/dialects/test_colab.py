@@ -7,10 +7,10 @@ import json
 import pytest
 from tests.linked import report_of
 
-from oomlint.engine import Report
+from oomlint.linting.engine import Report
+from oomlint.linting.rule import Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Severity
 
 _CODE = """\
 from trl import SFTConfig, SFTTrainer

@@ -11,7 +11,7 @@ from tests.linked import link, run_of
 from oomlint.errors import CannotEdit
 from oomlint.memory import estimate, state_bytes
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 SFT = (
     "colossalai run --nproc_per_node 4 --master_port 31312 train_sft.py --pretrain Qwen/Qwen2.5-7B "

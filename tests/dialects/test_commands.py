@@ -8,8 +8,8 @@ import pytest
 from tests.linked import run_of
 
 from oomlint.dialects import registry
-from oomlint.linking import Linker, LinkOptions
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
 
 _CONFIG = (
     "model_name_or_path: meta-llama/Llama-2-13b-hf\nstage: sft\ndo_train: true\n"

@@ -8,7 +8,7 @@ import pytest
 from tests.fixing import fixed
 from tests.linked import link, run_of
 
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _WORDS = (
     "--output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5"

@@ -8,9 +8,9 @@ from tests.linked import link, run_of
 from oomlint.dialects.deepspeed.dialect import looks_like_deepspeed
 from oomlint.dialects.deepspeed.presets import shipped_preset
 from oomlint.fix.edits import make_fix
+from oomlint.linting.rule import Proposal
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Proposal
 
 TRAINER = (
     "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 4\ngradient_accumulation_steps: 2\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.linked import link
 
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 CONFIG = (
     '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,'

@@ -9,7 +9,7 @@ from tests.fixing import fixed
 from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _YAML = """\
 data:

@@ -11,16 +11,16 @@ from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.unpredicted import why_unpredicted
-from oomlint.linking import Linker, LinkOptions
+from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.memory import estimate
 from oomlint.memory.build import skeleton
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _MODEL = """\
 {

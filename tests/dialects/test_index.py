@@ -75,7 +75,7 @@ def test_a_config_with_its_deepspeed_json_loads_no_heavy_module(tmp_path):
     heavy = {
         "hashlib", "json", "shutil", "statistics", "importlib.metadata", "libcst", "jsonschema", "pydantic", "rich", "tree_sitter",
         "oomlint.documents.shell.machine", "oomlint.documents.shell.values", "oomlint.fix.apply",
-        "oomlint.planner", "oomlint.documents.readme", "oomlint.dialects.llamafactory.keys",
+        "oomlint.judgement.planner", "oomlint.documents.readme", "oomlint.dialects.llamafactory.keys",
     }  # fmt: skip
     assert not heavy.intersection(loaded)
     # Some thirty of the rules; the others say that they are about other runs.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.linked import link, run_of
 
-from oomlint.dialects.changes import SKIPS_LOGITS
+from oomlint.dialects.releases import SKIPS_LOGITS
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _TRAINER = (
     "torchrun --nproc_per_node 8 run_clm.py --model_name_or_path {model} --output_dir out --bf16"

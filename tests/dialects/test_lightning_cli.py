@@ -8,7 +8,7 @@ import pytest
 from tests.fixing import fixed
 from tests.linked import link, run_of
 
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _MODULE = """\
 import lightning.pytorch as pl

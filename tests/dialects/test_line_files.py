@@ -6,7 +6,7 @@ import pytest
 from tests.linked import run_of
 
 from oomlint.errors import CannotEdit
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _TRAIN = (
     " train.py --deepspeed ds.json --output_dir out --per_device_train_batch_size 1"

@@ -14,7 +14,7 @@ from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.models.count import count_parameters
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 
 def _yaml() -> str:

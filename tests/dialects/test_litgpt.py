@@ -12,10 +12,10 @@ from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.linking import Linker, LinkOptions
+from oomlint.files.workspace import Workspace
 from oomlint.models import lookup
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _CORPUS = Path(__file__).parents[2] / "../shared/corpus/litgpt"
 

@@ -8,7 +8,7 @@ import pytest
 from tests.linked import link
 
 from oomlint.errors import CannotEdit
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _SEED = (
     "CUDA_VISIBLE_DEVICES=0,1 && torchrun --nnodes 1 --nproc_per_node 4 finetuning.py "

@@ -9,17 +9,17 @@ import pytest
 from tests.linked import link
 
 from oomlint.dialects import registry
-from oomlint.dialects.llamafactory.changes import EXPANDS_SEGMENTS
+from oomlint.dialects.llamafactory.releases import EXPANDS_SEGMENTS
 from oomlint.documents.text import Source, by_path
 from oomlint.errors import CannotEdit, FileError
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linker, LinkOptions
+from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.memory.facts import Facts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 CORPUS = Path(__file__).parents[2] / "../shared/corpus"
 FOREIGN = Path(__file__).parents[2] / "../shared/corpus-other"

@@ -12,10 +12,10 @@ from tests.linked import link
 from oomlint.dialects import registry
 from oomlint.dialects.llm_foundry.dialect import LlmFoundry
 from oomlint.errors import CannotEdit
-from oomlint.linking import Linker, LinkOptions
+from oomlint.files.workspace import Workspace
 from oomlint.models.count import count_parameters
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _SHARED = Path(__file__).parents[2] / "../shared"
 _CORPUS = _SHARED / "corpus/llm-foundry"

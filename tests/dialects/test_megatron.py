@@ -12,13 +12,13 @@ from tests.linked import link, run_of
 from oomlint.dialects import registry
 from oomlint.dialects.cells import Cells
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linked, Linker, LinkOptions
+from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linked, Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _SCRIPT = """\
 #!/bin/bash

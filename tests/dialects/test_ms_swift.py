@@ -12,12 +12,12 @@ from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.linking import Linker, LinkOptions
+from oomlint.files.workspace import Workspace
 from oomlint.memory.facts import Facts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 from oomlint_rules.checkpoint.async_save_extra_copy import AsyncSaveExtraCopy
 
 SHARED = Path(__file__).parents[2] / "../shared"

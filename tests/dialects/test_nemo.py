@@ -10,8 +10,8 @@ from tests.linked import link
 
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
+from oomlint.linting.rule import Applicability, Proposal, SetFields
+from oomlint.runs.run import Run
 
 _YAML = """\
 name: small_gpt

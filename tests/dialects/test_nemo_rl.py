@@ -10,9 +10,9 @@ from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
+from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _BASE = """\
 grpo:

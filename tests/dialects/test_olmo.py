@@ -10,7 +10,7 @@ from tests.linked import link, run_of
 
 from oomlint.memory import estimate
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 # A model of 7B parameters like allenai/OLMo's OLMo2-7B-stage1.yaml.
 _YAML = """\

@@ -11,7 +11,7 @@ from tests.sound import sound_project
 
 from oomlint.models.count import count_parameters
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 # Two styles of scripts: functions that are given common parts, and options of a command line.
 _SCRIPT = """\

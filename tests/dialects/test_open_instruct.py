@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.linked import link
 
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _MODEL = "--model_name_or_path meta-llama/Llama-2-7b-hf --output_dir out"
 _MORE = "--per_device_train_batch_size 1 --num_train_epochs 2 --learning_rate 1e-5"

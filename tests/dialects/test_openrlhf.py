@@ -11,9 +11,9 @@ from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.linking import Linker, LinkOptions
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 SFT = """read -r -d '' training_commands <<EOF
 openrlhf.cli.train_sft \\

@@ -8,8 +8,8 @@ import pytest
 from tests.linked import link
 
 from oomlint.dialects import registry
-from oomlint.linking import Linker, LinkOptions
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
 
 _RECIPE = (
     "model_name_or_path: meta-llama/Llama-2-7b-hf\ndataset_name: a/b\nlearning_rate: 1.0e-5\n"

@@ -14,6 +14,7 @@ import pytest
 from tests.command import oomlint
 from tests.linked import run_of
 
+from oomlint.config.settings import Framework
 from oomlint.dialects.__main__ import PROFILES, profiles_text
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.profiles.build import script_table
@@ -21,10 +22,9 @@ from oomlint.dialects.profiles.check import checked
 from oomlint.dialects.profiles.formulas import BadFormula, formula
 from oomlint.dialects.profiles.load import DATA, parsed, shipped
 from oomlint.dialects.profiles.records import ProfileError
-from oomlint.engine import Options, Report, lint
+from oomlint.files.workspace import Workspace
+from oomlint.linting.engine import Options, Report, lint
 from oomlint.plan.fields import declared, f
-from oomlint.settings import Framework
-from oomlint.workspace import Workspace
 
 ROOT = Path(__file__).parents[2]
 LINT = ROOT / "lint" / "oomlint"

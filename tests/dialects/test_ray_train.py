@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.linked import run_of
 
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _SCRIPT = """\
 import ray.train

@@ -11,7 +11,7 @@ from tests.linked import link, run_of
 from oomlint.errors import CannotEdit
 from oomlint.memory import estimate
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _RLVR = """\
 hydra:

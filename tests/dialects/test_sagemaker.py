@@ -9,7 +9,7 @@ from tests.linked import link
 
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _TRAIN = """\
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments

@@ -9,8 +9,8 @@ from tests.linked import link
 
 from oomlint.documents.text import apply_edits
 from oomlint.fix.edits import make_fix
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
+from oomlint.linting.rule import Applicability, Proposal, SetFields
+from oomlint.runs.run import Run
 
 _OPTIONS = (
     "--model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 2 "

@@ -12,7 +12,7 @@ from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _MODEL = """\
 NLAYERS="${MODEL_ARGS_NUM_LAYERS:-4}"

@@ -8,8 +8,8 @@ from tests.linked import run_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.judgement.words import resting_on_card
-from oomlint.rule import Proposal
-from oomlint.run import Run
+from oomlint.linting.rule import Proposal
+from oomlint.runs.run import Run
 
 _TRAIN = (
     " train.py --output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5"

@@ -2,7 +2,6 @@
 
 import pytest
 
-from oomlint.changes import release_of
 from oomlint.dialects.axolotl.keys import AXOLOTL
 from oomlint.dialects.kinds import BOOLEAN, COUNT, LIST, TEXT, choice
 from oomlint.dialects.llamafactory.keys import LLAMA_FACTORY
@@ -12,6 +11,7 @@ from oomlint.documents.json import parse_json
 from oomlint.documents.text import Source, Span, apply_edits
 from oomlint.documents.yaml.document import parse_yaml
 from oomlint.errors import CannotEdit
+from oomlint.plan.library_changes import release_of
 
 INNER = Table(
     name="inner",

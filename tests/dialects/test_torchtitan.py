@@ -11,8 +11,8 @@ from tests.linked import link, run_of
 from oomlint.dialects.torchtitan.models import family_of, flavor_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
+from oomlint.linting.rule import Applicability, Proposal, SetFields
+from oomlint.runs.run import Run
 
 _TOML = """\
 [model]

@@ -14,13 +14,13 @@ from oomlint.dialects.torchtune.keys import own
 from oomlint.dialects.torchtune.models import BUILDER
 from oomlint.documents.text import Source
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linker, LinkOptions
+from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _CORPUS = Path(__file__).parents[2] / "../shared/corpus/torchtune"
 

@@ -9,13 +9,13 @@ from tests.linked import PROGRAM, link, run_of
 
 from oomlint.dialects import registry
 from oomlint.documents.text import apply_edits
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linker, LinkOptions
+from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _REST = (
     " --model_name_or_path meta-llama/Llama-2-7b-hf --per_device_train_batch_size 2"

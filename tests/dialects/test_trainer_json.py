@@ -9,7 +9,7 @@ import pytest
 from tests.linked import link
 
 from oomlint.fix.edits import make_fix
-from oomlint.rule import Proposal
+from oomlint.linting.rule import Proposal
 
 _ARGUMENTS: dict[str, Any] = {
     "model_name_or_path": "meta-llama/Llama-2-7b-hf",

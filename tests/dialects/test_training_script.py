@@ -9,19 +9,19 @@ import pytest
 from tests.fixing import fixed
 from tests.linked import link, report_of, run_of
 
-from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
 from oomlint.judgement.doubts import doubts
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import Proposal, Severity
 from oomlint.memory import state_bytes
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import processes_of
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Proposal, Severity
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.run import Run
 from oomlint_rules.launch.multi_gpu_no_launcher import MultiGpuNoLauncher
 
 _TRAINER = """\

@@ -10,16 +10,16 @@ from tests.fixing import fixed, fixed_files
 from tests.linked import link, run_of
 
 from oomlint.dialects import registry
-from oomlint.dialects.trl.changes import CHUNKS_LOSS
+from oomlint.dialects.trl.releases import CHUNKS_LOSS
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.judgement.evidence import assumed_otherwise
-from oomlint.linking import Linker, LinkOptions
 from oomlint.memory.facts import Facts
 from oomlint.memory.logits import logits_of
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _SFT = """\
 model_name_or_path: Qwen/Qwen2.5-7B

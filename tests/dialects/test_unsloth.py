@@ -13,11 +13,11 @@ from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
-from oomlint.linking import Linker, LinkOptions
+from oomlint.files.workspace import Workspace
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _SFT = """\
 from unsloth import FastLanguageModel, is_bfloat16_supported

@@ -8,11 +8,11 @@ import pytest
 from tests.linked import run_of
 
 from oomlint.dialects import registry
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
-from oomlint.linking import Linker, LinkOptions
-from oomlint.rule import Proposal
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.linting.rule import Proposal
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _CONFIG = """\
 model: unsloth/Llama-3.1-8B

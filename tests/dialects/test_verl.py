@@ -13,13 +13,13 @@ from tests.linked import link, run_of
 from oomlint.dialects import registry
 from oomlint.dialects.verl.dialect import Verl
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.judgement import judge_gpu
-from oomlint.linking import Linker, LinkOptions
+from oomlint.linting.rule import Proposal
 from oomlint.plan.fields import f
-from oomlint.rule import Proposal
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
 
 _SHARED = Path(__file__).parents[2] / "../shared/corpus"
 _CORPUS = _SHARED / "verl"

@@ -8,10 +8,10 @@ from tests.linked import link, run_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.judgement.evidence import evidence_of, left_open
+from oomlint.linting.rule import Proposal
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Proposal
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _GRPO = """\
 python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=a \\

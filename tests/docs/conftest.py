@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-# Rule pages are made by `oomlint.pages` and tried by the rules' own harness.
+# Rule pages are made by `oomlint.linting.pages` and tried by the rules' own harness.
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
 
 _FENCE = re.compile(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from oomlint.addresses import DOCUMENTATION, REPOSITORY, SCHEMAS
+from oomlint.wording.addresses import DOCUMENTATION, REPOSITORY, SCHEMAS
 
 from .conftest import PAGES, ROOT
 

@@ -25,8 +25,8 @@ from typing import NamedTuple
 import pytest
 from tests.command import oomlint
 
+from oomlint.config.settings import kebab_keys
 from oomlint.plan import leaf_paths
-from oomlint.settings import kebab_keys
 
 from .conftest import PAGES, ROOT, Block, blocks
 

@@ -11,7 +11,7 @@ import pytest
 
 from oomlint.datasets import catalogue
 from oomlint.judgement import Risk, doubts, lengths, peak
-from oomlint.judgement.law import LAW, risk_in
+from oomlint.judgement.risk_model import LAW, risk_in
 from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT
 
 from .conftest import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 from oomlint.documents.base import UNKNOWN, Mapping, Scalar
 from oomlint.documents.python.assignments import settings_of
 from oomlint.documents.python.document import PythonScript
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
 
 
 def _settings(text: str) -> Mapping:

@@ -18,7 +18,7 @@ from oomlint.drafts import (
 from oomlint.errors import UsageError
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
-from oomlint.planner import levers
+from oomlint.judgement.planner import levers
 from oomlint.report.drafts import new_file
 
 LLAMA = named_model("meta-llama/Llama-3.1-8B")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from benchmarks.planning.agreement import disagreements
 
-from oomlint.disk import walk
-from oomlint.engine import Options, lint
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
 from oomlint.fix.planned import with_plans
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
-from oomlint.rule import Applicability
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import Applicability
 
 pytestmark = pytest.mark.slow
 

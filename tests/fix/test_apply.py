@@ -6,15 +6,15 @@ import pytest
 from msgspec.structs import replace
 from tests.fixing import repaired, speaks, wants
 
-from oomlint import engine
 from oomlint.documents.text import Edit
-from oomlint.engine import Options
+from oomlint.files.workspace import Workspace
 from oomlint.fix import apply, planned
 from oomlint.fix.apply import fix_all
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
-from oomlint.report.text import summary
-from oomlint.rule import (
+from oomlint.linting import engine
+from oomlint.linting.engine import Options
+from oomlint.linting.rule import (
     Applicability,
     Proposal,
     ReadyEdits,
@@ -23,7 +23,7 @@ from oomlint.rule import (
     Rule,
     Severity,
 )
-from oomlint.workspace import Workspace
+from oomlint.report.text import summary
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 4\ndatasets:\n  - path: a/b\n"
 ZERO2 = '{\n  "zero_optimization": {"stage": 2}\n}\n'

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from oomlint.dialects.deepspeed.presets import is_shipped, neighbour, shipped_preset
-from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import apply_change
 from oomlint.fix.edits import Planned, make_fix
 from oomlint.hardware import parse_hardware
-from oomlint.rule import Proposal
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import Proposal
 
 AXOLOTL = """\
 base_model: NousResearch/Meta-Llama-3-8B

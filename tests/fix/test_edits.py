@@ -5,7 +5,14 @@ from tests import linked
 
 from oomlint.documents.text import Edit, apply_edits
 from oomlint.fix.edits import make_fix
-from oomlint.rule import Applicability, Proposal, ReadyEdits, RemoveKey, RenameKey, SetFields
+from oomlint.linting.rule import (
+    Applicability,
+    Proposal,
+    ReadyEdits,
+    RemoveKey,
+    RenameKey,
+    SetFields,
+)
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 4\ndatasets:\n  - path: a/b\n"
 

@@ -10,9 +10,9 @@ import pytest
 from benchmarks.planning.fidelity import DRESSES, troubles, troubles_of
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from oomlint.disk import walk
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
-from oomlint.workspace import Workspace
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ from tests.linked import PROGRAM, link, run_of
 from oomlint.documents.text import Edit, Source
 from oomlint.fix.edits import make_fix
 from oomlint.fix.story import added_elsewhere, branch_at, contradiction, name_for
+from oomlint.judgement.planner import ways_to_fit
+from oomlint.linting.rule import Applicability, Proposal, RemoveKey
 from oomlint.plan import Plan
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.planner import ways_to_fit
-from oomlint.rule import Applicability, Proposal, RemoveKey
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _TRAINER = (
     "train.py --model_name_or_path {model} --output_dir out --bf16 True"

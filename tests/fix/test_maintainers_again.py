@@ -11,17 +11,17 @@ from tests.linked import PROGRAM, report_of, run_of
 from oomlint.dialects.deepspeed.presets import neighbour
 from oomlint.documents import parse
 from oomlint.documents.text import Source
-from oomlint.engine import Diagnosis, Options, lint
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult
 from oomlint.fix.needless import outnumbers_cards
 from oomlint.fix.planned import with_plans
 from oomlint.fix.story import contradiction, name_for, variant_beside
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
+from oomlint.linting.engine import Diagnosis, Options, lint
+from oomlint.linting.rule import Applicability
 from oomlint.plan import Plan
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import Applicability
-from oomlint.workspace import Workspace
 
 
 def _added(result: FixResult, name: str) -> set[str]:

@@ -8,15 +8,15 @@ import pytest
 from tests.fixing import fixed
 from tests.linked import link
 
-from oomlint.engine import Options, lint
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
+from oomlint.judgement.planner.moves import safe_moves
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import Applicability, Proposal
 from oomlint.memory.rollout import starves_engine
 from oomlint.plan.fields import f
-from oomlint.planner.moves import safe_moves
-from oomlint.rule import Applicability, Proposal
-from oomlint.workspace import Workspace
 
 
 def _fixed(files: dict[str, str], hardware: str, *, unsafe: bool = True) -> FixResult:

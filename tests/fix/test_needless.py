@@ -8,9 +8,9 @@ from tests.fixing import repaired
 
 from oomlint.fix.apply import FixResult
 from oomlint.judgement import judgement_of, needs_all_samples_long
-from oomlint.planner import ways_to_fit
-from oomlint.rule import Severity
-from oomlint.run import Run
+from oomlint.judgement.planner import ways_to_fit
+from oomlint.linting.rule import Severity
+from oomlint.runs.run import Run
 
 VERL = (
     "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=a "

@@ -11,14 +11,14 @@ import pytest
 from tests.fixing import repaired, speaks, wants
 
 from oomlint.dialects.deepspeed.presets import shipped_preset
-from oomlint.engine import Options, Report, lint
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.bystanders import naming_in
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of, settled
-from oomlint.rule import Applicability, Proposal, RemoveKey, Rule
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, Report, lint
+from oomlint.linting.rule import Applicability, Proposal, RemoveKey, Rule
+from oomlint.runs.run import Run
 
 SMALL = """\
 base_model: meta-llama/Llama-3.2-1B

@@ -9,9 +9,9 @@ from tests.fixing import repaired, speaks, wants
 
 from oomlint.fix.apply import FixResult
 from oomlint.fix.story import contradiction, name_for
+from oomlint.linting.rule import Applicability, Proposal
 from oomlint.plan import Plan
-from oomlint.rule import Applicability, Proposal
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 FACTORY = """\
 model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct

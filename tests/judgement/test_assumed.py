@@ -10,7 +10,7 @@ from oomlint.judgement.doubts import doubts
 from oomlint.judgement.evidence import assumed_otherwise
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _RECIPE = (
     "model_name_or_path: alignment-handbook/zephyr-7b-sft-full\nbf16: true\nbeta: 0.1\n"

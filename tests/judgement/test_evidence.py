@@ -9,20 +9,20 @@ import pytest
 from tests.linked import report_of
 
 from oomlint.dialects.unsloth.keys import unsloth
-from oomlint.engine import Options, Report, lint
+from oomlint.files.workspace import Workspace
 from oomlint.fix.planned import with_plans
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import EVEN, judgement_of
 from oomlint.judgement.evidence import evidence_of, rests_on, weakest
 from oomlint.judgement.forecast import Risk
 from oomlint.judgement.words import basis_words
+from oomlint.linting.engine import Options, Report, lint
+from oomlint.linting.rule import Applicability, Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.report.runs import evidence_object
 from oomlint.report.why import account, render
-from oomlint.rule import Applicability, Severity
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.run import Run
 
 _NODE = "8xA100-80GB"
 _SFT = (

@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
-from oomlint.changes import FLATTENED_ON_HOST, NARROW_LOGITS
 from oomlint.datasets import Lengths
 from oomlint.hardware import parse_hardware, usable_bytes
 from oomlint.judgement import (
@@ -27,13 +26,14 @@ from oomlint.judgement import (
 from oomlint.judgement.change import Relief
 from oomlint.judgement.evidence import Basis
 from oomlint.judgement.peak import Otherwise, Peak
+from oomlint.linting.rule import Severity
 from oomlint.memory import Bounds, DeviceEstimate, Estimate, HostEstimate, estimate as estimate_of
 from oomlint.memory.result import GPU_PHASES, HOST_PHASES
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import FLATTENED_ON_HOST, NARROW_LOGITS
 from oomlint.plan.model import Moe
-from oomlint.rule import Severity
 
 MIXED = replace(LLAMA_8B, arch="mixtral", moe=Moe(experts=8, topk=2))
 GIB = 2**30

@@ -8,15 +8,15 @@ import pytest
 from msgspec.structs import replace
 from tests.linked import run_of
 
-from oomlint.changes import Change, release_of
-from oomlint.dialects.trl.changes import CHECKPOINTS, CHUNKS_LOSS, MIXES_PRECISION
+from oomlint.dialects.trl.releases import CHECKPOINTS, CHUNKS_LOSS, MIXES_PRECISION
+from oomlint.files.requirements import floors
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judge_gpu
 from oomlint.judgement.evidence import evidence_of, left_open
 from oomlint.judgement.forecast import Forecast, forecast_of
-from oomlint.rule import Severity
-from oomlint.run import Run
-from oomlint.versions import floors
+from oomlint.linting.rule import Severity
+from oomlint.plan.library_changes import Change, release_of
+from oomlint.runs.run import Run
 
 _TRAINER = (
     "per_device_train_batch_size: 2\nlearning_rate: 1e-5\nnum_train_epochs: 1\noutput_dir: out\n"

@@ -9,8 +9,8 @@ from tests.linked import report_of
 from oomlint.judgement import EVEN, TIGHT, judge_gpu, judgement_of
 from oomlint.judgement.doubts import doubts
 from oomlint.judgement.lengths import coming_together, fullest, short_samples
-from oomlint.rule import Severity
-from oomlint.run import Run
+from oomlint.linting.rule import Severity
+from oomlint.runs.run import Run
 
 VERL = (
     "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=a "

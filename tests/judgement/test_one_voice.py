@@ -22,11 +22,13 @@ import pytest
 from benchmarks.threads import cases
 from tests.test_real_failures import CASES, _case, _report
 
-from oomlint.amounts import gib, of_gib
-from oomlint.cli.jobs import Job
-from oomlint.compare import compare
-from oomlint.engine import Diagnosis, Options, Report, all_rules, lint
+from oomlint.config.settings import Found, Settings
+from oomlint.files.workspace import Workspace
 from oomlint.judgement import Judgement, judgement_of, words
+from oomlint.judgement.comparison import compare
+from oomlint.linting.engine import Diagnosis, Options, Report, all_rules, lint
+from oomlint.linting.rule import Example, Severity
+from oomlint.linting.testing import example_options
 from oomlint.lsp import commands, hints, hover, keys
 from oomlint.lsp.pages import Pages
 from oomlint.lsp.project import Analysis
@@ -37,11 +39,9 @@ from oomlint.report.paint import Paint
 from oomlint.report.runs import run_object
 from oomlint.review import body, cards
 from oomlint.review.assess import RunChange
-from oomlint.rule import Example, Severity
-from oomlint.run import Run
-from oomlint.settings import Found, Settings
-from oomlint.testing import example_options
-from oomlint.workspace import Workspace
+from oomlint.runs.run import Run
+from oomlint.session.jobs import Job
+from oomlint.wording.amounts import gib, of_gib
 
 _HERE = Path(__file__)
 _ROOT = _HERE.parents[2]

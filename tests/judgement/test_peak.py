@@ -15,7 +15,7 @@ from oomlint.judgement import (
     smallest_card,
 )
 from oomlint.judgement.peak import _a
-from oomlint.rule import Severity
+from oomlint.linting.rule import Severity
 
 GIB = 2**30
 RUN = (

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tests.linked import run_of
 
-from oomlint.engine import Options, lint
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.judgement.unpredicted import is_to_be_named, what_tells_of
+from oomlint.linting.engine import Options, lint
 from oomlint.plan.fields import f
-from oomlint.workspace import Workspace
 
 
 @pytest.mark.parametrize(

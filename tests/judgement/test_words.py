@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from oomlint.engine import Options, lint
 from oomlint.errors import in_words
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import Peak, evidence, judgement_of, words
+from oomlint.linting.engine import Options, lint
 from oomlint.plan.called import called
-from oomlint.workspace import Workspace
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-recipes-fsdp"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomlint.given_plans import read_plan
+from oomlint.config.plans import read_plan
 from oomlint.memory import GpuLimits, again, estimate
 from oomlint.memory.again import estimate_again
 from oomlint.plan import Plan

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.linked import run_of
 
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 if not (Path(__file__).parents[2] / "benchmarks" / "oracles").is_dir():
     pytest.skip("benchmarks/oracles is not part of this source tree", allow_module_level=True)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.command import oomlint
 
-from oomlint import entry_points, plugins
+from oomlint import plugins
 from oomlint.dialects.profiles import known
+from oomlint.files import entry_points
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from oomlint.documents.text import Edit, Location, Span
-from oomlint.engine import Diagnosis, Report
 from oomlint.errors import ParseError
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import Fix
-from oomlint.rule import Applicability, Finding, Note, Rule, Severity
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Diagnosis, Report
+from oomlint.linting.rule import Applicability, Finding, Note, Rule, Severity
 
 # "😀" is one code point, two UTF-16 units, four UTF-8 bytes; "é" one, one and two.
 YAML = '# Überschrift\r\nx: {a: "😀é", batch: 16}\r\n\tlast'

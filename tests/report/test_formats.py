@@ -8,11 +8,11 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from oomlint.documents.text import Edit, Source
-from oomlint.engine import Diagnosis, Report
 from oomlint.fix.edits import Fix
+from oomlint.linting.engine import Diagnosis, Report
+from oomlint.linting.rule import Applicability, Severity
 from oomlint.report import render
 from oomlint.report.paint import Paint
-from oomlint.rule import Applicability, Severity
 from oomlint_schemas import load
 
 from .conftest import JSON, YAML, span_of
@@ -310,6 +310,6 @@ def test_a_report_without_findings(empty, name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_file_that_vanished_still_has_a_place(report, workspace, name):
-    from oomlint.workspace import Workspace
+    from oomlint.files.workspace import Workspace
 
     assert text(replace(report, workspace=Workspace(workspace.cwd)), name)

@@ -13,20 +13,20 @@ from typing import get_args
 
 import pytest
 
+from oomlint.config.settings import OutputFormat
 from oomlint.documents.text import Edit, Location, Span
-from oomlint.engine import Diagnosis, Report
 from oomlint.errors import EncodingError, ParseError
+from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import Fix
 from oomlint.hardware import Hardware, find_gpu
 from oomlint.judgement import Forecast, Judgement, Risk
+from oomlint.linting.engine import Diagnosis, Report
+from oomlint.linting.rule import Applicability, Finding, Note, Rule, Severity
 from oomlint.memory import Assumption, Bounds, Estimate
 from oomlint.memory.result import GPU_PHASES, HOST_PHASES, DeviceEstimate, HostEstimate
 from oomlint.plan import Plan
 from oomlint.report import diff, render, statistics
 from oomlint.report.paint import Paint
-from oomlint.rule import Applicability, Finding, Note, Rule, Severity
-from oomlint.settings import OutputFormat
-from oomlint.workspace import Workspace
 
 GOLDEN = Path(__file__).parent / "golden"
 GIB = 2**30

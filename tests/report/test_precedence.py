@@ -7,8 +7,8 @@ import re
 
 from tests.linked import report_of
 
-from oomlint.engine import Report
-from oomlint.precedence import leaders
+from oomlint.linting.engine import Report
+from oomlint.linting.headlines import leaders
 from oomlint.report import json as json_report, text
 from oomlint.report.blocks import is_cause
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from oomlint.documents.text import Location, Span
-from oomlint.engine import Options, Report, lint
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
+from oomlint.linting.engine import Options, Report, lint
 from oomlint.report import render
 from oomlint.report.diff import render as render_diff
 from oomlint.report.excerpts import excerpt
 from oomlint.report.paint import Paint
 from oomlint.report.places import Places
 from oomlint.report.wrapping import columns, wrapped
-from oomlint.workspace import Workspace
 
 GOLDEN = """\
 error OOM102 micro-batch-too-large: needs 92.3 GiB, 100% of it: <activations> &

@@ -50,7 +50,7 @@ PINS = {
 
 @pytest.mark.parametrize("name", PINS)
 def test_pins(name: str) -> None:
-    from oomlint.versions import floors, installed, pins
+    from oomlint.files.requirements import floors, installed, pins
 
     for text in PINS[name]:
         assert not pins(name, text), text[:20]
@@ -59,7 +59,7 @@ def test_pins(name: str) -> None:
 
 
 def test_a_version_of_any_length_is_none() -> None:
-    from oomlint.versions import floors, pins
+    from oomlint.files.requirements import floors, pins
 
     for text in ("transformers<" + "9" * 5000, "trl~=1." + "0" * 5000, "torch^" + "8" * 5000):
         assert not pins("requirements.txt", text)
@@ -161,7 +161,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings(name: str, tmp_path: Path) -> None:
-    from oomlint.settings import load
+    from oomlint.config.settings import load
 
     file = tmp_path / "oomlint.toml"
     file.write_text(SETTINGS[name])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from oomlint.engine import Options, lint
 from oomlint.errors import ReadError
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, lint
 
 AXOLOTL = b"base_model: ./model\nmicro_batch_size: 4\nsequence_len: 2048\n"
 PROJECTS = {

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from oomlint.engine import Options, Report, lint
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
+from oomlint.linting.engine import Options, Report, lint
 
 pytestmark = pytest.mark.slow
 
@@ -144,7 +144,7 @@ def test_a_file_of_the_kernel_is_read_no_further_than_it_says(
     project: Path, oomlint: Oomlint
 ) -> None:
     """``/proc/kmsg`` is a regular file of no bytes; whoever reads it waits until the kernel speaks."""
-    from oomlint.regular import read_regular
+    from oomlint.files.reading import read_regular
 
     endless = Path("/proc/self/environ")
     if not endless.exists() or endless.stat().st_size:

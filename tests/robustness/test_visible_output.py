@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from tests.command import oomlint
 
-from oomlint.settings import OutputFormat
+from oomlint.config.settings import OutputFormat
 
 pytestmark = pytest.mark.slow
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from oomlint.engine import Options, lint
-from oomlint.rule import Severity
-from oomlint.workspace import Workspace
+from oomlint.files.workspace import Workspace
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import Severity
 from oomlint_rules._examples import deepspeed
 
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from oomlint.engine import all_rules
-from oomlint.testing import problems
+from oomlint.linting.engine import all_rules
+from oomlint.linting.testing import problems
 
 RULES = all_rules()
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from oomlint.engine import Options, lint
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import fix_all
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, lint
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: tatsu-lab/alpaca\n"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from oomlint.engine import Options, lint
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
-from oomlint.rule import MOST_OF_A_TITLE, Severity, asking
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import MOST_OF_A_TITLE, Severity, asking
 from oomlint_rules.settings import axolotl_invalid_combo, lf_invalid_combo
 
 LONG = "a_key_of_some_house_framework_that_says_all_it_does_in_its_name"

@@ -3,8 +3,8 @@
 import pytest
 from tests.linked import run_of
 
+from oomlint.linting.rule import KNOWN, ListedRule, Rule, Where
 from oomlint.plan.fields import f
-from oomlint.rule import KNOWN, ListedRule, Rule, Where
 
 CONFIG = """\
 base_model: NousResearch/Meta-Llama-3-8B

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from oomlint.engine import Options, lint
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import fix_all
 from oomlint.hardware import parse_hardware
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import Severity
 from oomlint.plan.fields import f
-from oomlint.rule import Severity
-from oomlint.workspace import Workspace
 
 SWIFT = (
     "CUDA_VISIBLE_DEVICES=0,1,2,3 \\\n"

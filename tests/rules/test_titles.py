@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from oomlint.engine import Options, lint
+from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
-from oomlint.rule import short
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import short
 
 RUN = (
     "base_model: NousResearch/Meta-Llama-3-8B\ndatasets:\n  - path: tatsu-lab/alpaca\n"

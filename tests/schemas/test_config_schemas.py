@@ -9,10 +9,10 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 import oomlint_schemas
 from oomlint.dialects import registry
-from oomlint.disk import walk
 from oomlint.errors import FileError
-from oomlint.linking import Linker, LinkOptions
-from oomlint.workspace import Workspace
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
+from oomlint.runs.linking import Linker, LinkOptions
 from oomlint_schemas import CATALOG, load
 from oomlint_schemas.configs import CONFIGS, catalogue
 from oomlint_schemas.generate import text_of

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 def command() -> NoReturn:
     """``oomlint`` as installed: :func:`main`, and the end of the process."""
-    from oomlint.cli import interrupts
+    from oomlint.session import interrupts
 
     try:
         interrupts.heed()
@@ -51,7 +51,7 @@ def _open_what_is_closed() -> None:
 
 
 def _anew(words: Sequence[str]) -> int:
-    from oomlint.cli import interrupts
+    from oomlint.session import interrupts
 
     # msgspec 0.22.0 drops the KeyboardInterrupt of a Ctrl-C that comes while its C module loads `datetime`, and then
     # dies of a segmentation fault as soon as it decodes.
@@ -63,7 +63,7 @@ def _anew(words: Sequence[str]) -> int:
 
 
 def _from_cache(words: Sequence[str]) -> int:
-    from oomlint.cli.cache import keeping, replay
+    from oomlint.session.cache import keeping, replay
 
     try:
         status = replay(words)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from oomlint.engine import Results
-from oomlint.settings import OutputFormat
+from oomlint.config.settings import OutputFormat
+from oomlint.linting.engine import Results
 
 # A step may add this much to the summary; more, and GitHub drops all of it (docs.github.com,
 # workflow commands, "Step isolation and limits").

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from oomlint.cli import interrupts
 from oomlint.cli.output import emit_bytes, forget_output, harmless
 from oomlint.errors import CannotEdit, FileError, UsageError, in_words
+from oomlint.session import interrupts
 
 
 def run(words: Sequence[str]) -> int:

@@ -8,12 +8,12 @@ from typing import Literal, get_args
 
 from msgspec.structs import replace
 
-from oomlint.baseline import DEFAULT_NAME, Baseline, read_baseline
-from oomlint.cli.given import Given
-from oomlint.cli.jobs import Job
 from oomlint.cli.output import emit
-from oomlint.engine import Results
 from oomlint.errors import UsageError
+from oomlint.linting.baseline import DEFAULT_NAME, Baseline, read_baseline
+from oomlint.linting.engine import Results
+from oomlint.session.jobs import Job
+from oomlint.session.request import Given
 
 BaselineAction = Literal["write", "prune"]
 

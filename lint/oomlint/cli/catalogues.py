@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from oomlint.cli import completion
 from oomlint.cli.output import emit
 from oomlint.errors import UsageError
-from oomlint.rule import count, gib
+from oomlint.linting.rule import count, gib
 
 if TYPE_CHECKING:
     from oomlint.dialects.skeleton import Method
@@ -195,8 +195,8 @@ def _one_model(name: str) -> ModelFacts:
     """A model of the catalogue, of a local folder or the Hugging Face cache, or a guess."""
     from pathlib import Path
 
+    from oomlint.files.workspace import Workspace
     from oomlint.models import resolve
-    from oomlint.workspace import Workspace
 
     workspace = Workspace(Path.cwd())
     facts = resolve(

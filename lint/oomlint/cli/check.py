@@ -18,8 +18,8 @@ from oomlint.cli.options import (
     selection_options,
     settings_options,
 )
+from oomlint.config.settings import FailLevel, OutputFormat
 from oomlint.errors import UsageError
-from oomlint.settings import FailLevel, OutputFormat
 
 
 def _processes(ctx: click.Context, param: click.Parameter, value: Any) -> int | None:

@@ -13,23 +13,23 @@ from msgspec.structs import replace
 from oomlint.cli import progress
 from oomlint.cli.actions import summary_page, usual_format, write_summary
 from oomlint.cli.baseline import BaselineAction, note, parse_baseline, update
-from oomlint.cli.cache import keep
-from oomlint.cli.given import Given
-from oomlint.cli.jobs import FEW, Job, make_jobs, merge, settings_for
 from oomlint.cli.output import Form, emit, emit_bytes, painter
 from oomlint.cli.typing_in import say_what_is_awaited
-from oomlint.disk import MAX_NOTEBOOK_BYTES
 from oomlint.documents.staged import clear, clear_folders, is_staged
 from oomlint.documents.write import is_below, write_all
-from oomlint.engine import Report, Results, lint
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
+from oomlint.files.disk import MAX_NOTEBOOK_BYTES
+from oomlint.files.reading import read_given
 from oomlint.judgement import judgement_of
+from oomlint.linting.engine import Report, Results, lint
+from oomlint.linting.rule import Applicability, Severity
 from oomlint.plugins import has_packages
-from oomlint.regular import read_given
 from oomlint.report import render
 from oomlint.report.paint import ColorChoice, Paint, visible
-from oomlint.rule import Applicability, Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.session.cache import keep
+from oomlint.session.jobs import FEW, Job, make_jobs, merge, settings_for
+from oomlint.session.request import Given
 
 
 class Mode(Struct, frozen=True, kw_only=True):
@@ -262,7 +262,7 @@ def _linted(
     # The rules of plug-ins are known to the process that loaded them, the times of rules too.
     is_plain = timings is None and not job.options.plugins and not has_packages()
     if len(job.names) > FEW and is_plain and mode.baseline is None:
-        from oomlint.cli.many import lint_many
+        from oomlint.session.many import lint_many
 
         report = lint_many(job, lint_job, mode.processes, tick or progress.ignore)
         if report is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from oomlint.cli.cache import clear, folder
 from oomlint.cli.output import emit
 from oomlint.errors import UsageError
+from oomlint.session.cache import clear, folder
 
 
 @click.command()

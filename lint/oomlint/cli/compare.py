@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oomlint.cli import completion
-from oomlint.cli.given import Given
 from oomlint.cli.options import (
     color_option,
     output_file_option,
@@ -19,10 +18,11 @@ from oomlint.cli.options import (
 from oomlint.cli.output import emit, painter
 from oomlint.errors import UsageError
 from oomlint.report.paint import ColorChoice
+from oomlint.session.request import Given
 
 if TYPE_CHECKING:
-    from oomlint.engine import Report
-    from oomlint.run import Run
+    from oomlint.linting.engine import Report
+    from oomlint.runs.run import Run
 
 
 @click.command()
@@ -57,7 +57,7 @@ def compare(
     """Compare two configs (files or folders) side by side, with the GiB that each difference
     costs: why it fits in A and not in B."""
     from oomlint.cli.estimate import complain
-    from oomlint.compare import compare as compared
+    from oomlint.judgement.comparison import compare as compared
 
     given = Given(**given_options)
     reports = [_report(given, path) for path in (a, b)]
@@ -86,8 +86,8 @@ def _report(given: Given, path: str) -> Report:
         FileError: nothing but files that cannot be read.
         UsageError: no run is there.
     """
-    from oomlint.cli.jobs import make_jobs, merge
-    from oomlint.engine import lint
+    from oomlint.linting.engine import lint
+    from oomlint.session.jobs import make_jobs, merge
 
     report = merge(
         lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())

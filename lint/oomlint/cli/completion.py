@@ -56,7 +56,7 @@ def rule_names(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Names of rules, or codes once one is begun; after commas, too."""
-    from oomlint.engine import all_rules
+    from oomlint.linting.engine import all_rules
 
     before, comma, word = incomplete.rpartition(",")
     by_code = word[:1].isupper()
@@ -98,8 +98,8 @@ def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
 def frameworks(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
+    from oomlint.config.settings import Framework
     from oomlint.dialects.profiles.known import usual
-    from oomlint.settings import Framework
 
     names = dict.fromkeys((*get_args(Framework), *usual().frameworks))
     return _items(((name, "") for name in names), incomplete)

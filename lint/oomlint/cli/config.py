@@ -9,11 +9,11 @@ import click
 from msgspec import to_builtins
 
 from oomlint.cli import completion
-from oomlint.cli.given import Given
-from oomlint.cli.jobs import settings_for
 from oomlint.cli.output import emit
 from oomlint.documents.write import write_atomically
 from oomlint.errors import UsageError
+from oomlint.session.jobs import settings_for
+from oomlint.session.request import Given
 
 
 @click.command()
@@ -71,7 +71,7 @@ def _shown(value: Any) -> str:
 )
 def init(folder: Path, hardware: str | None) -> None:
     """Write a commented oomlint.toml into FOLDER (default: here)."""
-    from oomlint.settings import template
+    from oomlint.config.settings import template
 
     file = folder / "oomlint.toml"
     if not folder.is_dir():

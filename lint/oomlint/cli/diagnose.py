@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oomlint.cli import completion
-from oomlint.cli.given import Given
 from oomlint.cli.options import color_option, output_file_option, run_options
 from oomlint.cli.output import Form, emit, painter
 from oomlint.cli.progress import shown
 from oomlint.cli.typing_in import STANDARD_INPUT, say_what_is_awaited
 from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.report.paint import ColorChoice
+from oomlint.session.request import Given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oomlint.diagnose import Examination
     from oomlint.diagnose.scan import Log
-    from oomlint.engine import Report
+    from oomlint.linting.engine import Report
 
 
 @click.command()
@@ -115,9 +115,9 @@ def _keep(examination: Examination, given: Given, configs: Sequence[str]) -> Non
     Raises:
         UsageError: there is nothing to keep, or no place.
     """
-    from oomlint.cli.jobs import make_jobs, settings_for
     from oomlint.diagnose.keep import kept_of, run_of
-    from oomlint.measurements import keep
+    from oomlint.runs.measurements import keep
+    from oomlint.session.jobs import make_jobs, settings_for
 
     try:
         run = run_of(examination)
@@ -133,10 +133,10 @@ def _lint(given: Given, configs: Sequence[str], logs: Sequence[Log]) -> Report:
     """The lint of the configs; on the card that the logs tell of, if nothing else names one."""
     from msgspec.structs import replace
 
-    from oomlint.cli.jobs import make_jobs, merge
     from oomlint.diagnose.comparison import card_of, hardware_of
     from oomlint.diagnose.verdict import judge
-    from oomlint.engine import lint
+    from oomlint.linting.engine import lint
+    from oomlint.session.jobs import make_jobs, merge
 
     # What a log tells of is the run that was, in which a misspelt key did nothing.
     jobs = [

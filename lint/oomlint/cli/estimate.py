@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.cli import completion, progress
-from oomlint.cli.given import Given
 from oomlint.cli.models import Asked, names_model, wanted
 from oomlint.cli.options import (
     color_option,
@@ -22,17 +21,18 @@ from oomlint.cli.options import (
 from oomlint.cli.output import emit, painter
 from oomlint.cli.typing_in import STANDARD_INPUT, say_what_is_awaited
 from oomlint.errors import FileError, ParseError, ReadError, UsageError, in_words
-from oomlint.regular import read_given
+from oomlint.files.reading import read_given
 from oomlint.report.paint import ColorChoice, Paint
+from oomlint.session.request import Given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oomlint.cli.jobs import Job
     from oomlint.dialects.skeleton import Method, Shard
     from oomlint.fix.edits import Fix
     from oomlint.hardware import Hardware
     from oomlint.judgement import Judgement
+    from oomlint.session.jobs import Job
 
 
 @click.command()
@@ -113,7 +113,7 @@ class _Output(Struct, frozen=True):
 
 def _model(given: Given, asked: Asked, name: str, output: _Output) -> int:
     from oomlint.drafts import lightest, places
-    from oomlint.planner import levers
+    from oomlint.judgement.planner import levers
     from oomlint.report import drafts
 
     with progress.shown("predicting"):
@@ -135,9 +135,9 @@ def _model(given: Given, asked: Asked, name: str, output: _Output) -> int:
 
 
 def _runs(given: Given, paths: tuple[str, ...], output: _Output) -> int:
-    from oomlint.cli.jobs import make_jobs, merge
-    from oomlint.engine import lint
     from oomlint.judgement import judgement_of
+    from oomlint.linting.engine import lint
+    from oomlint.session.jobs import make_jobs, merge
 
     with progress.shown("predicting") as tick:
         reports = [
@@ -160,10 +160,10 @@ def _runs(given: Given, paths: tuple[str, ...], output: _Output) -> int:
 
 def _ways(job: Job) -> Mapping[str, Fix]:
     """Run → the one way out of its trouble, as a check has it."""
-    from oomlint.engine import lint
     from oomlint.fix.planned import with_plans
+    from oomlint.linting.engine import lint
+    from oomlint.linting.rule import Applicability
     from oomlint.report.blocks import ways_in
-    from oomlint.rule import Applicability
 
     found = lint(job.workspace, job.names, job.options, explicit=job.explicit)
     diagnoses = with_plans(found, job.options, Applicability.SAFE)
@@ -246,8 +246,8 @@ class _Forecaster:
     """Reads a plan, applies the options, predicts."""
 
     def __init__(self, given: Given) -> None:
-        from oomlint.cli.jobs import machine_of, plugin_folders, profile_folder, settings_for
-        from oomlint.settings import framework_named
+        from oomlint.config.settings import framework_named
+        from oomlint.session.jobs import machine_of, plugin_folders, profile_folder, settings_for
 
         settings = settings_for(given, ())
         self._machine: Hardware | None
@@ -260,7 +260,7 @@ class _Forecaster:
     def __call__(self, text: str) -> Judgement:
         import json
 
-        from oomlint.given_plans import read_plan
+        from oomlint.config.plans import read_plan
         from oomlint.judgement import judgement_of_plan
 
         try:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from oomlint.cli import completion, progress
-from oomlint.cli.given import Given
 from oomlint.cli.options import (
     color_option,
     output_file_option,
@@ -20,14 +19,15 @@ from oomlint.cli.output import emit, painter
 from oomlint.documents.write import write_all
 from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.judgement import judgement_of
-from oomlint.planner.aims import Aim
+from oomlint.judgement.planner.aims import Aim
 from oomlint.report.paint import ColorChoice
+from oomlint.session.request import Given
 
 if TYPE_CHECKING:
-    from oomlint.cli.jobs import Job
-    from oomlint.engine import Report
+    from oomlint.linting.engine import Report
     from oomlint.report.fits import Fitting
-    from oomlint.run import Run
+    from oomlint.runs.run import Run
+    from oomlint.session.jobs import Job
 
 
 @click.command()
@@ -73,7 +73,7 @@ def fit(
     if hardware_options and (maximize or number):
         raise UsageError("--hardware-options changes nothing: it goes without --maximize, --apply")
     from oomlint.cli.estimate import complain
-    from oomlint.cli.jobs import make_jobs
+    from oomlint.session.jobs import make_jobs
 
     errors: list[FileError] = []
     runs: list[tuple[Job, Run]] = []
@@ -100,8 +100,8 @@ def fit(
 
 def _linked(job: Job) -> Report:
     """The runs of a job, which know what others use of their files."""
-    from oomlint.engine import lint
     from oomlint.fix.bystanders import naming_in, used_elsewhere
+    from oomlint.linting.engine import lint
 
     report = lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())
     others = used_elsewhere(report, job.names, job.options, naming_in(job.workspace))
@@ -119,7 +119,7 @@ def _linked(job: Job) -> Report:
 
 def _fitting(run: Run, aim: Aim | None, only_hardware: bool, plugins: Sequence[str]) -> Fitting:
     from oomlint.fix.planned import no_more_refused
-    from oomlint.planner import hardware_options, largest, ways_to_fit
+    from oomlint.judgement.planner import hardware_options, largest, ways_to_fit
     from oomlint.report.fits import Fitting
 
     if only_hardware or run.limits.gpu_bytes is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oomlint import __version__
-from oomlint.cli import interrupts
+from oomlint.session import interrupts
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

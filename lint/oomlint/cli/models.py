@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from oomlint.cli.given import Given
 from oomlint.documents import SUFFIXES, kind_of
 from oomlint.errors import UsageError
+from oomlint.session.request import Given
 
 if TYPE_CHECKING:
     from oomlint.dialects.skeleton import Method, Shard
@@ -52,7 +52,7 @@ def names_model(paths: Sequence[str], asked: Asked) -> bool:
 
 def _is_model(word: str) -> bool:
     from oomlint.drafts.model import is_model_config
-    from oomlint.workspace import Workspace
+    from oomlint.files.workspace import Workspace
 
     if os.path.isdir(word) or os.path.basename(word) == "config.json":
         file = os.path.join(word, "config.json") if os.path.isdir(word) else word
@@ -73,8 +73,8 @@ def wanted(given: Given, asked: Asked, name: str) -> Wanted:
     Raises:
         UsageError: the model, the hardware or a setting is unknown.
     """
-    from oomlint.cli.jobs import machine_of, settings_for
     from oomlint.drafts import Wanted
+    from oomlint.session.jobs import machine_of, settings_for
 
     if given.project_root is not None:
         raise UsageError("--project-root is for paths inside configs, and here is none")
@@ -99,7 +99,7 @@ def known_model(name: str) -> NamedModel:
         UsageError: nobody knows its dimensions.
     """
     from oomlint.drafts import UnknownModel, named_model
-    from oomlint.workspace import Workspace
+    from oomlint.files.workspace import Workspace
 
     workspace = Workspace(Path.cwd())
     try:

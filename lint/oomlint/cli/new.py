@@ -9,11 +9,11 @@ import click
 from msgspec.structs import replace
 
 from oomlint.cli import completion, progress
-from oomlint.cli.given import Given
 from oomlint.cli.models import Asked, wanted
 from oomlint.cli.options import model_options
 from oomlint.cli.output import emit
 from oomlint.errors import CannotEdit, UsageError
+from oomlint.session.request import Given
 
 if TYPE_CHECKING:
     from oomlint.dialects.skeleton import Method, Shard
@@ -101,7 +101,7 @@ def _write(text: str, output: Path) -> None:
 
 def _say_that_nothing_fits(wish: Wanted, hardware: str) -> None:
     from oomlint.drafts import lightest, places
-    from oomlint.planner import levers
+    from oomlint.judgement.planner import levers
     from oomlint.report import drafts
 
     least = lightest(replace(wish, method=wish.method or "qlora"))

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from oomlint.baseline import DEFAULT_NAME
 from oomlint.cli import completion
+from oomlint.linting.baseline import DEFAULT_NAME
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +21,7 @@ def words(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) ->
 
 def pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
     """``KEY=VALUE`` of ``--set``: a leaf of the canonical plan, read by its type."""
-    from oomlint.leaves import read_pair
+    from oomlint.config.overrides import read_pair
 
     try:
         return dict(read_pair(text) for text in value)

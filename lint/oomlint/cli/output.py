@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from oomlint.cli.cache import note_output
 from oomlint.documents.write import write_atomically
 from oomlint.errors import ReadError
 from oomlint.report.paint import UNSEEN, ColorChoice, Paint, wants_color
 from oomlint.report.secrets import masked
+from oomlint.session.cache import note_output
 
 Form: TypeAlias = Literal["words", "data", "commands", "bytes"]
 """What a text is: for people; for programs, as JSON; commands to a CI service, which no other text can

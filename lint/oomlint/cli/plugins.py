@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from oomlint.cli.given import Given
-from oomlint.cli.jobs import plugin_folders, profile_folder, settings_for
 from oomlint.cli.output import emit
 from oomlint.errors import UsageError
 from oomlint.plugins import dialects_in_force, profiles_in_force, rules_in_force
 from oomlint.plugins.consent import allow as keep_consent, consent_file, forget as drop_consent
 from oomlint.plugins.folder import FolderProblem, Sources, read_folder
+from oomlint.session.jobs import plugin_folders, profile_folder, settings_for
+from oomlint.session.request import Given
 
 
 @click.group(invoke_without_command=True)

@@ -10,17 +10,17 @@ import click
 
 from oomlint.cli.actions import add_to_summary, summary_page
 from oomlint.cli.extras import needing
-from oomlint.cli.given import Given
 from oomlint.cli.options import (
     run_options,
     selection_options,
     settings_options,
 )
 from oomlint.cli.output import emit
+from oomlint.config.settings import FailLevel
 from oomlint.errors import UsageError
+from oomlint.linting.rule import Severity
 from oomlint.review.forge import ReadOnly
-from oomlint.rule import Severity
-from oomlint.settings import FailLevel
+from oomlint.session.request import Given
 
 if TYPE_CHECKING:
     from oomlint.review.assess import Assessment

@@ -7,14 +7,14 @@ import os.path
 import click
 
 from oomlint.cli import completion
-from oomlint.cli.given import Given
-from oomlint.cli.jobs import plugin_folders, settings_for
 from oomlint.cli.options import color_option
 from oomlint.cli.output import emit, painter
-from oomlint.engine import all_rules
 from oomlint.errors import UsageError
+from oomlint.linting.engine import all_rules
+from oomlint.linting.rule import Rule
 from oomlint.report.paint import ColorChoice
-from oomlint.rule import Rule
+from oomlint.session.jobs import plugin_folders, settings_for
+from oomlint.session.request import Given
 
 
 @click.command()
@@ -57,7 +57,7 @@ def rules(output_format: str, color: ColorChoice) -> None:
 @click.argument("code_or_name", metavar="CODE-OR-NAME", shell_complete=completion.rule_names)
 def explain(code_or_name: str) -> None:
     """Print one rule's page: what it finds, why, how to fix it, when not to."""
-    from oomlint.pages import page
+    from oomlint.linting.pages import page
 
     emit(page(_find(code_or_name)))
 
@@ -88,8 +88,8 @@ def test_rules(package: str) -> int:
 
     PACKAGE is an importable name, or a folder of rules.
     """
+    from oomlint.linting.testing import problems
     from oomlint.plugins import fault_of_rule
-    from oomlint.testing import problems
 
     classes = _classes(package)
     if not classes:

@@ -18,7 +18,7 @@ import click
 
 from oomlint.cli.output import at_once, emit, emit_bytes
 from oomlint.errors import CannotEdit, FileError, UsageError
-from oomlint.footprint import FOLDERS, Sights, recording
+from oomlint.files.dependencies import FOLDERS, Sights, recording
 
 # Without watchfiles everything is looked at this often; with it, events say when to look.
 _POLL_SECONDS = 0.5

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oomlint.cli import completion
-from oomlint.cli.given import Given
 from oomlint.cli.options import color_option, output_file_option, run_options, settings_options
 from oomlint.cli.output import emit, painter
 from oomlint.errors import UsageError
 from oomlint.report.paint import ColorChoice
+from oomlint.session.request import Given
 
 if TYPE_CHECKING:
-    from oomlint.run import Run
+    from oomlint.runs.run import Run
 
 
 @click.command()
@@ -36,9 +36,9 @@ def why(
     it is known, and what it moves. FIELD is one of the plan (checkpointing.mode) or a key as the
     file spells it. Without it: what the prediction rests on, the widest swing first."""
     from oomlint.cli.estimate import complain
-    from oomlint.cli.jobs import make_jobs, merge
-    from oomlint.engine import lint
+    from oomlint.linting.engine import lint
     from oomlint.report.why import render
+    from oomlint.session.jobs import make_jobs, merge
 
     given = Given(**given_options)
     report = merge(

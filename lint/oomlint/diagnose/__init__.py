@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from oomlint.diagnose.remedies import Explanation
     from oomlint.diagnose.scan import Log
     from oomlint.diagnose.verdict import Verdict
-    from oomlint.engine import Report
     from oomlint.errors import FileError
+    from oomlint.linting.engine import Report
 
 
 class Examination(Struct, frozen=True, kw_only=True):
@@ -62,8 +62,8 @@ def examine(
     from oomlint.diagnose.comparison import comparisons
     from oomlint.diagnose.remedies import found, usual
     from oomlint.diagnose.verdict import judge
-    from oomlint.engine import all_rules
     from oomlint.judgement import judgement_of
+    from oomlint.linting.engine import all_rules
 
     verdict = judge(logs)
     forecasts = [judgement_of(run).written for run in report.runs] if report is not None else []

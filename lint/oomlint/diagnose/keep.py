@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from oomlint.amounts import gib
 from oomlint.diagnose.measured import Kind, Peak
 from oomlint.diagnose.scan import Log
 from oomlint.errors import UsageError
-from oomlint.measurements import Kept
 from oomlint.plan import plan_to_dict
+from oomlint.runs.measurements import Kept
+from oomlint.wording.amounts import gib
 
 if TYPE_CHECKING:
     from oomlint.diagnose import Examination
-    from oomlint.run import Run
+    from oomlint.runs.run import Run
 
 
 def kept_of(examination: Examination, run: Run) -> Kept:

@@ -21,7 +21,7 @@ from typing import IO, cast
 from msgspec import Struct
 
 from oomlint.errors import ReadError, UsageError
-from oomlint.regular import check_ends
+from oomlint.files.reading import check_ends
 
 _CHUNK = 1 << 20
 # What stays in sight before a block: the traceback of an error, with the ranks' frames mixed up.

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from oomlint.diagnose.verdict import Verdict
-from oomlint.engine import Diagnosis
-from oomlint.rule import Rule, Severity
+from oomlint.linting.engine import Diagnosis
+from oomlint.linting.rule import Rule, Severity
 
 # What kills a run in a phase, the most frequent first. Scopes and the like have keys of their own.
 _KNOWN: Mapping[tuple[str, str], str] = {

@@ -19,15 +19,15 @@ from oomlint.diagnose.shapes import (
     VerdictShape,
 )
 from oomlint.diagnose.words import advice, figures, headline
-from oomlint.engine import Diagnosis, Report
 from oomlint.judgement import judgement_of
 from oomlint.judgement.words import sentence
+from oomlint.linting.engine import Diagnosis, Report
+from oomlint.linting.rule import Severity, gib
 from oomlint.report.json import error_object, finding_object
 from oomlint.report.paint import Paint
 from oomlint.report.places import Fingerprints, Places, url
 from oomlint.report.shapes import FindingShape
-from oomlint.rule import Severity, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _PLAIN = Paint()
 # Of the timeline and of explanations, people read so many.

@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from oomlint.diagnose.phases import Phase
-from oomlint.rule import Resource
+from oomlint.linting.rule import Resource
 
 Scope = Literal["device", "process", "container", "job", "node"]
 Role = Literal["cause", "death", "follower", "outside", "hint"]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.changes import release_of
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.skeleton import Skeleton, Start
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact, PythonDocument, ShellDocument
 from oomlint.documents.text import Location, Source, Span
 from oomlint.plan.evidence import Level
+from oomlint.plan.library_changes import release_of
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.changes import Change, Release, release_of
 from oomlint.dialects.meaning import (
     NOTHING,
     ROW_DEFAULTS,
@@ -30,6 +29,7 @@ from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKe
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Change, Release, release_of
 
 if TYPE_CHECKING:
     from oomlint.datasets import Lengths

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oomlint.changes import Release, release_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import library, machine, registry
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.models.given import with_members
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Release, release_of
 
 if TYPE_CHECKING:
     from oomlint.models import ModelFacts

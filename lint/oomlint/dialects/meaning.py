@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from oomlint.changes import Change, Release
 from oomlint.dialects.table import Origin, Setting
 from oomlint.errors import CannotEdit
+from oomlint.plan.library_changes import Change, Release
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells

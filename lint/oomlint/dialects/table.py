@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from oomlint.changes import Change
 from oomlint.dialects.kinds import AUTO, TEXT, BadValue, Kind, StandIn
 from oomlint.documents.base import (
     UNKNOWN,
@@ -31,7 +30,8 @@ from oomlint.documents.python.nodes import PythonMapping
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
-from oomlint.spelling import is_misspelling
+from oomlint.plan.library_changes import Change
+from oomlint.wording.spelling import is_misspelling
 
 Loader = Literal["pyyaml", "yaml12", "omegaconf"]
 

@@ -17,7 +17,7 @@ from oomlint.documents.brackets import Brackets, Splice
 from oomlint.documents.scalars import double_quoted
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
-from oomlint.plain_toml import loads
+from oomlint.validation.toml import loads
 
 # Guards against files built to exhaust a reader; no training config comes near them.
 _MAX_CHARACTERS: Final = 2**20

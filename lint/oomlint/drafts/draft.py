@@ -11,16 +11,16 @@ from msgspec import Struct
 from oomlint.dialects import registry
 from oomlint.dialects.base import Dialect
 from oomlint.dialects.skeleton import Shard, Skeleton, Start
-from oomlint.disk import NOWHERE
 from oomlint.drafts.wanted import Wanted
-from oomlint.engine import Options, lint
 from oomlint.errors import CannotEdit, UsageError
+from oomlint.files.disk import NOWHERE
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import apply_change
 from oomlint.fix.edits import Fix, Planned, make_fix
+from oomlint.linting.engine import Options, lint
+from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal, SetFields
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.runs.run import Run
 
 Values: TypeAlias = Mapping[Any, Any]
 

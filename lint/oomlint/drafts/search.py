@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from oomlint.dialects.skeleton import Method, Shard
 from oomlint.drafts.draft import Draft, draft
 from oomlint.drafts.wanted import Wanted
-from oomlint.engine import refusals
 from oomlint.errors import CannotEdit, UsageError
 from oomlint.fix.planned import fix_of, no_more_refused
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import judgement_of
+from oomlint.judgement.planner import HardwareOption, hardware_options, seconds_of, ways_to_fit
+from oomlint.linting.engine import refusals
 from oomlint.memory import Assumption
 from oomlint.plan.fields import f
-from oomlint.planner import HardwareOption, hardware_options, seconds_of, ways_to_fit
 from oomlint.plugins import rules_in_force
 
 # The lighter a sharing, the less ranks wait for one another; FSDP is ZeRO-3's equal, and stands in for it

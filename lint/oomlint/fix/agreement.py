@@ -7,10 +7,10 @@ from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from oomlint.diagnosis import Diagnosis
 from oomlint.documents.text import Edit, by_path
 from oomlint.fix.edits import Fix, Made, Planned, make_fix
-from oomlint.rule import Applicability
+from oomlint.linting.diagnosis import Diagnosis
+from oomlint.linting.rule import Applicability
 
 Proposed = TypeVar("Proposed", bound="Diagnosis | Planned")
 

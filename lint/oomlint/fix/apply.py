@@ -18,16 +18,16 @@ from msgspec.structs import replace
 from oomlint.documents.base import DataDocument
 from oomlint.documents.proof import prove_edits
 from oomlint.documents.text import Edit, Source, by_path, overlapping
-from oomlint.engine import Diagnosis, Options, Report, judged, link, lint
 from oomlint.errors import CannotEdit, FileError, InternalError
+from oomlint.files.workspace import Workspace
 from oomlint.fix.bystanders import Naming, used_elsewhere
 from oomlint.fix.edits import Fix, is_higher
 from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of, settled
-from oomlint.linking import Linked
-from oomlint.rule import Applicability, Rule, Severity, gib
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Diagnosis, Options, Report, judged, link, lint
+from oomlint.linting.rule import Applicability, Rule, Severity, gib
+from oomlint.runs.linking import Linked
+from oomlint.runs.run import Run
 
 # Ruff's tests converge within 8 passes and its command line gives up at 100; our fixes
 # depend on one another through the memory budget, one step of which is one pass.

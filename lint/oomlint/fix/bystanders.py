@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from oomlint.engine import Options, Report, lint
-from oomlint.kin import naming, texts_below
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.files.reference_index import naming, texts_below
+from oomlint.files.workspace import Workspace
+from oomlint.linting.engine import Options, Report, lint
+from oomlint.runs.run import Run
 
 Naming: TypeAlias = Callable[[str], Iterable[str]]
 """Display path → files that seem to name it, the nearest first."""

@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.carried import lacks
 from oomlint.dialects.common.declared import check_option
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
@@ -28,9 +27,7 @@ from oomlint.fix.story import (
     warning_at,
 )
 from oomlint.judgement import Risk, settled
-from oomlint.memory import Estimate
-from oomlint.plan import leaf_paths
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Proposal,
     ReadyEdits,
@@ -41,7 +38,10 @@ from oomlint.rule import (
     gib,
     short,
 )
-from oomlint.run import Run
+from oomlint.memory import Estimate
+from oomlint.plan import leaf_paths
+from oomlint.runs.run import Run
+from oomlint.runs.vendored import lacks
 
 
 class Fix(Struct, frozen=True, eq=False):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from oomlint.diagnosis import Diagnosis
 from oomlint.fix.edits import Fix
 from oomlint.judgement import judgement_of, needs_all_samples_long
+from oomlint.linting.diagnosis import Diagnosis
+from oomlint.linting.rule import Applicability, Finding, Severity
 from oomlint.memory.rollout import starves_engine
-from oomlint.rule import Applicability, Finding, Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 
 def why_unasked(run: Run, finding: Finding) -> str | None:

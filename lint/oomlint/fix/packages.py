@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from oomlint.documents.text import Edit
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 # How a text says what needs a package, and the names under which files require it. Sources: transformers 4.57
 # training_args.py (use_liger_kernel, OptimizerNames of bitsandbytes) and integrations; LLaMA-Factory ff6d4d12

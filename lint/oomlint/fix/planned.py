@@ -7,16 +7,13 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.amounts import percent
-from oomlint.engine import Diagnosis, Options, Report, refusals
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
 from oomlint.fix.needless import unless_needless
 from oomlint.judgement import depends_on_data, judgement_of
-from oomlint.plan.fields import f
-from oomlint.planner import Accepts, Move, Way, ways_to_fit
-from oomlint.plugins import rules_in_force
-from oomlint.rule import (
+from oomlint.judgement.planner import Accepts, Move, Way, ways_to_fit
+from oomlint.linting.engine import Diagnosis, Options, Report, refusals
+from oomlint.linting.rule import (
     Applicability,
     Proposal,
     RemoveKey,
@@ -24,7 +21,10 @@ from oomlint.rule import (
     SetFields,
     Wish,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.plugins import rules_in_force
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import percent
 
 # What a run is about, which nobody but its author decides.
 _DECISIONS = frozenset((f.seq.max_len, f.trainable.method))

@@ -12,14 +12,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.copies import OPTIMIZER
 from oomlint.dialects.deepspeed.presets import is_at_home, shipped_preset
 from oomlint.dialects.table import Copy, Table
 from oomlint.documents.base import Document, Node, Scalar
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.story import Wishes, contradiction, name_for
-from oomlint.run import Run
+from oomlint.runs.private_copies import OPTIMIZER
+from oomlint.runs.run import Run
 
 # Of what a machine has nobody keeps a file for each number.
 _COUNTS = (".gpus_per_node", ".nodes", ".world", ".total_processes", ".machines")

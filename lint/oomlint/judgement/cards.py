@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from oomlint.hardware import Gpu
 
 # A card is said to hold a run if a twentieth of it stays free: at 95 % of the limit a run is about as
-# likely to die as not (:mod:`oomlint.judgement.law`).
+# likely to die as not (:mod:`oomlint.judgement.risk_model`).
 _ROOM = 0.95
 # A card is larger than another from so much more memory on: an A100 and an H100 of 80 GB differ by a thousandth.
 _LARGER = 1.05

@@ -12,7 +12,7 @@ from oomlint.judgement.doubts import settled
 from oomlint.judgement.peak import Peak
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 # A part below this share of the need explains nothing.
 _LEAST_SHARE = 0.08

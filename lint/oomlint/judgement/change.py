@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from oomlint.amounts import gib
 from oomlint.errors import CannotEdit
 from oomlint.hardware import usual_limit
 from oomlint.judgement.peak import Peak, judge_gpu, judge_host
 from oomlint.judgement.severity import Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 
 class Relief(Struct, frozen=True):

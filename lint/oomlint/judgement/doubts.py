@@ -1,6 +1,6 @@
 """What else a run may be than what its prediction takes it for.
 
-A spread around the prediction (:mod:`oomlint.judgement.law`) covers what differs a little. Some of what is
+A spread around the prediction (:mod:`oomlint.judgement.risk_model`) covers what differs a little. Some of what is
 open makes another run of it: the launcher may shard the model, a library that nobody pins may be older, no sample
 may be as long as is allowed, a value that nobody gives may be another. Each is a :class:`Doubt`: a second
 estimate with a weight. It works both ways: what else the run may be calms or alarms.
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.changes import Change
 from oomlint.judgement.evidence import assumed_otherwise
 from oomlint.judgement.launch import SHARDED, sharding_is_open
 from oomlint.judgement.lengths import otherwise_long
@@ -21,7 +20,8 @@ from oomlint.judgement.severity import Confidence
 from oomlint.memory import Estimate
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.plan.library_changes import Change
+from oomlint.runs.run import Run
 
 # How likely it is that a run is the other one. The reports of runs that died or ran (``python -m
 # benchmarks.threads.fit``) say day and launch, so that they tell nothing of it: these are our judgement.

@@ -12,11 +12,10 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.amounts import enumerated
 from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
 from oomlint.judgement.launch import SHARDED, hangs_on_launch
-from oomlint.judgement.law import risk_in
+from oomlint.judgement.risk_model import risk_in
 from oomlint.judgement.severity import EVEN, TIGHT
 from oomlint.memory import Assumption, Estimate
 from oomlint.memory.build import skeleton, stand_in
@@ -25,7 +24,8 @@ from oomlint.plan import leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import enumerated
 
 # What was not read is named up to so many.
 _MOST_NAMED = 3

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.doubts import Doubt, doubts
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open
-from oomlint.judgement.law import risk_in
 from oomlint.judgement.measured import measured_words
 from oomlint.judgement.peak import counts_as_run, risk_of
 from oomlint.judgement.releases import over_releases
+from oomlint.judgement.risk_model import risk_in
 from oomlint.judgement.severity import EVEN, Verdict, verdict_at
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
@@ -26,7 +26,7 @@ from oomlint.plan.fields import f
 if TYPE_CHECKING:
     from oomlint.hardware import Gpu, Hardware
     from oomlint.memory import Assumption, Estimate
-    from oomlint.run import Run
+    from oomlint.runs.run import Run
 
 
 class Risk(Struct, frozen=True):
@@ -130,7 +130,7 @@ def with_gpus(run: Run) -> tuple[Run, tuple[Assumption, ...]]:
     """The run to compute with: where the number of GPUs matters and nobody says it, one node
     of eight is assumed; and that assumption, if it was made."""
     from oomlint.memory import Assumption
-    from oomlint.run import USUAL_NODE
+    from oomlint.runs.run import USUAL_NODE
 
     if run.placed is run:
         return run, ()

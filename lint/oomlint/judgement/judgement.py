@@ -15,7 +15,7 @@ from oomlint.judgement.severity import TIGHT, Verdict
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
     from oomlint.plan import Plan
-    from oomlint.run import Run
+    from oomlint.runs.run import Run
 
 
 class Judgement(Struct, frozen=True):

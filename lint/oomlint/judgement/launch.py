@@ -8,7 +8,7 @@ from typing import Any
 from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 SHARDED: Mapping[Any, Any] = {f.parallel.backend: "zero", **ZERO_3}
 """What a launcher says that shards a model whole."""

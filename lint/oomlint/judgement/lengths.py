@@ -18,12 +18,12 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from oomlint.datasets import Lengths, catalogue, find
 from oomlint.hardware import usual_limit
-from oomlint.judgement.law import holds
+from oomlint.judgement.risk_model import holds
 from oomlint.memory.allocator import lengths_vary
 from oomlint.memory.lengths import longest_sample
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 T = TypeVar("T")
 Coming: TypeAlias = Literal["filled", "padded", "joined", "budgeted"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.amounts import gib
 from oomlint.memory.measured import Measurement
 from oomlint.plan import Plan
 from oomlint.plan.fields import below, f
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 # Of the settings that were others when it was measured, people read so many.
 _MOST_NAMED = 2

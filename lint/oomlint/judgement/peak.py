@@ -15,24 +15,24 @@ from typing import Literal
 
 from msgspec import Struct
 
-from oomlint.amounts import gib
 from oomlint.hardware import usual_limit
 from oomlint.judgement.cards import smallest_card
 from oomlint.judgement.doubts import confidence, doubts, settled
 from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.launch import sharding_is_open
-from oomlint.judgement.law import has_room, holds, risk_in, risk_of_need
 from oomlint.judgement.lengths import (
     as_short_as_any,
     fits_with_short_samples,
     too_many_each,
 )
 from oomlint.judgement.measured import measured_words, starts_from_measured
+from oomlint.judgement.risk_model import has_room, holds, risk_in, risk_of_need
 from oomlint.judgement.severity import EVEN, TIGHT, Confidence, Severity, bound, severity_at
 from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.memory.lengths import longest_sample
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from oomlint.amounts import gib
-from oomlint.changes import Change
 from oomlint.memory import Assumption, Bounds, DeviceEstimate, Estimate, HostEstimate
-from oomlint.run import Run
+from oomlint.plan.library_changes import Change
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 # What is not worth a word: less than a hundredth of a peak, or than a tenth of a GiB.
 _SHARE, _LEAST = 0.01, 2**30 // 10

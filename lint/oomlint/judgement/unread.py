@@ -12,7 +12,7 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
-    from oomlint.run import Run
+    from oomlint.runs.run import Run
 
 # ``$TP``, ``${TP}`` and ``${TP:-8}``, but not ``${oc.env:TP}`` or ``$(nproc)``.
 _VARIABLE = r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=?+][^}]*)?\}|([A-Za-z_]\w*|\d))"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from oomlint.amounts import gib, of_gib, percent
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.severity import Verdict
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.plan.called import called
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.wording.amounts import gib, of_gib, percent
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware

@@ -11,18 +11,18 @@ from msgspec.structs import replace
 
 from oomlint.documents.difference import difference
 from oomlint.documents.text import Edit, Source
-from oomlint.engine import Diagnosis
 from oomlint.errors import CannotEdit
 from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of
+from oomlint.linting.engine import Diagnosis
+from oomlint.linting.rule import Applicability, gib
 from oomlint.lsp.commands import ways_of
 from oomlint.lsp.diagnostics import diagnostic, overlapping
 from oomlint.lsp.ignoring import ignoring
 from oomlint.lsp.project import Analysis, Project
 from oomlint.lsp.view import View
 from oomlint.report.blocks import is_cause
-from oomlint.rule import Applicability, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 FIX_ALL = "source.fixAll.oomlint"
 KINDS = (types.CodeActionKind.QuickFix, FIX_ALL)

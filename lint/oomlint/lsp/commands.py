@@ -9,17 +9,17 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.documents.text import Edit, by_path
-from oomlint.engine import all_rules
 from oomlint.errors import CannotEdit, UsageError
 from oomlint.fix.apply import apply_change
 from oomlint.fix.edits import Planned
 from oomlint.fix.planned import fix_of, no_more_refused
 from oomlint.judgement import judgement_of
+from oomlint.judgement.planner import Way, hardware_options, ways_to_fit
+from oomlint.linting.engine import all_rules
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.ways_page import ways_page
-from oomlint.planner import Way, hardware_options, ways_to_fit
 from oomlint.report import estimates, fits, html
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 
 class Answer(Struct, frozen=True):

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from lsprotocol import types
 
 from oomlint.documents.text import Location, Span
-from oomlint.engine import Diagnosis
+from oomlint.linting.engine import Diagnosis
+from oomlint.linting.headlines import leaders
+from oomlint.linting.rule import Applicability, Severity
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
-from oomlint.precedence import leaders
-from oomlint.rule import Applicability, Severity
 
 SOURCE = "oomlint"
 _SEVERITIES = {

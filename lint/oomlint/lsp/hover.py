@@ -12,11 +12,13 @@ from oomlint.dialects.config_files import config_of
 from oomlint.dialects.table import Origin
 from oomlint.documents.base import Scalar
 from oomlint.documents.text import Span
-from oomlint.engine import Diagnosis, all_rules
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import meaning
+from oomlint.linting.engine import Diagnosis, all_rules
+from oomlint.linting.rule import count, gib
+from oomlint.linting.suppressions import suppressions
 from oomlint.lsp.alternatives import Alternative, alternatives
 from oomlint.lsp.candidates import joined
 from oomlint.lsp.context import context_at
@@ -30,9 +32,7 @@ from oomlint.models import ModelFacts
 from oomlint.plan.fields import below, f
 from oomlint.report.markdown import escaped
 from oomlint.report.why import account, basis_sentence, shown
-from oomlint.rule import count, gib
-from oomlint.run import Run
-from oomlint.suppress import suppressions
+from oomlint.runs.run import Run
 
 # Runs that share a file are many where a script loops; the first few say enough.
 _MOST_RUNS = 3

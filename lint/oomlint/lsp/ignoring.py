@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from oomlint.documents import kind_of
 from oomlint.documents.text import Edit, Source
-from oomlint.engine import Diagnosis, lint
+from oomlint.linting.engine import Diagnosis, lint
+from oomlint.linting.suppressions import suppressions
 from oomlint.lsp.project import Analysis, edited
-from oomlint.suppress import suppressions
 
 # JSON has no comments, and in a notebook a line of code is a string of JSON.
 _WITHOUT_COMMENTS = frozenset({".json", ".ipynb"})

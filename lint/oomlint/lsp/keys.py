@@ -11,7 +11,7 @@ from oomlint.dialects.table import Block, Origin, Row
 from oomlint.documents.base import Entry
 from oomlint.lsp.project import Analysis
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 # The fields whose keys decide most about memory, and that people turn first.
 _KNOBS = (

@@ -18,9 +18,9 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.index import SIGNATURES
 from oomlint.dialects.kinds import Kind
 from oomlint.dialects.table import Row
-from oomlint.disk import walk
 from oomlint.documents import JSON_SUFFIXES
 from oomlint.documents.text import Edit, Span
+from oomlint.files.disk import walk
 from oomlint.judgement import Forecast, judgement_of
 from oomlint.lsp.help import spelled
 from oomlint.lsp.project import Analysis, Project, files_of

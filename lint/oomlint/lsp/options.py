@@ -10,9 +10,9 @@ from lsprotocol import types
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from oomlint.cli.given import Given
 from oomlint.errors import UsageError
-from oomlint.received import Received, Unexpected, read
+from oomlint.session.request import Given
+from oomlint.validation.received import Received, Unexpected, read
 
 SECTION = "oomlint"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from oomlint.rule import Rule
+from oomlint.linting.rule import Rule
 
 
 class Pages(Struct):

@@ -13,18 +13,18 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.cli.given import Given
-from oomlint.cli.jobs import Job, make_jobs
 from oomlint.dialects.table import Block
 from oomlint.documents.text import Edit, Source, by_path
-from oomlint.engine import Diagnosis, Report, lint
 from oomlint.errors import CannotEdit, FileError, UsageError
+from oomlint.files.reference_index import Kin, Stamp, stamp
+from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import apply_change, fix_all
 from oomlint.fix.bystanders import used_elsewhere
 from oomlint.fix.edits import Fix
-from oomlint.kin import Kin, Stamp, stamp
-from oomlint.run import Run
-from oomlint.workspace import Workspace
+from oomlint.linting.engine import Diagnosis, Report, lint
+from oomlint.runs.run import Run
+from oomlint.session.jobs import Job, make_jobs
+from oomlint.session.request import Given
 
 Mark: TypeAlias = Stamp | bytes
 """What tells one state of a file from the next: its stamp on disk, or the text in the editor."""

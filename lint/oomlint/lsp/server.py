@@ -46,7 +46,7 @@ from oomlint.lsp.session import Session, by_uri
 from oomlint.lsp.symbols import symbols
 from oomlint.lsp.view import Client, View
 from oomlint.lsp.wire import Bounded, BoundedConnection
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 STATUS = "oomlint/status"
 """Notification to clients that ask for it (``"status": true``): the verdicts on a document."""

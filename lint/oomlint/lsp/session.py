@@ -20,9 +20,10 @@ from lsprotocol import types
 from msgspec import Struct, field
 from pygls.uris import to_fs_path
 
-from oomlint.disk import MAX_FILE_BYTES
+from oomlint.config.settings import FILE_NAMES
 from oomlint.documents import kind_of
 from oomlint.documents.text import Source, by_path
+from oomlint.files.disk import MAX_FILE_BYTES
 from oomlint.lsp.diagnostics import diagnostics
 from oomlint.lsp.hints import status
 from oomlint.lsp.naming import renaming
@@ -32,7 +33,6 @@ from oomlint.lsp.pages import Pages
 from oomlint.lsp.positions import Positions
 from oomlint.lsp.project import Analysis, Outdated, Project
 from oomlint.lsp.view import Client, Open, View
-from oomlint.settings import FILE_NAMES
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from lsprotocol import types
 
-from oomlint.engine import all_rules
+from oomlint.config.settings import FILE_NAMES, Settings
 from oomlint.hardware import list_gpus, list_instances
+from oomlint.linting.engine import all_rules
 from oomlint.lsp.context import Context
-from oomlint.schema import schema_of
-from oomlint.settings import FILE_NAMES, Settings
+from oomlint.validation.json_schema import schema_of
 
 _RULES = ("select", "extend-select", "ignore", "per-file-ignores")
 _PROFILE = re.compile(r"^[ \t]*\[(?:tool\.oomlint\.)?profiles\.([\w-]+)\]", re.MULTILINE)

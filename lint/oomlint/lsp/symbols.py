@@ -10,7 +10,7 @@ from oomlint.lsp.help import in_words
 from oomlint.lsp.hints import marked
 from oomlint.lsp.keys import Key, keys_of
 from oomlint.lsp.view import View
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _MOST_CHARACTERS = 60
 

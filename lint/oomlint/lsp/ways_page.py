@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oomlint.amounts import percent
 from oomlint.judgement import judgement_of
+from oomlint.judgement.planner import Way
 from oomlint.judgement.words import sentence
-from oomlint.planner import Way
+from oomlint.linting.rule import gib
 from oomlint.report.markdown import escaped
-from oomlint.rule import gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import percent
 
 
 def ways_page(run: Run, ways: Sequence[tuple[Way, str]]) -> str:

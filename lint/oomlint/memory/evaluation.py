@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from oomlint.changes import LAST_LOGITS
 from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import widest
 from oomlint.memory.logits import evaluated_logits
 from oomlint.memory.step import Point, highest, stack_of
 from oomlint.memory.units import units_of
+from oomlint.plan.library_changes import LAST_LOGITS
 
 
 def is_evaluated(f: Facts) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from oomlint.changes import STACKED_EXPERTS, release_of
 from oomlint.memory.build import skeleton, stand_in, without_head
 from oomlint.memory.layers import Kernel, Regime, interned
 from oomlint.memory.lengths import longest_sample
@@ -30,6 +29,7 @@ from oomlint.memory.vision import TYPICAL_PIXELS, Tower, tower_of
 from oomlint.models.architectures import is_new_in_transformers_5
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
+from oomlint.plan.library_changes import STACKED_EXPERTS, release_of
 from oomlint.plan.model import BYTES_PER_ELEMENT
 
 _PAIRED = frozenset({"dpo", "orpo", "simpo", "cpo", "rm"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from oomlint.changes import FLATTENED_ON_HOST, PACKED_BY_ONE_RANK
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.evaluation import kept_logits
 from oomlint.memory.facts import Facts, batchless
@@ -19,6 +18,7 @@ from oomlint.memory.states import (
 from oomlint.memory.step import offloads_activations, stack_of
 from oomlint.memory.zero_offload import BLOCKS_OF_THEIR_OWN, offloaded_by_zero, pins, power_of_two
 from oomlint.plan import Plan
+from oomlint.plan.library_changes import FLATTENED_ON_HOST, PACKED_BY_ONE_RANK
 
 # Resident memory of one training process that offloads nothing: the mean of PEFT's README (2.8,
 # 2.8, 2.8 and 3.5 GiB) and of an independent run (4.0, peft issue 76); a rank that loaded torch and nothing else read 1506 MB

@@ -10,10 +10,10 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.changes import NARROW_LOGITS, SHIFTED_LABELS
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import LayerProfile, head_profile
 from oomlint.memory.policy import policy_bytes, scored_policy
+from oomlint.plan.library_changes import NARROW_LOGITS, SHIFTED_LABELS
 from oomlint.plan.training import REINFORCING
 
 # Preference losses whose reference model, or model without its adapter, runs after the policy.

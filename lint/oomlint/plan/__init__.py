@@ -3,7 +3,7 @@
 Every leaf is a plain value; ``None`` means *unknown*, and arithmetic that meets an
 unknown must widen its bounds or say what it assumed, never guess in silence. Where a
 value came from (a file and span, a framework's default, a derivation) is kept beside
-the plan, in :class:`oomlint.run.Run`, so that the estimate can stay pure arithmetic.
+the plan, in :class:`oomlint.runs.run.Run`, so that the estimate can stay pure arithmetic.
 
 Units: sizes that end in ``_bytes`` are bytes, ``_elems`` elements, ``_gib`` GiB (2**30
 bytes); sequence lengths are tokens; batch sizes are samples.

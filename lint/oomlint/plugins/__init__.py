@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from oomlint import footprint
 from oomlint.dialects import registry
 from oomlint.dialects.base import Dialect, Registry
-from oomlint.entry_points import PROFILES, entry_points, name_of
 from oomlint.errors import InternalError, in_words
-from oomlint.rule import ListedRule, Rule
+from oomlint.files import dependencies
+from oomlint.files.entry_points import PROFILES, entry_points, name_of
+from oomlint.linting.rule import ListedRule, Rule
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -77,7 +77,7 @@ def profiles_in_force(own: str | None = None) -> InForce[tuple[str, ...]]:
     or an installed package."""
     has_own = own is not None and os.path.isdir(own)
     if own is not None and not has_own:
-        footprint.saw_any(own, False)
+        dependencies.saw_any(own, False)
     if not has_own and not entry_points(PROFILES):
         return InForce((), ())
     from oomlint.dialects.profiles.known import in_folder, of_packages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomlint.engine import Results
+from oomlint.linting.engine import Results
 from oomlint.report.paint import Paint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oomlint.engine import Told
+from oomlint.linting.engine import Told
 from oomlint.report.paint import Paint, visible
 from oomlint.report.wrapping import wrapped
 

@@ -8,18 +8,18 @@ from itertools import islice
 
 from msgspec import Struct
 
-from oomlint.amounts import gib
-from oomlint.engine import Results, Told
 from oomlint.fix.edits import Fix
 from oomlint.judgement import Judgement, judgement_of, words
 from oomlint.judgement.peak import reckoned_with
 from oomlint.judgement.severity import verdict_at
-from oomlint.precedence import suffices, worst_first
+from oomlint.linting.engine import Results, Told
+from oomlint.linting.headlines import suffices, worst_first
+from oomlint.linting.rule import Applicability, Finding, Severity
 from oomlint.report.excerpts import excerpt, finding_lines, fix_lines
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import Places
 from oomlint.report.wrapping import glued, wrapped
-from oomlint.rule import Applicability, Finding, Severity
+from oomlint.wording.amounts import gib
 
 # Of what a verdict rests on, so much is told.
 _MOST_WEAK = 2

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
 from typing import Any
 
-from oomlint.compare import Change, Comparison, Difference, Resource, Step, Value
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast
+from oomlint.judgement.comparison import Change, Comparison, Difference, Resource, Step, Value
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import PHASE_WORDS, conclusion, peaks
+from oomlint.linting.rule import gib
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.runs import run_object
 from oomlint.report.shapes import (
@@ -20,7 +21,6 @@ from oomlint.report.shapes import (
     StepShape,
     ValueShape,
 )
-from oomlint.rule import gib
 
 _PLAIN = Paint()
 _LABEL = 30

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oomlint.engine import Results, Told
 from oomlint.judgement import Judgement
 from oomlint.judgement.words import in_trouble
+from oomlint.linting.engine import Results, Told
 from oomlint.report.blocks import troubles
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places

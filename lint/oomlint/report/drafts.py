@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from oomlint.drafts import Found, Place
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Judgement, judgement_of
+from oomlint.judgement.planner import Lever
 from oomlint.judgement.words import conclusion
+from oomlint.linting.rule import gib
 from oomlint.memory import Assumption
 from oomlint.plan.fields import f
-from oomlint.planner import Lever
 from oomlint.report import estimates
 from oomlint.report.paint import Paint
 from oomlint.report.runs import run_object
 from oomlint.report.wrapping import terminal_width, wrapped
-from oomlint.rule import gib
 
 if TYPE_CHECKING:
     from oomlint.report.shapes import EstimateShape, LeverShape, NewConfigShape, PlaceShape

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from oomlint.amounts import gib, of_gib
 from oomlint.documents.text import Location
-from oomlint.engine import Told
 from oomlint.fix.edits import Fix
+from oomlint.linting.engine import Told
+from oomlint.linting.rule import Applicability, Finding
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import Places
 from oomlint.report.wrapping import columns, glued, wrapped
-from oomlint.rule import Applicability, Finding
+from oomlint.wording.amounts import gib, of_gib
 
 _TAB = "    "
 # What is shown before a mark for which a line is too long.

@@ -8,19 +8,19 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from oomlint.amounts import percent
 from oomlint.fix.edits import Fix
 from oomlint.judgement import Forecast, Judgement, judgement_of, settled, sharding_is_open
+from oomlint.judgement.alternatives import ways_out
+from oomlint.judgement.planner import Aim, HardwareOption, Move, Way
 from oomlint.judgement.unpredicted import why_unpredicted
-from oomlint.judgement.ways_out import ways_out
 from oomlint.judgement.words import left_open, limits, meaning, verdict_of_it
+from oomlint.linting.rule import gib
 from oomlint.plan.fields import f as fields
-from oomlint.planner import Aim, HardwareOption, Move, Way
 from oomlint.report.paint import Paint, visible
 from oomlint.report.runs import as_json, run_object
 from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
-from oomlint.rule import gib
-from oomlint.run import Misspelt, Run
+from oomlint.runs.run import Misspelt, Run
+from oomlint.wording.amounts import percent
 
 _PLAIN = Paint()
 _WIDTH = 100

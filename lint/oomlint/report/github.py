@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oomlint.engine import Results, Told
+from oomlint.linting.engine import Results, Told
+from oomlint.linting.rule import Severity
 from oomlint.report.places import Places
-from oomlint.rule import Severity
 
 # GitHub keeps the first 10 annotations of each level a step and drops the rest without a word
 # (actions/toolkit docs/problem-matchers.md, "Limitations").

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from oomlint.engine import Results
+from oomlint.linting.engine import Results
+from oomlint.linting.rule import Severity
 from oomlint.report.places import Fingerprints, Places
 from oomlint.report.runs import as_json
-from oomlint.rule import Severity
 
 _LEVELS = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.INFO: "info"}
 

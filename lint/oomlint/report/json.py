@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from oomlint.engine import Results, Told
 from oomlint.errors import FileError
 from oomlint.fix.edits import Fix
 from oomlint.judgement import judgement_of
-from oomlint.precedence import leaders
+from oomlint.linting.engine import Results, Told
+from oomlint.linting.headlines import leaders
+from oomlint.linting.rule import Applicability
 from oomlint.report.blocks import is_cause, ways_in
 from oomlint.report.places import Fingerprints, Places, url
 from oomlint.report.runs import as_json, edit_object, run_object
-from oomlint.rule import Applicability
 
 if TYPE_CHECKING:
     from oomlint.report.shapes import (

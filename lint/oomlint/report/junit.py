@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
-from oomlint.engine import Results, Told
+from oomlint.linting.engine import Results, Told
 from oomlint.report.places import Places
 
 # XML 1.0, production 2 (Char): what may not stand in a document even as a reference.

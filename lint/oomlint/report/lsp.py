@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.documents.text import Location
-from oomlint.engine import Results, Told
+from oomlint.linting.engine import Results, Told
+from oomlint.linting.rule import Severity
 from oomlint.report.places import Place, Places, url
 from oomlint.report.runs import as_json
-from oomlint.rule import Severity
 
 _LEVELS = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.INFO: 3}
 

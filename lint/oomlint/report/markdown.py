@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oomlint.amounts import of_gib
-from oomlint.engine import Results, Told
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement, judgement_of
 from oomlint.judgement.words import meaning, verdict_with_reason
-from oomlint.precedence import leaders
+from oomlint.linting.engine import Results, Told
+from oomlint.linting.headlines import leaders
+from oomlint.linting.rule import Finding, gib
 from oomlint.report.paint import visible
 from oomlint.report.places import Places, url
 from oomlint.report.text import summary
-from oomlint.rule import Finding, gib
+from oomlint.wording.amounts import of_gib
 
 SIGNS = {"error": "❌", "warning": "⚠️", "info": "\N{INFORMATION SOURCE}\N{VARIATION SELECTOR-16}"}  # fmt: skip
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from oomlint.addresses import DOCUMENTATION
 from oomlint.documents import HELD_LANGUAGES, kind_of
 from oomlint.documents.base import HeldCode
 from oomlint.documents.text import Edit, Location, Source, Span
-from oomlint.engine import Results, Told
 from oomlint.errors import FileError
+from oomlint.linting.engine import Results, Told
+from oomlint.linting.rule import Rule
 from oomlint.report.paint import visible
-from oomlint.rule import Rule
+from oomlint.wording.addresses import DOCUMENTATION
 
 if TYPE_CHECKING:
     from oomlint.report.shapes import PointShape, RangeShape

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.documents.text import Edit, Location, Source, apply_edits
-from oomlint.engine import Results, Told
+from oomlint.linting.engine import Results, Told
+from oomlint.linting.rule import Applicability
 from oomlint.report.places import Place, Places, url
 from oomlint.report.runs import as_json
-from oomlint.rule import Applicability
 
 _SOURCE = {"name": "oomlint"}
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from oomlint.addresses import REPOSITORY
 from oomlint.documents.text import Location, by_path
-from oomlint.engine import Results, Told
 from oomlint.fix.edits import Fix
+from oomlint.linting.engine import Results, Told
+from oomlint.linting.rule import Rule, Severity
 from oomlint.report.places import Fingerprints, Places, url
 from oomlint.report.runs import as_json
-from oomlint.rule import Rule, Severity
+from oomlint.wording.addresses import REPOSITORY
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from oomlint.engine import Results
+from oomlint.linting.engine import Results
+from oomlint.linting.rule import Applicability
 from oomlint.report.paint import Paint
 from oomlint.report.runs import as_json
-from oomlint.rule import Applicability
 
 
 def render(report: Results, output_format: str, paint: Paint) -> str:

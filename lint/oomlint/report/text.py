@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oomlint.engine import Results
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.words import left_open, sentence
+from oomlint.linting.engine import Results
+from oomlint.linting.rule import Applicability
 from oomlint.report.applied import applied_lines, files_changed
 from oomlint.report.blocks import block, counts, troubles
 from oomlint.report.excerpts import finding_lines, fix_lines
@@ -14,8 +15,7 @@ from oomlint.report.json import fixable
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import Places
 from oomlint.report.wrapping import terminal_width, wrapped
-from oomlint.rule import Applicability
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _PLAIN = Paint()
 _HOW_TO_NAME = (

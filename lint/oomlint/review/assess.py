@@ -13,23 +13,23 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint import blame
-from oomlint.baseline import Baseline, fingerprint
-from oomlint.cli.given import Given
-from oomlint.cli.jobs import Job, make_jobs, merge
+from oomlint.config.settings import FILE_NAMES
 from oomlint.documents.text import Edit, Source, by_path
-from oomlint.engine import Diagnosis, Report, Told, judged, link
 from oomlint.errors import FileError, UsageError
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.judgement import Judgement, judgement_of
-from oomlint.linking import Linked
-from oomlint.precedence import worst_first
+from oomlint.linting.baseline import Baseline, fingerprint
+from oomlint.linting.engine import Diagnosis, Report, Told, judged, link
+from oomlint.linting.headlines import worst_first
+from oomlint.linting.rule import Applicability, Severity
 from oomlint.report.blocks import troubles
+from oomlint.review import blame
 from oomlint.review.commands import flags
 from oomlint.review.trees import Tree
-from oomlint.rule import Applicability, Severity
-from oomlint.run import Run
-from oomlint.settings import FILE_NAMES
+from oomlint.runs.linking import Linked
+from oomlint.runs.run import Run
+from oomlint.session.jobs import Job, make_jobs, merge
+from oomlint.session.request import Given
 
 # A finding that was there before counts as the change's if its peak rises by more than this.
 _WORSE = 1.01

@@ -8,19 +8,19 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from oomlint import __version__, blame
+from oomlint import __version__
 from oomlint.documents.text import Source
 from oomlint.judgement import Forecast
+from oomlint.linting.rule import Severity, gib
 from oomlint.report import diff
 from oomlint.report.markdown import AS_WRITTEN, SIGNS, escaped, line, sentence, verdict
 from oomlint.report.places import Places
-from oomlint.review import cards
+from oomlint.review import blame, cards
 from oomlint.review.assess import Assessment, Card, RunChange
 from oomlint.review.cards import code, quiet, span
 from oomlint.review.commands import fix_command
 from oomlint.review.comment import Topic, digest, titles
 from oomlint.review.suggest import Remedy, change_of
-from oomlint.rule import Severity, gib
 
 MOST_RUNS = 50
 _MOST_LISTED = 50

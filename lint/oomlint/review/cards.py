@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from oomlint import blame
-from oomlint.amounts import percent
-from oomlint.blame import Said, Undo
 from oomlint.judgement import Judgement, Peak
 from oomlint.judgement.words import otherwise
+from oomlint.linting.rule import gib
 from oomlint.report.markdown import SIGNS, escaped, sentence, verdict
+from oomlint.review import blame
 from oomlint.review.assess import Card, RunChange
-from oomlint.rule import gib
+from oomlint.review.blame import Said, Undo
+from oomlint.wording.amounts import percent
 
 _MOST_NAMES = 3
 _MOST_SAID = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from oomlint.cli.given import Given
+from oomlint.session.request import Given
 
 _MOST_PATHS = 20
 

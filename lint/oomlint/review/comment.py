@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from oomlint.documents.text import Location
-from oomlint.engine import Diagnosis, Told
+from oomlint.linting.engine import Diagnosis, Told
+from oomlint.linting.rule import Applicability, gib
 from oomlint.report.markdown import SIGNS, sentence
 from oomlint.report.places import Places, url
 from oomlint.review.cards import plain
 from oomlint.review.forge import Style
 from oomlint.review.suggest import Remedy, Suggestion
-from oomlint.rule import Applicability, gib
 
 _MARK = re.compile(r"<!-- oomlint:finding ([0-9a-f/,-]+) ([0-9a-f]{16}) -->")
 _BACKTICKS = re.compile(r"`+")

@@ -11,10 +11,11 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 
 from msgspec import Struct
 
-from oomlint.baseline import fingerprint
 from oomlint.documents.text import Edit
-from oomlint.engine import Diagnosis
-from oomlint.precedence import leaders, suffices
+from oomlint.linting.baseline import fingerprint
+from oomlint.linting.engine import Diagnosis
+from oomlint.linting.headlines import leaders, suffices
+from oomlint.linting.rule import Applicability, Severity
 from oomlint.report.markdown import sentence, sentences
 from oomlint.report.places import Fingerprints, Places
 from oomlint.review import body, cards
@@ -35,7 +36,6 @@ from oomlint.review.comment import (
 from oomlint.review.diff import Hunks, parse_patch
 from oomlint.review.forge import Change, Comment, Review, Style
 from oomlint.review.suggest import Remedy, Suggestion, placed, remedies
-from oomlint.rule import Applicability, Severity
 
 MOST_COMMENTS = 20
 

@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from oomlint.cli.given import Given
 from oomlint.review.assess import Assessment, assess
 from oomlint.review.compose import compose
 from oomlint.review.forge import Change, Forge, ForgeError, Misplaced, Update
 from oomlint.review.trees import Tree, committed, write_tree
 from oomlint.review.update import update
+from oomlint.session.request import Given
 
 
 class Wanted(Struct, frozen=True):

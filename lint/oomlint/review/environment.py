@@ -11,12 +11,12 @@ from typing import Literal
 from msgspec import Struct
 
 from oomlint.errors import UsageError
-from oomlint.received import Unexpected, read
 from oomlint.review.forge import Forge
 from oomlint.review.github import GitHub
 from oomlint.review.gitlab import GitLab
 from oomlint.review.http import Token, Transport
 from oomlint.review.payloads import Event, ListedPullRequest, WorkflowRun
+from oomlint.validation.received import Unexpected, read
 
 Platform = Literal["github", "gitlab"]
 

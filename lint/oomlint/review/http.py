@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from oomlint import __version__
-from oomlint.received import Unexpected, read
 from oomlint.review.forge import ForgeError, Request
+from oomlint.validation.received import Unexpected, read
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from oomlint.received import Received
+from oomlint.validation.received import Received
 
 T = TypeVar("T")
 

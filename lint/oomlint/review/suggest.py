@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from oomlint.documents.difference import difference
 from oomlint.documents.text import Edit, Source, Span, by_path
-from oomlint.engine import Diagnosis
 from oomlint.fix.apply import FixResult
+from oomlint.linting.engine import Diagnosis
 from oomlint.review.diff import Hunks
 from oomlint.review.forge import Style
 

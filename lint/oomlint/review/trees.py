@@ -19,9 +19,9 @@ from typing import IO
 
 from msgspec import Struct
 
-from oomlint.disk import MAX_FILE_BYTES, MAX_NOTEBOOK_BYTES
 from oomlint.documents import kind_of
 from oomlint.errors import ReadError
+from oomlint.files.disk import MAX_FILE_BYTES, MAX_NOTEBOOK_BYTES
 
 # What is no config may still be named by one (a hostfile, a DeepSpeed JSON by another ending), or
 # pin versions; such files are small.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomlint.linting.rule import Applicability, Proposal
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Proposal
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules.settings._trainer import trainer_compares
 
 GATHER = f.parallel.zero.gather16_on_save

@@ -45,10 +45,10 @@ from collections.abc import Iterable
 
 from oomlint.documents.text import Location
 from oomlint.judgement import confidence, judge_host, settled, severity_of_need
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules.host._ram import against
 
 _HEAD = (

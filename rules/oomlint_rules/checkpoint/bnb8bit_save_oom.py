@@ -36,10 +36,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.amounts import of_gib
 from oomlint.judgement import judge_gpu, severity_of_need
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -50,7 +48,9 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import of_gib
 from oomlint_rules._examples import AXOLOTL
 
 _FIRST_COPYING = (0, 38)

@@ -34,9 +34,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _SAVE = (
     "import torch\n"

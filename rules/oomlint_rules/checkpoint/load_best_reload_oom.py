@@ -37,9 +37,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, command, deepspeed
 from oomlint_rules.checkpoint._reload import reload_of
 from oomlint_rules.host._ram import against

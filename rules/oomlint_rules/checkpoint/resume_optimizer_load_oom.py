@@ -51,10 +51,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import judge_gpu, settled, severity_of_need
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.memory import beside_on_gpu
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 from oomlint_rules.checkpoint._reload import Reload, reload_of
 from oomlint_rules.host._ram import against

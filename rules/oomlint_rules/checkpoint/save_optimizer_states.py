@@ -38,8 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import confidence, judge_host, settled
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -51,7 +50,8 @@ from oomlint.rule import (
     count,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 
 _YAML = (
     "base_model: NousResearch/Llama-2-13b-hf\n"

@@ -32,8 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -44,7 +43,8 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 
 _YAML = (
     "base_model: NousResearch/Llama-2-13b-hf\n"

@@ -48,9 +48,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, settled, severity_of_need
+from oomlint.linting.rule import Applicability, Example, Finding, Rule, Severity, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules.checkpoint._gather import GATHER, shards_instead
 from oomlint_rules.host._ram import against
 

@@ -39,9 +39,18 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, judge_host, settled
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed
 from oomlint_rules.checkpoint._gather import GATHER
 from oomlint_rules.settings._trainer import trainer_compares

@@ -47,13 +47,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.amounts import of_gib
 from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, settled, severity_of_block
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import of_gib
 from oomlint_rules.checkpoint._gather import shards_instead
 
 _YAML = (

@@ -45,7 +45,7 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.documents.base import Fact
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -57,7 +57,7 @@ from oomlint.rule import (
     count,
     gib,
 )
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import command, deepspeed
 
 # Any machine that joins the shards of a language model has that much.

@@ -40,9 +40,18 @@ from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import script
 from oomlint.judgement import Relief, judge_gpu, sharding_is_open
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import lowered
 
 _TRL = (

@@ -37,8 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -49,7 +48,8 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 
 # An evaluation set that is worth its time has more samples than this.
 _FEW = 2000

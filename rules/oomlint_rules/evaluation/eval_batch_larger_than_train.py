@@ -37,9 +37,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Peak, judge_gpu, settled, sharding_is_open
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import states_exceed
 
 _LLAMA_FACTORY = (

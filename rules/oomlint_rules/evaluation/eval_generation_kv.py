@@ -33,12 +33,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.amounts import of_gib
 from oomlint.judgement import confidence, settled, severity_of_need, sharding_is_open
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import of_gib
 from oomlint_rules._remedies import states_exceed
 
 _LLAMA_FACTORY = (

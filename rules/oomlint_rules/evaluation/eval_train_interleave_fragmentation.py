@@ -38,9 +38,9 @@ from collections.abc import Iterable
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_gpu
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import command
 
 _STEPS = f.env.empty_cache_steps

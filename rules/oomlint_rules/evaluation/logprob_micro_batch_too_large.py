@@ -39,9 +39,7 @@ from typing import Any
 
 from oomlint.hardware import usual_limit
 from oomlint.judgement import Relief, judge_gpu, judgement_of, relief
-from oomlint.plan.fields import f
-from oomlint.plan.training import REINFORCING
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -52,7 +50,9 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import scored_by
 
 _ROWS = f.objective.rollout.rollout_micro_batch

@@ -36,9 +36,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import Relief, judge_gpu, relief
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import longest_that_fits, lowered, states_exceed
 
 _LLAMA_FACTORY = (

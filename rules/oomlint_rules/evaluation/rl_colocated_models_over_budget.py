@@ -35,9 +35,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import judge_gpu, relief
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import lowered
 
 _TRL = (

@@ -36,8 +36,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oomlint.judgement import relief
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -48,7 +47,8 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 
 _TRL = (
     "model_name_or_path: Qwen/Qwen2.5-3B-Instruct\n"

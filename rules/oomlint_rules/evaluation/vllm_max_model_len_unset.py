@@ -36,10 +36,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import card_bytes
 
 _LENGTH = f.objective.rollout.max_model_len

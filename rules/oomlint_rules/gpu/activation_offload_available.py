@@ -38,9 +38,9 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Relief, judge_host, sharding_is_open
+from oomlint.linting.rule import Applicability, Example, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import leading_remedy, states_exceed
 

@@ -32,9 +32,9 @@ attention weights.
 from __future__ import annotations
 
 from oomlint.judgement import Relief
+from oomlint.linting.rule import Applicability, Example, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._lowering import LowersPeak
 
 _YAML = (

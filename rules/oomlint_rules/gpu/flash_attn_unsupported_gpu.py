@@ -30,9 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules.precision._cards import severity_of_named_card
 
 _LLAMA_FACTORY = (

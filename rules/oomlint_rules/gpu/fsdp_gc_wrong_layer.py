@@ -34,9 +34,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _TRL = (
     "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"

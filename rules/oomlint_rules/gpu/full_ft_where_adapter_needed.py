@@ -35,9 +35,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judgement import Relief, judge_gpu, judge_host, relief, sharding_is_open
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
 _FAR = 1.5

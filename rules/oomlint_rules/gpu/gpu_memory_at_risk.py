@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Where
-from oomlint.run import Run
+from oomlint.linting.rule import Example, Finding, Rule, Where
+from oomlint.runs.run import Run
 from oomlint_rules._headline import GPU_FIELDS, headline
 
 _YAML = (

@@ -48,9 +48,7 @@ from oomlint.judgement import (
     relief,
     settled,
 )
-from oomlint.memory import StateBytes, state_bytes
-from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -61,7 +59,9 @@ from oomlint.rule import (
     count,
     gib,
 )
-from oomlint.run import Run
+from oomlint.memory import StateBytes, state_bytes
+from oomlint.plan.fields import ZERO_3, f
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import what_is_enough
 
 _YAML = (

@@ -31,8 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity, Where, short
-from oomlint.run import Run
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, short
+from oomlint.runs.run import Run
 
 _LOOP = (
     "import torch\n\n"

@@ -38,9 +38,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judgement import Peak, judge_gpu, relief
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import scored_by
 
 _YAML = (

@@ -41,9 +41,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Peak, Relief, card_holds, judge_gpu
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import leading_remedy, longest_that_fits, states_exceed
 
 _AXOLOTL = (

@@ -36,9 +36,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief, judge_gpu, relief, sharding_is_open
+from oomlint.linting.rule import Applicability, Example, Note, Severity, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Note, Severity, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 

@@ -37,9 +37,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled, sharding_is_open
+from oomlint.linting.rule import Example, Finding, Rule, Severity, count, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, count, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _AXOLOTL = (
     "base_model: {model}\n"

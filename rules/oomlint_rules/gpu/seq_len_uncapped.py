@@ -38,9 +38,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import confidence, lives_with_short_samples, settled
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._remedies import longest_that_fits
 
 _SWIFT = (

@@ -36,9 +36,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _LLAMA_FACTORY = (
     "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"

@@ -38,9 +38,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _SWIFT = (
     "{env}swift sft --model Qwen/Qwen2-VL-7B-Instruct --dataset our/images.jsonl"

@@ -35,9 +35,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief
+from oomlint.linting.rule import Applicability, Example, Severity, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules._lowering import LowersPeak
 

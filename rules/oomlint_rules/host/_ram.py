@@ -6,10 +6,10 @@ from functools import cache
 
 from msgspec import Struct
 
-from oomlint.amounts import of_gib
 from oomlint.judgement import Peak, judge_host, settled
-from oomlint.rule import Severity, gib
-from oomlint.run import Run
+from oomlint.linting.rule import Severity, gib
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import of_gib
 
 # Most machines with that many GPUs have less.
 _SHARE_THAT_WARNS = 0.5

@@ -32,9 +32,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, settled
+from oomlint.linting.rule import (
+    KNOWN,
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import KNOWN, Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, command
 
 _MANY = 128

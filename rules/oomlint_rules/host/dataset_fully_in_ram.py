@@ -37,8 +37,7 @@ from typing import Any
 
 from oomlint.documents.base import Fact
 from oomlint.judgement import settled
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -48,7 +47,8 @@ from oomlint.rule import (
     Severity,
     Where,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, script
 
 _FIELD = f.data.in_memory

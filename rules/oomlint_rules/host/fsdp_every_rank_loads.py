@@ -47,9 +47,9 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Peak, judge_host, settled
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules.host._ram import copies, judge_ram
 
 _AXOLOTL = (

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.linting.rule import KNOWN, Example, Finding, Rule, Where
 from oomlint.plan.fields import f
-from oomlint.rule import KNOWN, Example, Finding, Rule, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._headline import HOST_FIELDS, headline
 
 _COMMAND = (

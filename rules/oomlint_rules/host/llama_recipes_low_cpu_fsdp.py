@@ -47,8 +47,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.llama_recipes.keys import own
 from oomlint.judgement import Peak, judge_host, settled
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Confidence,
     Example,
@@ -59,7 +58,8 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules.host._ram import RamVerdict, copies, judge_ram
 
 _START = "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py \\\n"

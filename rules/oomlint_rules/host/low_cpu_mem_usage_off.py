@@ -35,9 +35,18 @@ from collections.abc import Iterable
 
 from oomlint.documents.base import PythonDocument
 from oomlint.judgement import settled
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, script
 
 _FIELD = f.load.low_cpu_mem

@@ -43,9 +43,7 @@ from typing import Any
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.documents.base import Fact
 from oomlint.hardware import usual_limit
-from oomlint.memory import state_bytes
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -56,7 +54,9 @@ from oomlint.rule import (
     count,
     gib,
 )
-from oomlint.run import Run
+from oomlint.memory import state_bytes
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL
 
 _DEVICE = f.save.merge_device

@@ -44,10 +44,10 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Peak, judge_gpu, judge_host, settled
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, count, gib
 from oomlint.memory import asked_in_host
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, count, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules.host._ram import judge_ram
 
 _AXOLOTL = (

@@ -38,12 +38,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.amounts import of_gib
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, relief
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import of_gib
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 from oomlint_rules.host._ram import UNKNOWN_RAM
 

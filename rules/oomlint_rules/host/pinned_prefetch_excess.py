@@ -37,9 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
-from oomlint.plan import Plan
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -50,7 +48,9 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan import Plan
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
 from oomlint_rules._fixes import removal
 from oomlint_rules.settings._trainer import trainer_compares

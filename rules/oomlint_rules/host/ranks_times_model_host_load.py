@@ -39,9 +39,9 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, settled
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import ZERO_3, f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules.host._ram import copies, judge_ram
 
 _AXOLOTL = (

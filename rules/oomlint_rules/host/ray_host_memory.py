@@ -39,12 +39,21 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, judge_host, settled, severity_of_need
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.memory import state_bytes
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95

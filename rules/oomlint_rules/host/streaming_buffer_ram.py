@@ -36,8 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -48,7 +47,8 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules.host._ram import UNKNOWN_RAM
 

@@ -40,9 +40,18 @@ from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
 from oomlint.judgement import judge_gpu
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command, deepspeed, script
 from oomlint_rules.host._ram import RamVerdict, judge_ram
 

@@ -34,8 +34,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import WrongValue
-from oomlint.rule import MOST_OF_A_TITLE, Example, Finding, Rule, Severity, Where, short
-from oomlint.run import Run
+from oomlint.linting.rule import MOST_OF_A_TITLE, Example, Finding, Rule, Severity, Where, short
+from oomlint.runs.run import Run
 
 
 class InvalidValue(Rule):

@@ -42,8 +42,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity, Where, short
-from oomlint.run import MissingFile, Run
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, short
+from oomlint.runs.run import MissingFile, Run
 
 _RUN = (
     "base_model: meta-llama/Llama-3.1-8B\n"

@@ -38,10 +38,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement.unpredicted import is_to_be_named, what_tells_of
+from oomlint.linting.rule import Example, Finding, Rule, Severity, count, short
 from oomlint.models import ModelFacts
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, count, short
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _REST = "datasets:\n  - path: tatsu-lab/alpaca\nmicro_batch_size: 1\n"
 

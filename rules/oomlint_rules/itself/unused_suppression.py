@@ -33,8 +33,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Applicability, Example, Finding, Rule
-from oomlint.run import Run
+from oomlint.linting.rule import Applicability, Example, Finding, Rule
+from oomlint.runs.run import Run
 
 _HEAD = "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: tatsu-lab/alpaca\n"
 

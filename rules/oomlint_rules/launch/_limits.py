@@ -9,7 +9,7 @@ from typing import Any
 from oomlint.dialects.machine.fields import scene
 from oomlint.judgement import Peak
 from oomlint.plan.fields import f
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 # Nobody asks a scheduler for 93 GiB.
 _STEP_GIB = 8

@@ -34,8 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -46,7 +45,8 @@ from oomlint.rule import (
     Where,
     asking,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import command
 
 _KNOWN = (

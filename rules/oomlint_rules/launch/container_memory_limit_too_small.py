@@ -37,9 +37,9 @@ from collections.abc import Iterable
 
 from oomlint.dialects.machine.fields import scene
 from oomlint.judgement import judge_host
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules.launch._limits import enough, is_met, limited_by
 
 _WORDS = (

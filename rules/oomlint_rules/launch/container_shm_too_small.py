@@ -40,8 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -52,7 +51,8 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 
 _GIB = 2**30
 # NCCL User Guide, "Troubleshooting: Shared memory": --shm-size=1g.

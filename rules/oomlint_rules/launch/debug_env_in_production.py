@@ -40,8 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -51,7 +50,8 @@ from oomlint.rule import (
     Severity,
     Where,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import command, script
 from oomlint_rules._fixes import removal
 

@@ -39,8 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -50,7 +49,8 @@ from oomlint.rule import (
     Severity,
     Where,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules._fixes import removal
 

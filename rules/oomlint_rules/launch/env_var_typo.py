@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -42,7 +42,7 @@ from oomlint.rule import (
     asking,
     short,
 )
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import command
 
 _SWIFT = "swift sft --model Qwen/Qwen2.5-VL-7B-Instruct --dataset data.jsonl --output_dir out\n"

@@ -35,11 +35,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.amounts import of_gib
 from oomlint.judgement import confidence, settled, sharding_is_open
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import of_gib
 
 _YAML = (
     "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"

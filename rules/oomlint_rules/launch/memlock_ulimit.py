@@ -35,9 +35,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.machine.fields import docker
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import command, deepspeed
 
 _MEMLOCK = f.host.memlock

@@ -38,9 +38,7 @@ import re
 from collections.abc import Iterable
 
 from oomlint.documents.text import Edit
-from oomlint.plan.fields import f
-from oomlint.plan.model import BYTES_PER_ELEMENT
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -51,7 +49,9 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.plan.model import BYTES_PER_ELEMENT
+from oomlint.runs.run import Run
 from oomlint_rules._examples import command, script
 
 _PYTHON = re.compile(r"(python3?)(?= +(?:-m +)?[\w./]+)", re.ASCII)

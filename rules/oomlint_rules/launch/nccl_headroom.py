@@ -33,12 +33,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.amounts import of_gib
 from oomlint.hardware import nccl_bytes
 from oomlint.judgement import confidence, settled
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import of_gib
 
 _AXOLOTL = (
     "base_model: NousResearch/Meta-Llama-3-8B\n"

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.rule import Example, Finding, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where
+from oomlint.runs.run import Run
 from oomlint_rules._examples import script
 
 _LOOP = (

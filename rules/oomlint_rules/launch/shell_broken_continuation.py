@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -49,7 +49,7 @@ from oomlint.rule import (
     Severity,
     Where,
 )
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _HEAD = "torchrun --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
 _MODEL = "--model_name meta-llama/Meta-Llama-3-8B"

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -47,7 +47,7 @@ from oomlint.rule import (
     Where,
     short,
 )
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 
 _RECIPE = (

@@ -43,8 +43,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.rule import Example, Finding, Rule, Severity, Where, short
-from oomlint.run import Run
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, short
+from oomlint.runs.run import Run
 
 _HEAD = (
     "import torch\n"

@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -52,7 +52,7 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import command
 
 # x86-64 and most arm64 kernels: Documentation/admin-guide/mm/hugetlbpage.rst.

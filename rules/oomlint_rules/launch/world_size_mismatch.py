@@ -39,10 +39,10 @@ from math import lcm, prod
 
 from oomlint.dialects.accelerate.keys import own
 from oomlint.dialects.machine.fields import launch
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command
 from oomlint_rules.host.ray_host_memory import RAY_TRAINERS
 

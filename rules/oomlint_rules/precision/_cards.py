@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.linting.rule import Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 
 def half_of(run: Run) -> str:

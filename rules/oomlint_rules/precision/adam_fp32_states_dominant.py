@@ -34,9 +34,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import relief, sharding_is_open
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _YAML = (
     "base_model: NousResearch/Llama-2-7b-hf\n"

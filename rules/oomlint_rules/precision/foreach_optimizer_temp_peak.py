@@ -33,9 +33,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief, judge_gpu, sharding_is_open
+from oomlint.linting.rule import Applicability, Example, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._lowering import LowersPeak
 
 _LLAMA_FACTORY = (

@@ -36,10 +36,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command
 
 _HALF = 0.5

@@ -36,9 +36,18 @@ from collections.abc import Iterable
 
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.judgement import relief
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    short,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, short
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
 
 _GALORE = LLAMA_FACTORY + "use_galore: true\n"

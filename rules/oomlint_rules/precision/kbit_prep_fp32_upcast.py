@@ -30,9 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 _SCRIPT = (
     "import torch\n"

@@ -33,8 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief, relief
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -42,7 +41,8 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 from oomlint_rules._lowering import LowersPeak
 

@@ -41,8 +41,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oomlint.judgement import Relief, sharding_is_open
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Confidence,
     Example,
@@ -50,7 +49,8 @@ from oomlint.rule import (
     Where,
     gib,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import lowered
 from oomlint_rules.precision._cards import half_of

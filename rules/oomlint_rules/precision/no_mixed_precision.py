@@ -35,9 +35,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oomlint.judgement import Relief
+from oomlint.linting.rule import Applicability, Example, Severity, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 from oomlint_rules.precision._cards import half_of

@@ -31,8 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -43,7 +42,8 @@ from oomlint.rule import (
     Where,
     short,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL
 
 _FSDP2 = "fsdp_version: 2\nfsdp_config:\n  offload_params: false\n"

@@ -35,9 +35,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, relief
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
 _AXOLOTL = AXOLOTL + "sequence_len: 512\noptimizer: {optimizer}\n"

@@ -35,10 +35,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib, short
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, Where, gib, short
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
 _PACKED = {"mxfp4": "mxfp4", "fp8": "fp8_weight", "fp8_block": "fp8_weight"}

@@ -35,8 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     KNOWN,
     Applicability,
     Example,
@@ -47,7 +46,8 @@ from oomlint.rule import (
     Where,
     short,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, script
 from oomlint_rules._fixes import removal
 

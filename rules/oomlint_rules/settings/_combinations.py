@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from oomlint.changes import Release, release_of
 from oomlint.dialects.table import Origin
 from oomlint.documents.base import UNKNOWN
-from oomlint.rule import Applicability, Finding, Rule, Severity
-from oomlint.run import Run
+from oomlint.linting.rule import Applicability, Finding, Rule, Severity
+from oomlint.plan.library_changes import Release, release_of
+from oomlint.runs.run import Run
 from oomlint_rules._fixes import removal
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomlint.dialects.table import Block
 from oomlint.documents.base import ShellDocument
-from oomlint.run import Run
+from oomlint.runs.run import Run
 
 # Each hands its arguments to transformers' Trainer, whose HfTrainerDeepSpeedConfig compares
 # them (transformers 5.23 integrations/deepspeed.py:108-258). Accelerate and DeepSpeed on

@@ -42,10 +42,10 @@ from oomlint.dialects.accelerate.keys import own as plugin
 from oomlint.dialects.common.fields import deepspeed as zero_plugin, fsdp as fsdp_plugin, ref
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Setting
+from oomlint.linting.rule import Applicability, Example, Finding, Rule, Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Rule, Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command, deepspeed
 from oomlint_rules._fixes import removal
 from oomlint_rules.settings._trainer import trainer_compares

@@ -42,9 +42,9 @@ from collections.abc import Iterable
 
 from oomlint.dialects.axolotl.keys import own
 from oomlint.dialects.common.fields import ref
+from oomlint.linting.rule import Applicability, Example, Finding, Rule, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Rule, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL
 from oomlint_rules.settings._combinations import Combination, refusals, value_of
 

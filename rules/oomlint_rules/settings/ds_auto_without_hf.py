@@ -34,9 +34,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from oomlint.amounts import enumerated
-from oomlint.rule import Example, Finding, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where
+from oomlint.runs.run import Run
+from oomlint.wording.amounts import enumerated
 from oomlint_rules._examples import command, deepspeed
 
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")

@@ -39,9 +39,9 @@ from collections.abc import Iterable
 from math import prod
 
 from oomlint.dialects.deepspeed.keys import ds
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules.settings._trainer import trainer_compares
 

@@ -33,8 +33,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.deepspeed.keys import ds
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -45,7 +44,8 @@ from oomlint.rule import (
     Severity,
     Where,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, deepspeed
 from oomlint_rules._fixes import removal
 

@@ -39,9 +39,7 @@ from oomlint.dialects.deepspeed.keys import is_of_stage_3
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import UNKNOWN
-from oomlint.plan.evidence import Level
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -52,7 +50,9 @@ from oomlint.rule import (
     Severity,
     Where,
 )
-from oomlint.run import Run
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, deepspeed
 from oomlint_rules.settings._levels import other_level
 

@@ -40,8 +40,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.deepspeed.keys import ds
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
-from oomlint.run import Run
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY
 from oomlint_rules.settings._trainer import trainer_compares
 

@@ -32,9 +32,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, script
 
 _WORDS = hf.fsdp_words

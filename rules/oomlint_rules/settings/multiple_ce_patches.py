@@ -32,9 +32,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.axolotl.keys import own
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    RemoveKey,
+    Rule,
+    Severity,
+    Where,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, RemoveKey, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL
 from oomlint_rules.settings._combinations import is_on, origin_of, value_of
 

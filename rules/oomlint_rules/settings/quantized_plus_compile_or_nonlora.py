@@ -36,9 +36,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.errors import CannotEdit
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, script
 
 _FRAMEWORKS = ("hf-trainer", "trl", "axolotl", "ms-swift")

@@ -36,8 +36,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import Renaming, StrayKey
-from oomlint.rule import Applicability, Example, Finding, Proposal, RenameKey, Rule, Severity, short
-from oomlint.run import Run
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    RenameKey,
+    Rule,
+    Severity,
+    short,
+)
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, script
 
 _LIBRARIES = frozenset({"transformers", "trl"})

@@ -47,11 +47,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.changes import Release, release_of
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import UNKNOWN
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -63,7 +62,8 @@ from oomlint.rule import (
     asking,
     short,
 )
-from oomlint.run import Run
+from oomlint.plan.library_changes import Release, release_of
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 from oomlint_rules.settings._levels import other_level
 

@@ -35,9 +35,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judgement import Relief, relief
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed
 
 _SMALL = 50_000_000

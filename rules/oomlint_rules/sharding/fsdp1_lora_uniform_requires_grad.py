@@ -36,9 +36,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate
 
 _ORIGINAL = f.parallel.fsdp.use_orig_params

@@ -41,10 +41,10 @@ from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import judge_gpu, settled
+from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Example, Finding, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate
 
 _LLAMA_FACTORY = (

@@ -33,9 +33,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command
 
 _LIMIT = f.parallel.fsdp.limit_all_gathers

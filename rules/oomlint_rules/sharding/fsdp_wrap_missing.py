@@ -39,9 +39,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import Relief, relief
-from oomlint.models.architectures import block_classes
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -52,7 +50,9 @@ from oomlint.rule import (
     count,
     short,
 )
-from oomlint.run import Run
+from oomlint.models.architectures import block_classes
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command
 from oomlint_rules._fixes import removal
 

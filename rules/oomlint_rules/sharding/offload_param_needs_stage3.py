@@ -38,8 +38,7 @@ from typing import Any
 
 from oomlint.dialects.table import Setting
 from oomlint.judgement import judge_gpu
-from oomlint.plan.fields import f
-from oomlint.rule import (
+from oomlint.linting.rule import (
     Applicability,
     Example,
     Finding,
@@ -49,7 +48,8 @@ from oomlint.rule import (
     Severity,
     Where,
 )
-from oomlint.run import Run
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed
 from oomlint_rules._fixes import removal
 

@@ -34,10 +34,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Peak, exceeds, judge_gpu, relief, settled, sharding_is_open
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._fixes import higher_sharding
 
 _YAML = (

@@ -45,9 +45,9 @@ from oomlint.dialects.accelerate.keys import own
 from oomlint.dialects.common.fields import fsdp, ref
 from oomlint.dialects.machine.fields import launch
 from oomlint.judgement import Relief, judge_gpu, relief
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command, deepspeed
 
 _UNAPPLIED = f.parallel.unapplied

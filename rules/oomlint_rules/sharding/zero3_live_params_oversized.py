@@ -31,9 +31,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from oomlint.judgement import Relief
+from oomlint.linting.rule import Applicability, Example, Where, gib
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 from oomlint_rules._lowering import LowersPeak
 

@@ -38,9 +38,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
-from oomlint.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
 
 _LORA = LLAMA_FACTORY.replace("type: full", "type: lora") + "deepspeed: ds.json\n"

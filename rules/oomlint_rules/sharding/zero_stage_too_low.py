@@ -42,9 +42,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oomlint.judgement import Relief, exceeds, settled
+from oomlint.linting.rule import Applicability, Example, count, gib
 from oomlint.memory import state_bytes
-from oomlint.rule import Applicability, Example, count, gib
-from oomlint.run import Run
+from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command
 from oomlint_rules._fixes import higher_sharding
 from oomlint_rules._lowering import LowersPeak

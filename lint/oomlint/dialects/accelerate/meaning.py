@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.accelerate.keys import ACCELERATE, own
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import PINS_OFFLOADED
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref
 from oomlint.dialects.common.offloading import pins_by_default
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
+from oomlint.dialects.releases import PINS_OFFLOADED
 from oomlint.dialects.table import Block, Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import below, f

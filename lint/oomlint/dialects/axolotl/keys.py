@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.dialects.axolotl.changes import FUSED_BY_DEFAULT
+from oomlint.dialects.axolotl.releases import FUSED_BY_DEFAULT
 from oomlint.dialects.common.fields import peft, ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.kinds import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.changes import release_of
-from oomlint.dialects.axolotl.changes import required
+from oomlint.dialects.axolotl.releases import required
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Bounds, Meaning, Sourced
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import release_of
 
 libraries = Meaning()
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oomlint.dialects.axolotl.changes import OWN_FSDP2, STACKS_EXPERTS
 from oomlint.dialects.axolotl.keys import FSDP_CONFIG, own
 from oomlint.dialects.axolotl.libraries import libraries
+from oomlint.dialects.axolotl.releases import OWN_FSDP2, STACKS_EXPERTS
 from oomlint.dialects.axolotl.training import training
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import backend, is_adapter_run

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.dialects.axolotl.changes import (
+from oomlint.dialects.axolotl.keys import ATTENTION_SWITCHES, LORA_KERNELS, own
+from oomlint.dialects.axolotl.releases import (
     KERNELS_BY_DEFAULT,
     KERNELS_WITH_DROPOUT,
     LOADS_WITH_WORKERS,
 )
-from oomlint.dialects.axolotl.keys import ATTENTION_SWITCHES, LORA_KERNELS, own
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.data_files import set_or_file

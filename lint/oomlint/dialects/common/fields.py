@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oomlint.changes import Release
 from oomlint.plan.fields import Private
+from oomlint.plan.library_changes import Release
 
 
 class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read like ``f``

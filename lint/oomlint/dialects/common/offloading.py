@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import PINS_OFFLOADED
+from oomlint.dialects.releases import PINS_OFFLOADED
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.changes import NARROW_LOGITS, STACKED_EXPERTS
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import (
+from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import fsdp, peft, shared
+from oomlint.dialects.deepspeed.keys import ds
+from oomlint.dialects.meaning import Meaning, Sourced
+from oomlint.dialects.releases import (
     BF16_BELOW_STAGE_1,
     FP32_ADAPTERS,
     FSDP1_UPCASTS,
     FSDP2_LEAVES_FROZEN,
     FSDP2_UPCASTS,
 )
-from oomlint.dialects.common.backend import is_adapter_run
-from oomlint.dialects.common.fields import fsdp, peft, shared
-from oomlint.dialects.deepspeed.keys import ds
-from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import NARROW_LOGITS, STACKED_EXPERTS
 
 precision = Meaning()
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import FSDP2_WAITS, FSDP2_WRAPS_ENDS, FSDP_READS_ONCE
 from oomlint.dialects.common.fields import fsdp
 from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.releases import FSDP2_WAITS, FSDP2_WRAPS_ENDS, FSDP_READS_ONCE
 from oomlint.plan.fields import f
 
 sharding = Meaning()

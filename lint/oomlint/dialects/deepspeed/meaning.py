@@ -12,13 +12,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import PINS_OFFLOADED
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.common.offloading import pins_by_default
 from oomlint.dialects.deepspeed.blocks import preset_block, wished_preset
 from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced
+from oomlint.dialects.releases import PINS_OFFLOADED
 from oomlint.dialects.table import Reading, Setting
 from oomlint.plan.fields import f
 

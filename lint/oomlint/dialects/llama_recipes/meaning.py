@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import fsdp
@@ -29,6 +28,7 @@ from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Origin
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Change
 
 without_launcher = Meaning()
 """What holds where no launcher says otherwise; it is asked after them."""

@@ -18,9 +18,9 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.deepspeed.fixes import swap_preset
 from oomlint.dialects.deepspeed.presets import LLAMA_FACTORY_HOME
-from oomlint.dialects.llamafactory.changes import TRAINS_ON_TOKENS
 from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, ENVIRONMENT, LLAMA_FACTORY, lf
 from oomlint.dialects.llamafactory.meaning import meaning
+from oomlint.dialects.llamafactory.releases import TRAINS_ON_TOKENS
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches

@@ -21,7 +21,7 @@ from oomlint.dialects.kinds import (
     choice,
     read_list,
 )
-from oomlint.dialects.llamafactory.changes import LARGER_IMAGES, LONGER_CUTOFF, MORE_FRAMES
+from oomlint.dialects.llamafactory.releases import LARGER_IMAGES, LONGER_CUTOFF, MORE_FRAMES
 from oomlint.dialects.table import Renaming, Row, Table, known_keys, past_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,

@@ -11,12 +11,12 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import fsdp
 from oomlint.dialects.common.world import world
-from oomlint.dialects.llamafactory.changes import (
+from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, lf, lf_env
+from oomlint.dialects.llamafactory.releases import (
     EXPANDS_SEGMENTS,
     REFUSES_DATA_PARALLEL,
     STARTS_TORCHRUN,
 )
-from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, lf, lf_env
 from oomlint.dialects.machine.fields import env_, launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of

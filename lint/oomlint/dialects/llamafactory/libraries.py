@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.llamafactory.changes import BEYOND_TRANSFORMERS, allowed
+from oomlint.dialects.llamafactory.releases import BEYOND_TRANSFORMERS, allowed
 from oomlint.dialects.meaning import Bounds, Meaning
 
 libraries = Meaning()

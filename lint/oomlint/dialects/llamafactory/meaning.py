@@ -12,11 +12,11 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import asked, fsdp, shared
 from oomlint.dialects.llamafactory.bridge import bridge
-from oomlint.dialects.llamafactory.changes import LOADS_ONTO_GPU
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.dialects.llamafactory.launching import launching
 from oomlint.dialects.llamafactory.libraries import libraries
 from oomlint.dialects.llamafactory.loading import loading
+from oomlint.dialects.llamafactory.releases import LOADS_ONTO_GPU
 from oomlint.dialects.llamafactory.training import training
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Wishes
 from oomlint.dialects.table import Origin

@@ -10,12 +10,12 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.liger import check_liger_patches, liger_patches
-from oomlint.dialects.llamafactory.changes import DROPS_LABELS
 from oomlint.dialects.llamafactory.keys import lf
+from oomlint.dialects.llamafactory.releases import DROPS_LABELS
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.optimizers import optimizers
-from oomlint.dialects.unsloth.changes import FUSES_LOSS
+from oomlint.dialects.unsloth.releases import FUSES_LOSS
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 

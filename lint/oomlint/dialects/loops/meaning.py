@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from oomlint.dialects.accelerate.keys import ACCELERATE, own as acc
 from oomlint.dialects.accelerate.meaning import accelerate, accelerate_amp, distributed_type
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import NOT_REENTRANT
 from oomlint.dialects.common.backend import backend, uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref, shared
 from oomlint.dialects.common.precision import precision
@@ -42,6 +41,7 @@ from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Said, Wishes
+from oomlint.dialects.releases import NOT_REENTRANT
 from oomlint.dialects.table import Block, Origin, Setting
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.model import loading, model

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.changes import release_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.fields import sagemaker, scene
 from oomlint.dialects.machine.sagemaker_keys import ESTIMATOR
 from oomlint.dialects.meaning import Bounds, Meaning
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import release_of
 
 sagemaker_job = Meaning()
 

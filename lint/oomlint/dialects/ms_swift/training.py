@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import FUSED_BY_TRAINER
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.liger import liger_patches
 from oomlint.dialects.meaning import Bounds, Meaning, Sourced, Wishes
 from oomlint.dialects.ms_swift.keys import OLD, TRAIN, env, own
 from oomlint.dialects.ms_swift.samples import generates
+from oomlint.dialects.releases import FUSED_BY_TRAINER
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Change
 
 training = Meaning()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
@@ -16,6 +15,7 @@ from oomlint.dialects.openrlhf.keys import ACTOR, STRATEGY, own
 from oomlint.dialects.openrlhf.programs import defaults_of, is_dotted, program_of, reinforces
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Change
 
 training = Meaning()
 

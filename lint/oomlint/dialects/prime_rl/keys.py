@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.changes import Change
 from oomlint.dialects.kinds import (
     ANYTHING,
     BOOLEAN,
@@ -26,6 +25,7 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.plan.fields import Private, f
+from oomlint.plan.library_changes import Change
 
 SOURCE = "prime-rl 559b4477"
 _CONFIGS = f"{SOURCE} packages/prime-rl-configs/src/prime_rl/configs"

@@ -84,7 +84,7 @@ def _fault_of(field: str, value: Any) -> str | None:
     hint = _hint(field)
     if hint is None:
         return None
-    from oomlint.records import leaf
+    from oomlint.validation.records import leaf
 
     try:
         leaf(hint, value)

@@ -16,13 +16,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from oomlint import footprint
 from oomlint.dialects.profiles.load import shipped
 from oomlint.dialects.profiles.match import Profiles, Project, Told
 from oomlint.dialects.profiles.records import Match, Profile, ProfileError, Script
-from oomlint.entry_points import PROFILES, entry_points, name_of
 from oomlint.errors import in_words
-from oomlint.regular import read_regular
+from oomlint.files import dependencies
+from oomlint.files.entry_points import PROFILES, entry_points, name_of
+from oomlint.files.reading import read_regular
 
 # Far above what describes a project.
 _MOST_BYTES = 256 * 2**10
@@ -140,9 +140,9 @@ def _checked(path: str) -> Profile:
     try:
         data = read_regular(Path(path))
     except OSError as error:
-        footprint.saw_no_bytes(path)
+        dependencies.saw_no_bytes(path)
         raise ProfileError(name, "", f"cannot be read: {error.strerror or error}") from None
-    footprint.saw_bytes(path, data)
+    dependencies.saw_bytes(path, data)
     if len(data) > _MOST_BYTES:
         raise ProfileError(name, "", f"is larger than {_MOST_BYTES // 2**10} KiB")
     return checked(data, name)
@@ -152,9 +152,9 @@ def _files_in(folder: str) -> Iterator[str]:
     try:
         names = os.listdir(folder)
     except OSError:
-        footprint.saw_any(folder, False)
+        dependencies.saw_any(folder, False)
         return
-    footprint.saw_names(folder, names)
+    dependencies.saw_names(folder, names)
     for name in sorted(names):
         if name.endswith(".toml"):
             yield os.path.join(folder, name)

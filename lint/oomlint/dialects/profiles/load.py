@@ -45,7 +45,7 @@ def raw_of(data: bytes, file: str) -> dict[str, Any]:
     Raises:
         ProfileError: it is no TOML.
     """
-    from oomlint.plain_toml import loads
+    from oomlint.validation.toml import loads
 
     try:
         raw = loads(data.decode("utf-8-sig").replace("\r\n", "\n"))

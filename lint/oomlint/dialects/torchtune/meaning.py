@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.offloading import to_cpu
@@ -28,6 +27,7 @@ from oomlint.dialects.torchtune.training import training
 from oomlint.errors import CannotEdit
 from oomlint.models.given import with_members
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Change
 
 meaning = Meaning(recipes, training, world, launch_one_process, batch)
 

@@ -21,7 +21,6 @@ from oomlint.dialects.accelerate.keys import (
     STATE_DICT,
     WRAP,
 )
-from oomlint.dialects.changes import FUSED_BY_TRAINER
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.kinds import (
@@ -39,6 +38,7 @@ from oomlint.dialects.kinds import (
     read_integer,
     read_text,
 )
+from oomlint.dialects.releases import FUSED_BY_TRAINER
 from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.documents.base import Name

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.liger import check_liger_patches, liger_patches
 from oomlint.dialects.meaning import Meaning, Wishes
+from oomlint.dialects.releases import EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.own_losses import check_logits_unread
 from oomlint.errors import CannotEdit

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import CHECKPOINT_DTYPE
 from oomlint.dialects.common.backend import ADAPTER_METHODS, is_adapter_run, uses_deepspeed
 from oomlint.dialects.common.fields import asked, fsdp, shared
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of, own_starter
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
+from oomlint.dialects.releases import CHECKPOINT_DTYPE
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.unfollowed import of_unread_program
 from oomlint.errors import CannotEdit
 from oomlint.models.architectures import own_dtype
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Change
 
 model = Meaning()
 """Who is trained, and what the frozen weights are stored in."""

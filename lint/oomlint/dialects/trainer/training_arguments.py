@@ -16,7 +16,6 @@ from typing import Any
 from oomlint.dialects.accelerate.keys import own as acc
 from oomlint.dialects.accelerate.meaning import accelerate, accelerate_amp
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import FSDP2_BY_DEFAULT, NOT_REENTRANT
 from oomlint.dialects.common.backend import backend, is_adapter_run
 from oomlint.dialects.common.fields import fsdp, shared
 from oomlint.dialects.common.precision import precision
@@ -26,6 +25,7 @@ from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.deepspeed.meaning import deepspeed_json
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
+from oomlint.dialects.releases import FSDP2_BY_DEFAULT, NOT_REENTRANT
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE
 from oomlint.dialects.trainer.fields import hf, hf_fsdp

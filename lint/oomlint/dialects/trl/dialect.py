@@ -29,7 +29,6 @@ from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, scr
 from oomlint.dialects.trainer.script import parsed_config, script_claim, script_runs
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trainer.unfollowed import check_own_options
-from oomlint.dialects.trl.changes import GROUPS_BY_ROUND
 from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.lengths import dropped_keys, drops_max_length
@@ -48,6 +47,7 @@ from oomlint.dialects.trl.objectives import (
     recipe_of,
     words_of,
 )
+from oomlint.dialects.trl.releases import GROUPS_BY_ROUND
 from oomlint.dialects.trl.rollouts import KEYS_OF_LOOPS, loops_itself
 from oomlint.documents.base import Document, Mapping, Scalar, ShellDocument, parser_of, roots
 from oomlint.documents.text import Location, Source, Span

@@ -15,9 +15,9 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.meaning import Said
 from oomlint.dialects.table import Block, Origin, Setting, StrayKey
-from oomlint.dialects.trl.changes import HAS_MAX_LENGTH
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.objectives import objective_of_run
+from oomlint.dialects.trl.releases import HAS_MAX_LENGTH
 
 _KEY, _OLDER = "max_length", "max_seq_length"
 

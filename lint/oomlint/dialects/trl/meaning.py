@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping as MappingABC
 from typing import Any
 
-from oomlint.changes import Release
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.machine.meaning import launch_all_visible
@@ -19,13 +18,14 @@ from oomlint.dialects.trainer.model import loading
 from oomlint.dialects.trainer.scripts import early_load, is_script, scripts
 from oomlint.dialects.trainer.statements import idle_flags
 from oomlint.dialects.trainer.unfollowed import unfollowed
-from oomlint.dialects.trl.changes import LOADS_FP32
 from oomlint.dialects.trl.keys import MODEL_SOURCE
 from oomlint.dialects.trl.lengths import without_dropped
+from oomlint.dialects.trl.releases import LOADS_FP32
 from oomlint.dialects.trl.training import trainers
 from oomlint.documents.base import parser_of
 from oomlint.documents.python.nodes import option_of
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Release
 
 meaning = Meaning(
     early_load, scripts, trainers, loading, launch_all_visible, idle_flags, unfollowed

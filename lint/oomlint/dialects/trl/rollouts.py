@@ -11,14 +11,14 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.generation import completions_of_round
 from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Block, Origin
-from oomlint.dialects.trl.changes import (
+from oomlint.dialects.trl.fields import trl
+from oomlint.dialects.trl.objectives import brings_own_trainer
+from oomlint.dialects.trl.releases import (
     COLOCATES,
     COUNTS_COMPLETIONS,
     LONG_COMPLETIONS,
     STEPS_BY_ITSELF,
 )
-from oomlint.dialects.trl.fields import trl
-from oomlint.dialects.trl.objectives import brings_own_trainer
 from oomlint.documents.base import UNKNOWN, Entry, Scalar
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.changes import EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.generation import check_precomputed_reference
@@ -17,12 +16,17 @@ from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
+from oomlint.dialects.releases import EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.model import is_whole_on_one, model, one_process
 from oomlint.dialects.trainer.own_losses import check_logits_unread
 from oomlint.dialects.trainer.training_arguments import training_arguments
-from oomlint.dialects.trl.changes import (
+from oomlint.dialects.trl.collators import collators
+from oomlint.dialects.trl.fields import trl
+from oomlint.dialects.trl.keys import BASE_SOURCE
+from oomlint.dialects.trl.objectives import cuts_prompts, objective_of_run, refers_to_nothing
+from oomlint.dialects.trl.releases import (
     CHECKPOINTS,
     CHUNKS_LOSS,
     DPO_LEAVES_ENDS,
@@ -37,10 +41,6 @@ from oomlint.dialects.trl.changes import (
     SPARES_REFERENCE,
     SPREADS,
 )
-from oomlint.dialects.trl.collators import collators
-from oomlint.dialects.trl.fields import trl
-from oomlint.dialects.trl.keys import BASE_SOURCE
-from oomlint.dialects.trl.objectives import cuts_prompts, objective_of_run, refers_to_nothing
 from oomlint.dialects.trl.rollouts import rollouts, rolls_out
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f

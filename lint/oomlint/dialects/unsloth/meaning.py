@@ -16,8 +16,8 @@ from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.scripts import calls
 from oomlint.dialects.trl.training import trainers
-from oomlint.dialects.unsloth.changes import ADAPTS_HEAD, SAVES_MODULES
 from oomlint.dialects.unsloth.keys import CLI, FAST_PEFT, SEVEN, WRAPPER, is_for_language, unsloth
+from oomlint.dialects.unsloth.releases import ADAPTS_HEAD, SAVES_MODULES
 from oomlint.dialects.unsloth.training import training
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f

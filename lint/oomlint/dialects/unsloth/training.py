@@ -14,7 +14,6 @@ from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.rollouts import rolls_out
-from oomlint.dialects.unsloth.changes import FUSES_LOSS
 from oomlint.dialects.unsloth.keys import (
     CONFIGS,
     PATCHED,
@@ -23,6 +22,7 @@ from oomlint.dialects.unsloth.keys import (
     stands_by,
     unsloth,
 )
+from oomlint.dialects.unsloth.releases import FUSES_LOSS
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 

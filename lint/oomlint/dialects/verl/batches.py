@@ -10,9 +10,9 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.world import batch, share_of, steps_through
 from oomlint.dialects.meaning import Meaning, Wishes
-from oomlint.dialects.verl.changes import MICRO_PER_GPU
 from oomlint.dialects.verl.engine import running_trainer
 from oomlint.dialects.verl.keys import SFT_SOURCE, SOURCE, own
+from oomlint.dialects.verl.releases import MICRO_PER_GPU
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 

@@ -27,7 +27,7 @@ from oomlint.dialects.kinds import (
     switch,
 )
 from oomlint.dialects.table import Row, Table, known_keys
-from oomlint.dialects.verl.changes import CHECKPOINTS, SFT_BY_FSDP2, SFT_CHECKPOINTS
+from oomlint.dialects.verl.releases import CHECKPOINTS, SFT_BY_FSDP2, SFT_CHECKPOINTS
 from oomlint.plan.fields import Private, f
 
 SOURCE = "verl b178a3cd"

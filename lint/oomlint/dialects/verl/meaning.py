@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from oomlint import datasets
-from oomlint.changes import Change
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.dialects.verl.batches import batches
-from oomlint.dialects.verl.changes import (
+from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
+from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own
+from oomlint.dialects.verl.releases import (
     CHECKPOINTS,
     ENTROPY_BY_COEFF,
     NEEDS_VLLM,
@@ -26,12 +27,11 @@ from oomlint.dialects.verl.changes import (
     VLLM_COUNTS_OWN,
     VLLM_SLEEPS,
 )
-from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
-from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own
 from oomlint.dialects.verl.sharding import sharding
 from oomlint.documents.base import UNKNOWN
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Change
 
 meaning = Meaning(sharding, batches)
 

@@ -13,9 +13,9 @@ from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
-from oomlint.dialects.verl.changes import UNSPLIT
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
 from oomlint.dialects.verl.keys import PPO_SOURCE, SOURCE, own
+from oomlint.dialects.verl.releases import UNSPLIT
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 

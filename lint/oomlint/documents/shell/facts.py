@@ -18,7 +18,7 @@ from oomlint.documents.shell.names import (
 from oomlint.documents.shell.side_facts import side_facts
 from oomlint.documents.shell.syntax import Script, prefix_is_cut
 from oomlint.documents.text import Edit, Location, Source, Span
-from oomlint.spelling import distance, is_misspelling
+from oomlint.wording.spelling import distance, is_misspelling
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax

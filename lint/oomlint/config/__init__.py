@@ -1,0 +1,1 @@
+"""What a user says: settings, overrides of single fields, whole plans."""

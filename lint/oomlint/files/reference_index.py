@@ -1,0 +1,147 @@
+"""Which files of a folder name which others, by the look of their text.
+
+Linting a DeepSpeed JSON alone says little: the run is described by the YAML that names it and
+the script that starts that. Parsing a whole project to find them would keep an editor waiting,
+so the names of files that stand in each text are collected instead, and read again only where a
+file has changed. What is found here is a guess; the linker decides what belongs together.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+
+from oomlint.documents import SUFFIXES
+from oomlint.files.disk import walk
+from oomlint.files.workspace import Workspace
+
+# Of a folder that is no project (a home folder, say) only a part is looked at.
+_MOST_FILES = 5000
+_MOST_SECONDS = 2.0
+_MOST_BYTES = 512 * 2**10
+# A file that a hundred others name (a shared DeepSpeed JSON) is linted with the nearest of them.
+_MOST_KIN = 24
+
+# Of what people read.
+_GUIDES = (".md", ".rst", ".txt")
+
+_ENDINGS = b"|".join(re.escape(suffix.encode()) for suffix in sorted(SUFFIXES, reverse=True))
+_FILE_NAME = re.compile(rb"([\w+.-]+(?:" + _ENDINGS + rb"))(?![\w-])", re.IGNORECASE)
+# Hydra and torchtune name a config without its ending.
+_CONFIG_NAME = re.compile(rb"config(?:[-_]name)?[ =:]+['\"]?(?:[\w.-]+/)*([\w.-]+)")
+
+Stamp = tuple[int, int] | None
+"""Time of the last change in nanoseconds and size of a file; ``None`` where there is none."""
+
+
+def stamp(path: Path | str) -> Stamp:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+class Kin:
+    """The files below a root, by what they name."""
+
+    def __init__(self, root: Path) -> None:
+        self._workspace = Workspace(root)
+        self._stamps: dict[str, Stamp] = {}
+        self._named: dict[str, frozenset[str]] = {}
+
+    def refresh(self, texts: Mapping[str, bytes]) -> None:
+        """Look at the folder again; ``texts`` stand for files on disk."""
+        found: dict[str, Stamp] = dict.fromkeys(texts)
+        for path in _files(self._workspace.cwd):
+            found.setdefault(self._workspace.name(path), stamp(path))
+        for name in self._stamps.keys() - found.keys():
+            self._named.pop(name, None)
+        for name, now in found.items():
+            if name in texts:
+                self.read(name, texts[name])
+            elif self._stamps.get(name) != now or name not in self._named:
+                self._named[name] = _names_in(_bytes(self._workspace, name, now))
+        self._stamps = found
+
+    def read(self, name: str, data: bytes) -> bool:
+        """Take in one text; whether it names other files than before."""
+        before = self._named.get(name)
+        self._named[name] = _names_in(data)
+        return self._named[name] != before
+
+    def above(self, name: str) -> list[str]:
+        """The files that name a file, and those that name these in turn; the nearest first."""
+        found: dict[str, None] = {}
+        todo = [name]
+        while todo and len(found) < _MOST_KIN:
+            for other in sorted(self.naming(todo.pop(0)), key=lambda n: _distance(n, name)):
+                if other != name and other not in found and len(found) < _MOST_KIN:
+                    found[other] = None
+                    todo.append(other)
+        return list(found)
+
+    def naming(self, name: str) -> list[str]:
+        """The files that name a file, the nearest first."""
+        wanted = _calls_of(name)
+        near = (n for n, named in self._named.items() if not named.isdisjoint(wanted))
+        return sorted(near, key=lambda n: _distance(n, name))
+
+
+def texts_below(workspace: Workspace, root: Path) -> dict[str, bytes]:
+    """What :class:`Kin` looks at, by display path."""
+    names = {*workspace.overlay, *map(workspace.name, _files(root))}
+    return {name: _bytes(workspace, name, stamp(workspace.file(name))) for name in names}
+
+
+def naming(texts: Mapping[str, bytes], name: str) -> list[str]:
+    """The texts that name a file, the nearest first: what :class:`Kin` knows of one file, without
+    an index of all."""
+    wanted = _calls_of(name)
+    shortest = min(wanted, key=len).encode("utf-8", "surrogateescape")
+    likely = (other for other, data in texts.items() if shortest in data)
+    near = (other for other in likely if not _names_in(texts[other]).isdisjoint(wanted))
+    return sorted(near, key=lambda n: _distance(n, name))
+
+
+def documents_below(workspace: Workspace, root: Path) -> dict[str, bytes]:
+    """The guides of a folder, by display path: they name files too."""
+    names = map(workspace.name, _files(root, _GUIDES))
+    return {name: _bytes(workspace, name, stamp(workspace.file(name))) for name in names}
+
+
+def _files(root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
+    end = monotonic() + _MOST_SECONDS
+    for number, path in enumerate(walk(root, suffixes)):
+        if number >= _MOST_FILES or monotonic() > end:
+            return
+        yield path
+
+
+def _bytes(workspace: Workspace, name: str, now: Stamp) -> bytes:
+    if name not in workspace.overlay and (now is None or now[1] > _MOST_BYTES):
+        return b""
+    return workspace.read_or_none(name) or b""
+
+
+def _names_in(data: bytes) -> frozenset[str]:
+    words = {match[1] for pattern in (_FILE_NAME, _CONFIG_NAME) for match in pattern.finditer(data)}
+    return frozenset(word.decode("utf-8", "replace") for word in words)
+
+
+def _calls_of(name: str) -> set[str]:
+    """What other files may call a file: its name, with and without its ending."""
+    base = name.rpartition("/")[2]
+    return {base, base.rpartition(".")[0] or base}
+
+
+def _distance(one: str, other: str) -> tuple[int, str]:
+    """How many folders lie between two files."""
+    a, b = one.split("/")[:-1], other.split("/")[:-1]
+    shared = next(
+        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
+    return len(a) + len(b) - 2 * shared, one

@@ -1,0 +1,303 @@
+"""Which library versions a project pins: requirements, project files, locks, images.
+
+A pin is a version as far as the file tells it: ``==4.57.1`` is one, ``<5`` is the last release
+before, and ``>=4.40`` alone is none, because an installation takes the newest there is on its day;
+it is a floor, below which no release comes into question. An address with a commit pins too, yet
+of which release that commit is, only its repository tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+# Packages whose version decides a default or the memory of a step.
+PACKAGES = frozenset(
+    {
+        "transformers", "trl", "accelerate", "peft", "deepspeed", "torch", "bitsandbytes",
+        "torchtune", "torchao", "ms-swift", "llamafactory", "axolotl", "liger-kernel", "prime-rl",
+        "flash-attn", "litgpt", "llm-foundry", "composer", "openrlhf", "verl", "vllm", "unsloth",
+        "megatron-core", "torchtitan", "xformers", "llama-recipes",
+    }
+)  # fmt: skip
+
+# The last release of a major version: what `<5` or `^4.40` leads to (their changelogs).
+_LAST_MINOR = {
+    ("transformers", 4): 57, ("torch", 1): 13, ("accelerate", 0): 34, ("trl", 0): 29,
+    ("torchtune", 0): 6, ("ms-swift", 3): 12, ("ms-swift", 2): 6,
+}  # fmt: skip
+
+_REQUIREMENT = r"(?a)^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?P<rest>[^#;]*)"
+_CLAUSE = r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)"
+# What stands behind the first `@`: an address.
+_TAG = r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
+# One without a name before it: the repository has the package's.
+_ADDRESS = r"""^\s*["']?(?:(?:-e|--editable)[ =])?\s*(git\+\S*/([\w.-]+)(?:@[\w./-]+)?)"""
+_COMMIT = r"\s*git\+\S*?@(?=[0-9a-f]*[0-9])([0-9a-f]{7,40})(?![\w.])"
+_AT_COMMIT = "commit "
+_WHEEL = r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]"
+_IMAGE = r"(?mi)^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
+_INCLUDE = r"(?m)^[ \t]*(?:-r|--requirement|-c|--constraint)(?:[ \t]+|=|(?=[\w./]))([^\s#]+)"
+_INSTALL = r"\b(?:pip3?|uv pip)\s+install\s+([^\n;&|]+)"
+# A script that somebody runs once, before any training.
+_SETS_UP = r"(?:[\w-]*[_-])?(?:setup|install|env|environment)(?:[_-][\w-]*)?\.sh"
+_QUOTED = r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*[=<>~!^][^"'\n]*)["']"""
+_CONDA = r"(?m)^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"'#\n]*)"
+
+
+def pins(name: str, text: str) -> dict[str, str]:
+    """Package → version or commit (see :func:`is_commit`), as far as a project's file of that name pins
+    packages we know.
+
+    The text of any file is fine; what cannot be read pins nothing.
+    """
+    return _versions(_requirements(name, text), _pin)
+
+
+def floors(name: str, text: str) -> dict[str, str]:
+    """Package → the oldest version that a project's file of that name allows, where it says so."""
+    return _versions(_requirements(name, text), lambda _, clauses: _floor(clauses))
+
+
+def _requirements(name: str, text: str) -> list[tuple[str, str]]:
+    """Packages and the clauses about their versions, of a file that may pin them."""
+    base = name.rpartition("/")[2].lower()
+    for fits, read in _READERS:
+        if fits(base):
+            try:
+                return list(read(text))
+            except (ValueError, RecursionError, AttributeError, TypeError):
+                return []
+    return []
+
+
+def _versions(
+    required: Iterable[tuple[str, str]], version_of: Callable[[str, str], str | None]
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for package, clauses in required:
+        version = version_of(package, clauses) if package in PACKAGES else None
+        if version is not None:
+            found[package] = version
+    return found
+
+
+def is_commit(version: str) -> bool:
+    """Whether a pin is one to a commit, of which no file tells the release."""
+    return version.startswith(_AT_COMMIT)
+
+
+def submodules(text: str) -> dict[str, str]:
+    """Package → the folder in which a ``.gitmodules`` has it checked out."""
+    found: dict[str, str] = {}
+    for section in re.split(r"(?m)^[ \t]*\[submodule\b", text)[1:]:
+        said = dict(re.findall(r"(?m)^[ \t]*(path|url)[ \t]*=[ \t]*(\S+)", section))
+        name = re.split(r"[/:]", said.get("url", "").rstrip("/"))[-1].removesuffix(".git").lower()
+        if name in PACKAGES and "path" in said:
+            found[name] = said["path"]
+    return found
+
+
+def is_requirements(name: str) -> bool:
+    """Whether files of that name (without folders) are lists of requirements for pip."""
+    lower = name.lower()
+    return lower.startswith("requirements") and lower.endswith((".txt", ".in"))
+
+
+def is_pin_file(name: str) -> bool:
+    """Whether files of that name (without folders) may pin versions."""
+    return any(fits(name.lower()) for fits, _ in _READERS)
+
+
+def _normal(name: str) -> str:
+    """PEP 503."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _pin(package: str, rest: str) -> str | None:
+    """The version that a requirement's clauses lead to, if they lead to one."""
+    _, _, address = rest.partition("@")
+    for pattern in (_TAG, _WHEEL):
+        if (found := re.match(pattern, address)) is not None:
+            return found[1]
+    commit = re.match(_COMMIT, address)
+    if commit is not None:
+        return _AT_COMMIT + commit[1][:7]
+    below: str | None = None
+    for sign, version in re.findall(_CLAUSE, rest):
+        if sign in ("==", "===", "~", "<="):
+            return str(version).replace(".*", "")
+        if sign == "~=":
+            return (
+                str(version) if version.count(".") > 1 else _before(package, _next_major(version))
+            )
+        if sign == "^":
+            below = below or _before(package, _next_major(version))
+        elif sign == "<":
+            below = below or _before(package, version)
+    return below
+
+
+def _floor(rest: str) -> str | None:
+    """The oldest version that a requirement's clauses allow, if they name one."""
+    lower = (
+        version for sign, version in re.findall(_CLAUSE, rest) if sign in (">=", ">", "~=", "^")
+    )
+    return next((str(version).replace(".*", "") for version in lower), None)
+
+
+def _next_major(version: str) -> str:
+    return str(int(version.split(".")[0]) + 1)
+
+
+def _before(package: str, version: str) -> str | None:
+    """The last release before a version, by major and minor."""
+    major, minor, patch = ([int(p) for p in version.split(".") if p.isdigit()] + [0, 0, 0])[:3]
+    if patch:
+        return f"{major}.{minor}"
+    if minor:
+        return f"{major}.{minor - 1}"
+    last = _LAST_MINOR.get((package, major - 1))
+    return None if last is None else f"{major - 1}.{last}"
+
+
+def _requirement(line: str) -> Iterator[tuple[str, str]]:
+    address = re.match(_ADDRESS, line)
+    match = re.match(_REQUIREMENT, line)
+    if address is not None:
+        yield _normal(address[2].removesuffix(".git")), f"@ {address[1]}"
+    elif match is not None:
+        yield _normal(match["name"]), match["rest"]
+
+
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        yield from _requirement(line)
+
+
+def _quoted(text: str) -> Iterator[tuple[str, str]]:
+    """``setup.py``: requirements are texts in quotes."""
+    for requirement in re.findall(_QUOTED, text):
+        yield from _requirement(requirement)
+
+
+def _pyproject(text: str) -> Iterator[tuple[str, str]]:
+    from oomlint.validation.toml import loads
+
+    data = loads(text)
+    project = data.get("project", {})
+    optional = project.get("optional-dependencies", {}).values()
+    for group in (*optional, *data.get("dependency-groups", {}).values()):
+        for line in group:
+            yield from _requirement(str(line))
+    poetry = data.get("tool", {}).get("poetry", {}).get("dependencies", {})
+    for name, given in poetry.items():
+        version = given.get("version", "") if isinstance(given, dict) else str(given)
+        # A bare version is an exact one in Poetry.
+        rest = f"=={version}" if version[:1].isdigit() else version
+        yield from _requirement(f"{name} {rest}")
+    for line in project.get("dependencies", ()):
+        yield from _requirement(str(line))
+
+
+def _lock(text: str) -> Iterator[tuple[str, str]]:
+    """uv.lock, poetry.lock and pdm.lock: ``[[package]]`` with ``name`` and ``version``."""
+    # By lines: such files have tens of thousands, and few of them matter.
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("[["):
+            name = ""
+        elif line.startswith('name = "'):
+            name = _normal(line[8:].rstrip('" '))
+        elif name in PACKAGES and line.startswith('version = "'):
+            yield name, "==" + line[11:].rstrip('" ').partition("+")[0]
+            name = ""
+
+
+def _pipfile_lock(text: str) -> Iterator[tuple[str, str]]:
+    import json
+
+    data = json.loads(text)
+    for group in ("develop", "default"):
+        for name, entry in data.get(group, {}).items():
+            yield from _requirement(f"{name} {entry.get('version', '')}")
+
+
+def _conda(text: str) -> Iterator[tuple[str, str]]:
+    for name, rest in re.findall(_CONDA, text):
+        single = re.sub(r"^=(?=[\d])", "==", rest.strip()).partition(" ")[0]
+        without_build = re.sub(r"(?<=[\d.])=.*", "", single)  # `pkg=1.2=build`
+        yield from _requirement(f"{name} {without_build}")
+
+
+def _dockerfile(text: str) -> Iterator[tuple[str, str]]:
+    joined = re.sub(r"\\\r?\n", " ", text)
+    image = re.search(_IMAGE, joined)
+    if image is not None:
+        yield "torch", f"=={image[1]}"
+    yield from _installs(joined)
+
+
+def _installs(text: str) -> Iterator[tuple[str, str]]:
+    """``pip install transformers==4.57.1`` in whatever file."""
+    for words in re.findall(_INSTALL, text):
+        for word in re.findall(r"""["'][^"']+["']|\S+""", words):
+            if not word.startswith("-"):
+                yield from _requirement(word)
+
+
+def installed(text: str) -> dict[str, str]:
+    """What a script installs itself with ``pip install name==version``, or from a commit."""
+    return _versions(_installed(text), _pin)
+
+
+def chosen_anew(text: str) -> dict[str, str | None]:
+    """The packages that a notebook installs into the fresh machine that it runs on, and the oldest
+    version that it allows: what the project around it pins is not what is there."""
+    # As its JSON has them: a quote ends what is a line of the cell, or some cells.
+    code = (part.replace('"', "\n") for part in text.replace("\\n", "\n").split('\\"'))
+    lines = '"'.join(code)
+    return {package: _floor(rest) for package, rest in _installed(lines) if package in PACKAGES}
+
+
+def _installed(text: str) -> Iterator[tuple[str, str]]:
+    if "install" in text:
+        yield from _installs(re.sub(r"\\\r?\n", " ", text))
+
+
+def included(text: str) -> Iterator[str]:
+    """The files that a requirements file takes in (pip 25.0, "Requirements File Format")."""
+    for found in re.finditer(_INCLUDE, text):
+        yield found[1]
+
+
+_READERS: tuple[
+    tuple[Callable[[str], bool], Callable[[str], Iterator[tuple[str, str]]]], ...
+] = (
+    # In rising precedence: what was really resolved counts most.
+    (lambda name: re.fullmatch(_SETS_UP, name) is not None, _installed),
+    (lambda name: name.startswith("dockerfile") or name.endswith(".dockerfile"), _dockerfile),
+    (lambda name: name == "setup.py", _quoted),
+    (lambda name: name == "setup.cfg", _lines),
+    (lambda name: name == "pyproject.toml", _pyproject),
+    (lambda name: name in ("environment.yml", "environment.yaml", "conda.yaml", "conda.yml"), _conda),
+    (is_requirements, _lines),
+    (lambda name: name in ("uv.lock", "poetry.lock", "pdm.lock"), _lock),
+    (lambda name: name == "pipfile.lock", _pipfile_lock),
+)  # fmt: skip
+
+
+def rank(name: str) -> int:
+    """The higher, the more a file's pins count beside others in its folder; requirements for a
+    special purpose (``requirements-dev.txt``) count less than the plain ones."""
+    base = name.lower()
+    place = next((n for n, (fits, _) in enumerate(_READERS) if fits(base)), -1)
+    return 2 * place + (base == "requirements.txt" or not base.startswith("requirements"))
+
+
+def merged(found: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, str]]:
+    """Package → version and the file that pins it, of the files of one folder."""
+    out: dict[str, tuple[str, str]] = {}
+    for name in sorted(found, key=lambda n: (rank(n.rpartition("/")[2]), n)):
+        out |= {package: (version, name) for package, version in found[name].items()}
+    return out

@@ -1,0 +1,453 @@
+"""The files that a lint sees: read once, parsed once, with an overlay for unsaved text.
+
+Everything downstream names files by their *display path*: relative to the working
+directory where they lie below it, else absolute; forward slashes, no leading ``./``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from oomlint.documents import kind_of, parse
+from oomlint.documents.base import Document
+from oomlint.documents.lines import Lines
+from oomlint.documents.text import Source
+from oomlint.errors import FileError, InternalError, ParseError, ReadError, in_words
+from oomlint.files.disk import DISK, Disk, is_document
+from oomlint.files.requirements import (
+    floors,
+    included,
+    is_pin_file,
+    is_requirements,
+    merged,
+    pins,
+    submodules,
+)
+
+_DEEPEST_PATH = 24
+
+# Requirements take in others that take in others; what is deeper is a circle.
+_DEEPEST_INCLUDE = 4
+
+_Started = tuple[str, tuple[str | None, ...], tuple[tuple[str, str | None], ...]]
+"""A script's name, its arguments and variables."""
+
+_Pins = Callable[[str, str], dict[str, str]]
+"""Package → version, of a file's name and text."""
+
+
+class Workspace:
+    """Files below a working directory, read through one place.
+
+    Args:
+        cwd: absolute working directory; relative names start here.
+        overlay: texts that stand for files on disk (an editor's buffer, a fix in progress,
+            standard input), by display path.
+        project_root: where paths inside configs are looked up first; the working
+            directory of the training process, as far as anybody knows it.
+        named: folders that the user named beside the working directory: what lies in them may
+            be changed, too.
+        disk: what is there besides the overlay; :data:`oomlint.files.disk.NOWHERE` has nothing.
+    """
+
+    def __init__(
+        self,
+        cwd: Path | None = None,
+        overlay: Mapping[str, bytes] | None = None,
+        project_root: Path | None = None,
+        named: Collection[Path] = (),
+        disk: Disk = DISK,
+    ) -> None:
+        # Display paths have no "..", so neither may what they are relative to.
+        self.cwd = Path(os.path.abspath(cwd or Path.cwd()))
+        self._cwd = str(self.cwd)
+        self.overlay: dict[str, bytes] = dict(overlay or {})
+        self.project_root = Path(os.path.abspath(project_root or self.cwd))
+        self.named = tuple(named)
+        self.disk = disk
+        self._documents: dict[str, Document | FileError | None] = {}
+        self._as_started: dict[_Started, Document] = {}
+        self._pins: dict[tuple[str, _Pins], dict[str, tuple[str, str]]] = {}
+        self._git_roots: dict[str, str | None] = {}
+        self._absent: dict[str, frozenset[str]] = {}
+        self._starts: dict[str, tuple[Path, ...]] = {}
+        self._held: dict[str, bool] = {}
+
+    # -- names -----------------------------------------------------------------------
+
+    def name(self, path: str | os.PathLike[str]) -> str:
+        """The display path of any path."""
+        # Plain strings: this is asked for every file that is looked for, mostly in vain.
+        absolute = os.path.normpath(os.path.join(self._cwd, os.path.expanduser(path)))
+        prefix = self._cwd.rstrip(os.sep) + os.sep
+        shown = absolute[len(prefix) :] if absolute.startswith(prefix) else absolute
+        return shown.replace(os.sep, "/")
+
+    def file(self, name: str) -> Path:
+        """The absolute path behind a display path."""
+        return self.cwd / name
+
+    # -- writing ---------------------------------------------------------------------
+
+    @cached_property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders, without links, below which files may be changed: the working directory and its
+        checkout, the project's, and what the user named."""
+        checkout = self._git_root(self._cwd)
+        folders = [self.cwd, self.project_root, *self.named]
+        folders += [] if checkout is None else [Path(checkout)]
+        return tuple(dict.fromkeys(self.disk.real(folder) for folder in folders))
+
+    def why_not_to_change(self, name: str) -> str | None:
+        """Why a file is left alone, if so: it does not lie below one of :attr:`roots`, wherever links on its
+        path lead, or it is one file under several names, which a new text would part."""
+        file = self.file(name)
+        if not self.disk.is_below(file, self.roots):
+            return f"{name} lies outside of what is checked"
+        if self.disk.has_other_names(file):
+            return f"{name} has another name (a hard link), which would keep the old text"
+        return None
+
+    # -- reading ---------------------------------------------------------------------
+
+    def exists(self, name: str) -> bool:
+        return name in self.overlay or self.disk.is_file(os.path.join(self._cwd, name))
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            ReadError: it is missing, unreadable, or far too large for a config.
+        """
+        if name in self.overlay:
+            return self.overlay[name]
+        parsed = self._documents.get(name)
+        if parsed is not None and not isinstance(parsed, FileError):
+            # What was read is what counts: an editor may have saved in the meantime.
+            return parsed.source.to_bytes()
+        # A Path costs as much as a look for a file.
+        return self.disk.read(os.path.join(self._cwd, name), name)
+
+    def read_or_none(self, name: str) -> bytes | None:
+        try:
+            return self.read(name)
+        except ReadError:
+            return None
+
+    def document(self, name: str) -> Document | None:
+        """The parsed file, or ``None`` where its language has nothing to read in it.
+
+        Raises:
+            FileError: it cannot be read, decoded or parsed.
+        """
+        if name not in self._documents:
+            self._documents[name] = self._parse(name)
+        found = self._documents[name]
+        if isinstance(found, FileError):
+            raise found
+        return found
+
+    def lines(self, name: str) -> Document:
+        """A file as lines of text, whatever its name.
+
+        Raises:
+            FileError: it cannot be read or decoded.
+        """
+        return Lines(Source.from_bytes(name, self.read(name)))
+
+    def started(
+        self,
+        name: str,
+        arguments: Sequence[str | None],
+        variables: Sequence[tuple[str, str | None]] = (),
+    ) -> Document:
+        """A shell script as it runs with these arguments and variables.
+
+        Raises:
+            FileError: it cannot be read, decoded or parsed.
+        """
+        key = (name, tuple(arguments), tuple(variables))
+        if key not in self._as_started:
+            from oomlint.documents.shell.document import parse_shell
+
+            source = Source.from_bytes(name, self.read(name))
+            self._as_started[key] = parse_shell(
+                source, lambda reference: self._found(reference, name), arguments, variables
+            )
+        return self._as_started[key]
+
+    def configured(self, name: str, options: Mapping[str, str | None]) -> Document | None:
+        """A Python script as a command with these options starts it: see
+        :class:`oomlint.documents.python.configs.ConfigFiles`.
+
+        Raises:
+            FileError: it cannot be read, decoded or parsed.
+        """
+        from oomlint.documents.python.document import parse_python
+
+        source = Source.from_bytes(name, self.read(name))
+        return parse_python(source, lambda reference: self._found(reference, name), options)
+
+    def _parse(self, name: str) -> Document | FileError | None:
+        try:
+            source = Source.from_bytes(name, self.read(name))
+            return parse(source, lambda reference: self._found(reference, name))
+        except FileError as error:
+            return error
+        except RecursionError:
+            return ParseError(name, "is nested too deeply to be read")
+        except ImportError as error:  # as in a browser, where not all that we need has a build
+            return ParseError(name, f"cannot be read here, where {error.name} is not installed")
+        except Exception as error:  # a reader's bug must not cost the user the other files
+            return InternalError(name, f"reading failed: {in_words(error)}")
+
+    def _found(self, reference: str, from_file: str) -> Source | None:
+        """The text of a file that a script takes in, if it is here."""
+        name = self.resolve(reference, from_file)
+        data = self.read_or_none(name) if name is not None and name != from_file else None
+        try:
+            return None if data is None or name is None else Source.from_bytes(name, data)
+        except FileError:
+            return None
+
+    def with_overlay(self, texts: Mapping[str, bytes]) -> Workspace:
+        """The same workspace with some files replaced; parsed files that did not change are kept."""
+        return self.refreshed({**self.overlay, **texts}, texts)
+
+    def refreshed(self, overlay: Mapping[str, bytes], changed: Collection[str]) -> Workspace:
+        """The same workspace under another overlay; parsed files are kept but for ``changed``
+        ones and those that take them in."""
+        clone = Workspace(self.cwd, overlay, self.project_root, self.named, self.disk)
+        clone._documents = {
+            name: document
+            for name, document in self._documents.items()
+            if name not in changed and not any(n in changed for n in _sourced(document))
+        }
+        return clone
+
+    def unread(self) -> Workspace:
+        """The same workspace that has parsed nothing yet."""
+        return Workspace(self.cwd, self.overlay, self.project_root, self.named, self.disk)
+
+    @property
+    def parsed(self) -> frozenset[str]:
+        """Every file that a parsed document was made of, and those that could not be parsed."""
+        taken_in = (_sourced(document) for document in self._documents.values())
+        return frozenset(self._documents).union(*taken_in)
+
+    # -- finding ---------------------------------------------------------------------
+
+    def resolve(self, reference: str, from_file: str, folder: str = "") -> str | None:
+        """The display path of a file that a config names, or ``None`` if it is nowhere.
+
+        Frameworks open such paths relative to the process's working directory, which a
+        linter cannot know; so, in order: absolute, the project root, the working
+        directory, the root of the git checkout, every folder above the config from its own up.
+        An absolute path of another machine or of a container is looked for by its end. Where the
+        program is known to run in a ``folder``, it is looked for there first.
+        """
+        if "\0" in reference or not reference.strip():
+            return None
+        if folder and not reference.startswith("~"):
+            inside = self.resolve(os.path.join(folder, reference), from_file)
+            if inside is not None:
+                return inside
+        expanded = os.path.expanduser(reference)
+        if os.path.isabs(expanded):
+            name = self.name(expanded)
+            return name if self.exists(name) else self._elsewhere(expanded, from_file)
+        for start in self.search_folders(from_file):
+            name = self.name(os.path.join(start, expanded))
+            if self.exists(name):
+                return name
+        return None
+
+    def reference_to(self, name: str, like: str, from_file: str) -> str:
+        """How ``from_file`` names the file at a display path, from the folder that its reference
+        ``like`` starts in, or would."""
+        file = self.file(name)
+        if os.path.isabs(os.path.expanduser(like)):
+            return file.as_posix()
+        folders = [f for f in self.search_folders(from_file) if f in file.parents]
+        start = next((f for f in folders if self.exists(self.name(f / like))), folders[0])
+        return file.relative_to(start).as_posix()
+
+    def beside(self, name: str) -> list[str]:
+        """The files of its kind in the folder of a file, itself included, by display path."""
+        folder, kind = self._folder_of(name), kind_of(name)
+        entries = self.disk.names(folder)
+        found = {self.name(os.path.join(folder, entry)) for entry in entries}
+        found |= {other for other in self.overlay if self._folder_of(other) == folder}
+        return sorted(other for other in found if kind_of(other) == kind)
+
+    def documents_in(self, folder: str, deepest: int) -> list[str]:
+        """The documents for people (Markdown, reStructuredText) in a folder, as a display path, and in those
+        up to ``deepest`` below it."""
+        top = os.path.normpath(os.path.join(self._cwd, folder))
+        found = set(map(self.name, self.disk.documents(top, deepest)))
+        prefix = top.rstrip(os.sep) + os.sep
+        for name in filter(is_document, self.overlay):
+            path = os.path.join(self._cwd, name)
+            if path.startswith(prefix) and path[len(prefix) :].count(os.sep) <= deepest:
+                found.add(name)
+        return sorted(found)
+
+    def can_add_to(self, folder: str) -> bool:
+        """Whether a file may be added to a folder (as a display path); to one that is not there
+        yet, too."""
+        return self.disk.can_add_to(os.path.join(self._cwd, folder))
+
+    def below(self, folder: str, suffixes: Sequence[str], deepest: int) -> Iterator[str]:
+        """The files on disk below a folder (as a display path), as :func:`oomlint.files.disk.walk` finds them."""
+        return map(self.name, self.disk.walk(self.file(folder), suffixes, deepest))
+
+    def _elsewhere(self, path: str, from_file: str) -> str | None:
+        """The file here that has the longest end of an absolute path."""
+        parts = path.strip("/").split("/")
+        folders = self.search_folders(from_file)
+        for start in range(1, len(parts)) if len(parts) <= _DEEPEST_PATH else ():
+            for folder in folders:
+                name = self.name(folder.joinpath(*parts[start:]))
+                if self.exists(name):
+                    return name
+        return None
+
+    def search_folders(self, from_file: str) -> tuple[Path, ...]:
+        """Where a relative path in ``from_file`` may start, most likely first: nowhere above the repository that it
+        is of, whatever else lies there."""
+        folder = self._folder_of(from_file)
+        if folder not in self._starts:
+            path, root = Path(folder), self._git_root(folder)
+            at_root = () if root is None else (Path(root),)
+            above = [each for each in path.parents if root is None or each.is_relative_to(root)]
+            starts = (self.project_root, self.cwd, *at_root, path, *above)
+            self._starts[folder] = tuple(dict.fromkeys(starts))
+        return self._starts[folder]
+
+    def holds(self, folder: Path, entry: str) -> bool:
+        """Whether a folder has an entry of this name, so that a path that begins with it may lead
+        somewhere."""
+        path = os.path.normpath(os.path.join(folder, entry))
+        if path not in self._held:
+            self._held[path] = self.disk.has(path)
+        return self._held[path] or self._is_unsaved(path)
+
+    def _is_unsaved(self, path: str) -> bool:
+        """Whether the overlay has a file at an absolute path, or in a folder there."""
+        below = path.rstrip(os.sep) + os.sep
+        named = (os.path.normpath(os.path.join(self._cwd, name)) for name in self.overlay)
+        return any(name == path or name.startswith(below) for name in named)
+
+    def _folder_of(self, name: str) -> str:
+        """The absolute folder of the file at a display path."""
+        return os.path.dirname(os.path.join(self._cwd, name))
+
+    def _git_root(self, folder: str) -> str | None:
+        """The nearest folder, from an absolute one upwards, that is a git checkout."""
+        if folder not in self._git_roots:
+            is_root = self.disk.has(os.path.join(folder, ".git"))
+            parent = os.path.dirname(folder)
+            above = None if is_root or parent == folder else self._git_root(parent)
+            self._git_roots[folder] = folder if is_root else above
+        return self._git_roots[folder]
+
+    # -- library versions ------------------------------------------------------------
+
+    def versions(self, from_file: str) -> dict[str, tuple[str, str]]:
+        """Package → version or commit, and the file that pins it, as the project around a file says;
+        the nearest file up the tree counts."""
+        return self._pinned_around(self._folder_of(from_file), pins)
+
+    def floors(self, from_file: str) -> dict[str, tuple[str, str]]:
+        """Package → the oldest version that the project around a file allows, and the file."""
+        return self._pinned_around(self._folder_of(from_file), floors)
+
+    def absent(self, from_file: str) -> frozenset[str]:
+        """Packages that the project around a file has as submodules which are not checked out: of which release
+        each is, its commit says."""
+        folder = self._project_of(self._folder_of(from_file)) or self._folder_of(from_file)
+        if folder not in self._absent:
+            text = self._pin_text(self.name(os.path.join(folder, ".gitmodules"))) or ""
+            found = submodules(text).items()
+            self._absent[folder] = frozenset(
+                package for package, place in found if self._is_empty(os.path.join(folder, place))
+            )
+        return self._absent[folder]
+
+    def _is_empty(self, folder: str) -> bool:
+        unsaved = (os.path.join(self._folder_of(name), "") for name in self.overlay)
+        inside = os.path.join(folder, "")
+        return not self.disk.names(folder) and not any(each.startswith(inside) for each in unsaved)
+
+    def requirements(self, from_file: str) -> tuple[str, ...]:
+        """The texts in which the project around a file says which packages it needs, the nearest first."""
+        folder, top = self._folder_of(from_file), self._project_of(self._folder_of(from_file))
+        folders = [folder]
+        while (
+            top is not None and folders[-1] != top and os.path.dirname(folders[-1]) != folders[-1]
+        ):
+            folders.append(os.path.dirname(folders[-1]))
+        names = (name for each in folders for name in sorted(self._pin_files(each)))
+        return tuple(filter(None, map(self._pin_text, names)))
+
+    def _pinned_around(self, folder: str, read: _Pins) -> dict[str, tuple[str, str]]:
+        """What files in a folder pin and, within its project, those in the folders above."""
+        key = (folder, read)
+        if key not in self._pins:
+            top = self._project_of(folder)
+            ends = top is None or folder == top
+            above = {} if ends else self._pinned_around(os.path.dirname(folder), read)
+            self._pins[key] = above | self._pinned_in(folder, read)
+        return self._pins[key]
+
+    def project_around(self, name: str) -> Path:
+        """The folder of the project that a file belongs to, else the file's own."""
+        folder = self._folder_of(name)
+        return Path(self._project_of(folder) or folder)
+
+    def _project_of(self, folder: str) -> str | None:
+        """The folder of the project that an absolute folder belongs to: its checkout, else that in which
+        everything is said to be, else what the user named."""
+        root = self._git_root(folder)
+        if root is not None:
+            return root
+        known = (str(each) for each in (self.project_root, *self.named))
+        around = (
+            each for each in known if (folder + os.sep).startswith(each.rstrip(os.sep) + os.sep)
+        )
+        return next(around, None)
+
+    def _pinned_in(self, folder: str, read: _Pins) -> dict[str, tuple[str, str]]:
+        texts = {name: self._pin_text(name) for name in self._pin_files(folder)}
+        return merged({n: read(n, text) for n, text in texts.items() if text is not None})
+
+    def _pin_text(self, name: str, trail: tuple[str, ...] = ()) -> str | None:
+        """The text of a file that may pin versions, behind that of the files which it takes in."""
+        data = self.read_or_none(name)
+        if data is None:
+            return None
+        text = data.decode("utf-8", "replace")
+        folder, trail = name.rpartition("/")[0], (*trail, name)
+        if not trail[1:] and not is_requirements(name.rpartition("/")[2]):
+            return text
+        others = (self.name(os.path.join(folder, path)) for path in included(text))
+        taken = (
+            self._pin_text(other, trail)
+            for other in others
+            if other not in trail and len(trail) <= _DEEPEST_INCLUDE
+        )
+        return "\n".join((*filter(None, taken), text))
+
+    def _pin_files(self, folder: str) -> set[str]:
+        entries = self.disk.names(folder)
+        here = {self.name(os.path.join(folder, entry)) for entry in entries if is_pin_file(entry)}
+        unsaved = {name for name in self.overlay if is_pin_file(name.rpartition("/")[2])}
+        return here | {name for name in unsaved if self._folder_of(name) == folder}
+
+
+def _sourced(parsed: Document | FileError | None) -> tuple[str, ...]:
+    """The paths of other files that a file takes in, as far as it could be parsed."""
+    return parsed.sourced if isinstance(parsed, Document) else ()

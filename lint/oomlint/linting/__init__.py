@@ -1,0 +1,1 @@
+"""What a rule is, running rules, and which of their findings are reported."""

@@ -1,0 +1,49 @@
+"""Configs that no run of a project uses: what is wrong with them nobody meets before somebody names them.
+
+A DeepSpeed JSON that was copied along, or an Accelerate YAML of another machine, may lie beside runs that take neither.
+A guide, a comment or a line of code that names such a file is enough to take it for used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from oomlint.files.reference_index import documents_below, naming, texts_below
+from oomlint.files.workspace import Workspace
+from oomlint.linting.rule import Finding, Severity
+from oomlint.runs.run import Run
+
+
+class UnusedParts:
+    """What of a project's configs no run uses and no other file names, which is looked up when first asked."""
+
+    def __init__(self, workspace: Workspace, runs: Iterable[Run]) -> None:
+        self._workspace = workspace
+        self._trains = any(not run.is_fragment for run in runs)
+        self._texts: dict[Path, dict[str, bytes]] = {}
+        self._unused: dict[str, bool] = {}
+
+    def told(self, finding: Finding, run: Run) -> Finding:
+        """The finding, a remark if it speaks of a part that nothing uses."""
+        path = finding.location.path
+        is_part = any(claim.kind == "part" and claim.path == path for claim in run.claims)
+        is_told = finding.severity > Severity.INFO and run.is_fragment and is_part
+        if not is_told or not self._is_unused(path):
+            return finding
+        details = (*finding.details, f"no run here uses {path}, and no other file names it")
+        return replace(finding, severity=Severity.INFO, details=details)
+
+    def _is_unused(self, path: str) -> bool:
+        """A file that is linted without any run may be all that there is: nothing says that it is unused."""
+        if not self._trains:
+            return False
+        if path not in self._unused:
+            root = self._workspace.project_around(path)
+            if root not in self._texts:
+                texts = texts_below(self._workspace, root)
+                self._texts[root] = {**texts, **documents_below(self._workspace, root)}
+            self._unused[path] = set(naming(self._texts[root], path)) <= {path}
+        return self._unused[path]

@@ -1,0 +1,390 @@
+"""How a config is started that no script here starts: what documents it, or what it is taken to be.
+
+A line at the config's own head or in a README that names it, or that starts a script which then names
+it, documents the launch. Else the project's lines for configs of its kind are a hint: that of the
+nearest is taken to be the config's too, which is assumed as long as all of them shard alike, and
+otherwise, or where only programs of another kind are shown, not read: somebody knows which it is, and
+the files do not say. What a comment
+at the head says of the machine counts before the lines for others; a documented line that does not
+agree with it leaves open which of the two holds.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from oomlint.dialects.base import Claim, Reference
+from oomlint.dialects.kinds import is_stand_in
+from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.documents.base import UNKNOWN, Document, Scalar
+from oomlint.documents.text import Source
+from oomlint.errors import FileError
+from oomlint.files.workspace import Workspace
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.runs.sibling_launches import STARTS, distance, launch_scripts, stand_alike
+
+if TYPE_CHECKING:
+    from oomlint.dialects.machine.handed import Handed
+    from oomlint.dialects.table import Block
+    from oomlint.runs.run import Run
+
+IN_COMMENT = "it stands in a comment"
+IN_README = "it stands in a README"
+OF_ANOTHER = "it starts another config"
+
+# What a launch decides on beside the number of ranks.
+_SHARDING: tuple[Any, ...] = (
+    f.parallel.backend,
+    f.parallel.zero.stage,
+    f.parallel.fsdp.strategy,
+    f.offload.optimizer,
+    f.offload.params,
+)
+_README_NAMES = ("README.md", "readme.md", "Readme.md")
+# Lines that differ, of which is asked how they shard: a sweep has no more ways.
+_MOST_COMPARED = 8
+# Of the guides of a project, which may be a book, so many are looked into.
+_MOST_GUIDES = 24
+
+
+class Reading(Struct, frozen=True, eq=False):
+    """What a linker lends: the launch lines of a script by its name, those of a script that is
+    started with arguments, and the run that comes of a claim."""
+
+    launches: Callable[[str], Sequence[Claim]]
+    handed: Callable[[Handed, str], Iterable[Claim]]
+    built: Callable[[Claim], Run]
+
+
+class _Line(Struct, frozen=True, eq=False):
+    """A launch line, the config that it starts, how far that is from another, and whether both are
+    trained alike."""
+
+    launch: Claim
+    started: str
+    reason: str
+    apart: int = 0
+    is_kin: bool = True
+
+
+class _Way(Struct, frozen=True, eq=False):
+    """How a config would be started by the line of another."""
+
+    line: _Line
+    launch: Claim
+    run: Run
+
+
+class Suggestions:
+    """The launch lines that a project shows, by the config that they start."""
+
+    def __init__(self, workspace: Workspace, reading: Reading) -> None:
+        self.workspace = workspace
+        self.reading = reading
+        self._shown: dict[tuple[str, str], list[_Line]] = {}
+        self._scripted: dict[tuple[str, str], list[_Line]] = {}
+        self._headed: dict[tuple[str, str], list[_Line]] = {}
+        self._commands: dict[str, Document | None] = {}
+        self._guides: dict[str, tuple[str, ...]] = {}
+
+    def started(self, claim: Claim) -> Claim:
+        """The launch line that a config is started by, or is taken to be, where no script here
+        starts it; the claim on the config itself where there is none."""
+        if claim.kind != "run" or kind_of(claim.path) not in (*YAML_SUFFIXES, *TOML_SUFFIXES):
+            return claim
+        header = self._started_by(_header(claim.document.source), claim)
+        if len(header) == 1:
+            return self._told(header[0], claim, IN_COMMENT, Level.STATED)
+        if header:
+            return claim
+        said = self._head(claim)
+        own = [line.launch for line in self._documented(claim) if line.started == claim.path]
+        if not own:
+            taken = self._taken(claim)
+            return taken if said is None else replace(taken, blocks=(*taken.blocks, said))
+        differ = len({_words_of(launch) for launch in own}) > 1
+        level = Level.ASSUMED if differ else Level.FACT
+        launch = self._told(own[0], claim, IN_README, level)
+        if said is not None and _disagrees(said, self.reading.built(launch)):
+            return self._told(own[0], claim, IN_README, Level.UNREAD)
+        return launch
+
+    # -- taken to be ----------------------------------------------------------------------
+
+    def _taken(self, claim: Claim) -> Claim:
+        """The nearest line for a config of its kind as this config's own."""
+        ways: dict[tuple[object, ...], _Way] = {}
+        lines = self._of_others(claim)
+        kin = [line for line in lines if line.is_kin]
+        for line in kin or lines:
+            launch = self._told(_as_beside(line.launch, claim), claim, line.reason, Level.ASSUMED)
+            words = _words_of(launch)
+            if words not in ways and len(ways) < _MOST_COMPARED:
+                ways[words] = _Way(line, launch, self.reading.built(launch))
+        if not ways:
+            return claim
+        # Of two that are as near the one counts that tells how many ranks there are.
+        nearest = min(ways.values(), key=lambda way: (way.line.apart, _ranks(way.run) is None))
+        if kin and _are_alike(way.run for way in ways.values()):
+            return nearest.launch
+        return self._told(nearest.launch, claim, nearest.line.reason, Level.UNREAD)
+
+    def _of_others(self, claim: Claim) -> list[_Line]:
+        """The lines that start configs like this one, the nearest first. Of a config
+        that a script starts the script counts, whatever a README shows, which mostly has examples: of
+        those only the ones that stand as the config does."""
+        found: list[_Line] = []
+        scripted = [*self._in_heads(claim), *self._in_scripts(claim)]
+        run = {line.started for line in scripted}
+        for line in (*scripted, *self._documented(claim)):
+            if line.reason == IN_README and (
+                line.started in run or not stand_alike(claim.path, line.started)
+            ):
+                continue
+            apart = distance(claim.path, line.started)
+            # A path on its author's machine that ends as this one does is this one.
+            is_kin = os.path.isabs(line.started) or claim.dialect.are_kin(claim, line.launch)
+            if apart is not None:
+                found.append(replace(line, apart=apart, is_kin=is_kin))
+        return sorted(found, key=lambda line: line.apart)
+
+    # -- lines ----------------------------------------------------------------------------
+
+    def _in_scripts(self, claim: Claim) -> list[_Line]:
+        """The lines of launch scripts above a config that start configs of its framework: worked
+        out once for all configs of a folder."""
+        key = (claim.path.rpartition("/")[0], claim.dialect.name)
+        if key not in self._scripted:
+            self._scripted[key] = [
+                _Line(launch, started, OF_ANOTHER)
+                for name in launch_scripts(self.workspace, claim.path)
+                for launch in self.reading.launches(name)
+                for started in (
+                    *self._started(launch, name, claim.dialect.name),
+                    *([name] if _takes_any(launch, claim.dialect.name) else ()),
+                )
+            ]
+        return self._scripted[key]
+
+    def _in_heads(self, claim: Claim) -> list[_Line]:
+        """The lines at the heads of the configs of a folder that start these: worked out once for all."""
+        key = (claim.path.rpartition("/")[0], claim.dialect.name)
+        if key not in self._headed:
+            self._headed[key] = [
+                _Line(launch, name, OF_ANOTHER)
+                for name in self.workspace.beside(claim.path)
+                for launch in self._at_head_of(name, claim)
+                if name in self._started(launch, name, claim.dialect.name)
+            ]
+        return self._headed[key]
+
+    def _at_head_of(self, name: str, claim: Claim) -> Iterator[Claim]:
+        data = self.workspace.read_or_none(name) or b""
+        if b"#" in data and any(word in data for word in STARTS):
+            head = _header(Source(name, data.decode("utf-8", "replace")))
+            found = claim.dialect.recognise(head) if head is not None else ()
+            yield from (each for each in found if each.kind == "launch")
+
+    def _documented(self, claim: Claim) -> Iterator[_Line]:
+        """The lines that READMEs above a config show, of configs of its framework that are here."""
+        for path in self.readmes(claim.path):
+            key = (path, claim.dialect.name)
+            if key not in self._shown:
+                self._shown[key] = list(self._shown_in(path, claim))
+            yield from self._shown[key]
+
+    def readmes(self, name: str) -> Iterator[str]:
+        """The READMEs above a file, the nearest first; one a folder, which may answer to several names."""
+        for folder in reversed(self.workspace.search_folders(name)):
+            names = (self.workspace.name(os.path.join(folder, each)) for each in _README_NAMES)
+            yield from islice(filter(self.workspace.exists, names), 1)
+
+    def guides(self, name: str) -> Iterator[str]:
+        """The documents in the ``docs`` folders above a file, the nearest first."""
+        for folder in reversed(self.workspace.search_folders(name)):
+            docs = self.workspace.name(os.path.join(folder, "docs"))
+            if docs not in self._guides:
+                found = self.workspace.documents_in(docs, deepest=0)
+                self._guides[docs] = tuple(path for path in found if path.endswith(".md"))
+            yield from self._guides[docs][:_MOST_GUIDES]
+
+    def _shown_in(self, readme: str, claim: Claim) -> Iterator[_Line]:
+        document = self.commands_of(readme)
+        if document is None:
+            return
+        from oomlint.dialects.machine.handed import handed
+
+        launches = [each for each in claim.dialect.recognise(document) if each.kind == "launch"]
+        for given in handed(document):
+            launches += self.reading.handed(given, readme)
+        for launch in launches:
+            for started in self._started(launch, readme, claim.dialect.name):
+                if self.workspace.exists(started):
+                    yield _Line(launch, started, IN_README)
+
+    def commands_of(self, readme: str) -> Document | None:
+        """What the fenced code of a README starts, or a script by what it says of itself."""
+        if readme not in self._commands:
+            data = self.workspace.read_or_none(readme)
+            self._commands[readme] = _commands_in(readme, data) if data else None
+        return self._commands[readme]
+
+    def handed_to(self, script: str) -> Iterator[Handed]:
+        """How the READMEs above a script that takes arguments show it started with some, each way once;
+        what they leave to be filled in (``MODEL=...``) is not known."""
+        from oomlint.dialects.machine.handed import handed
+
+        seen: set[tuple[str | None, ...]] = set()
+        for readme in self.readmes(script):
+            document = self.commands_of(readme)
+            for given in handed(document) if document is not None else ():
+                is_it = self.workspace.resolve(given.script, readme) == script
+                words = tuple(
+                    None if word and is_stand_in(word) else word for word in given.arguments
+                )
+                if is_it and words not in seen:
+                    seen.add(words)
+                    yield replace(given, arguments=words)
+
+    def _started(self, launch: Claim, name: str, dialect: str) -> Iterator[str]:
+        """The configs of a framework that a line starts which stands in a file."""
+        if launch.dialect.name != dialect:
+            return
+        for reference in launch.references:
+            if reference.dialect == dialect:
+                yield self.workspace.resolve(reference.path, name) or reference.path
+
+    # -- the config's own head ------------------------------------------------------------
+
+    def _head(self, claim: Claim) -> Block | None:
+        """What the comment above the first key says of the machine."""
+        if "#" not in claim.document.source.text:  # nor is there a comment
+            return None
+        from oomlint.dialects.machine.head_comment import head_comment
+
+        return head_comment(claim.document)
+
+    def _started_by(self, document: Document | None, claim: Claim) -> list[Claim]:
+        """The launch lines of a document that start a config."""
+        if document is None:
+            return []
+        return [
+            launch
+            for launch in claim.dialect.recognise(document)
+            if launch.kind == "launch" and self._starts(launch, claim)
+        ]
+
+    def _starts(self, launch: Claim, claim: Claim) -> bool:
+        named = (self.workspace.resolve(r.path, claim.path) for r in launch.references)
+        return claim.path in named
+
+    # -- as the config's own --------------------------------------------------------------
+
+    def _told(self, launch: Claim, claim: Claim, reason: str, level: Level) -> Claim:
+        """A launch line that a config is told to be started by, and so well the files that it names:
+        none of it is to be edited."""
+        blocks = tuple(replace(block, locked=reason, level=level) for block in launch.blocks)
+        references = tuple(
+            each
+            if self.workspace.resolve(each.path, launch.path) == claim.path
+            else replace(each, level=level)
+            for each in launch.references
+        )
+        return replace(launch, blocks=blocks, references=references)
+
+
+def _takes_any(launch: Claim, dialect: str) -> bool:
+    """Whether a line starts the config of a framework that it is given itself (``--config $1``)."""
+    entry = launch.blocks[-1].mapping.entries.get("config") if launch.blocks else None
+    said = None if entry is None else entry.value
+    is_open = isinstance(said, Scalar) and said.value is UNKNOWN
+    return is_open and launch.dialect.name == dialect
+
+
+def _header(source: Source) -> Document | None:
+    """What the comment at the head of a config starts."""
+    if "#" not in source.text:  # nor is there a comment
+        return None
+    from oomlint.documents.header import start_in_header
+
+    with suppress(FileError):  # a comment need not be shell
+        return start_in_header(source)
+    return None
+
+
+def _commands_in(name: str, data: bytes) -> Document | None:
+    from oomlint.documents.readme import starts_in_readme
+    from oomlint.documents.usage import starts_in_script
+
+    starts = starts_in_script if name.endswith(".py") else starts_in_readme
+    with suppress(FileError):  # it need not be shell
+        return starts(Source(name, data.decode("utf-8", "replace")))
+    return None
+
+
+def _as_beside(launch: Claim, claim: Claim) -> Claim:
+    """The launch line of a config's sibling as one of its own, which it is taken to have: the
+    machine and what starts the ranks. Which script of the project's own trains the sibling, and
+    what it is told there, is the sibling's alone."""
+    references = tuple(
+        replace(r, path=claim.path) if r.dialect == claim.dialect.name else r
+        for r in launch.references
+        if r.dialect
+    )
+    if _takes_any(launch, claim.dialect.name):
+        references = (*references, Reference(claim.path, launch.anchor, claim.dialect.name))
+    blocks = tuple(block for block in launch.blocks if block.table.section != "training")
+    return replace(launch, blocks=blocks, references=references)
+
+
+def _words_of(launch: Claim) -> tuple[object, ...]:
+    """What a launch line says, wherever it stands."""
+    named = tuple(reference.path for reference in launch.references)
+    said = (
+        (key, str(entry.value.value) if isinstance(entry.value, Scalar) else "")
+        for block in launch.blocks
+        for key, entry in block.mapping.entries.items()
+    )
+    return (named, tuple(said))
+
+
+def _are_alike(runs: Iterable[Run]) -> bool:
+    """Whether launches shard alike, as far as they say how. By half as many ranks again a share of
+    the states changes less than by what the ranks do with it."""
+    runs = tuple(runs)
+    for field in _SHARDING:
+        if len({value for run in runs if (value := _known(run, field)) is not None}) > 1:
+            return False
+    ranks = [number for run in runs if (number := _ranks(run)) is not None]
+    return not ranks or max(ranks) <= 2 * min(ranks)
+
+
+def _disagrees(said: Block, run: Run) -> bool:
+    """Whether a comment says something else of the machine than how a run is started."""
+    settings: dict[Any, Any] = {field: each.value for field, each in said.read().settings.items()}
+    nodes = settings.pop(f.parallel.nodes, 1)
+    gpus = settings.pop(f.parallel.gpus_per_node, None)
+    ranks = _ranks(run)
+    if gpus and ranks and max(ranks, nodes * gpus) > 2 * min(ranks, nodes * gpus):
+        return True
+    found = {field: run.settings.get(field) for field in settings}
+    return any(own is not None and own.value != settings[field] for field, own in found.items())
+
+
+def _ranks(run: Run) -> int | None:
+    """How many ranks a run has, where that was read."""
+    ranks: int | None = _known(run, f.parallel.world)
+    return ranks
+
+
+def _known(run: Run, field: Any) -> Any:
+    """The value of a field; ``None`` where it was not read."""
+    return None if run.level(field) is Level.UNREAD else run.plan.get(field)

@@ -1,0 +1,65 @@
+"""Programs that only run a model forward: what generates or scores takes training's options, and trains nothing.
+
+A project's scorer often parses the arguments of its trainer (transformers' ``TrainingArguments``, the model's),
+since it has to load the model as the trainer left it. Its command looks like one of training.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from oomlint.dialects.base import Claim
+from oomlint.dialects.common.evaluating import only_evaluates
+from oomlint.files.workspace import Workspace
+
+# What a program has that runs a model forward: an engine or actors that do, or a call that asks for no gradients.
+_FORWARD = (
+    rb"(?m)^\s*(?:import|from)\s+(?:ray|vllm|sglang|lmdeploy)\b"
+    rb"|\bno_grad\(|\binference_mode\(|\.generate\("
+)
+# What trains, or asks something to: a trainer's class, a function or module of that name, a loop's own steps.
+_TRAINS = (
+    rb"Trainer\b|\.backward\(|\.fit\w*\(|\b[Oo]ptim(?:izer)?s?\b"
+    rb"|(?<!\.)\b_?(?:run_|do_|start_|main_)?(?:train|finetune|fine_tune|learn)(?:ing)?(?:_\w+)?\("
+    rb"|\.(?:train|learn|fit)(?:_\w+)?\((?!\s*False)"
+)
+_IS_TRAINER = r"(?i)train|tun(?:e|ing)|sft|dpo|ppo|grpo|distil|learn"
+_IMPORTS = rb"(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import|import[ \t]+([\w.]+))"
+_MOST_IMPORTS = 100
+
+
+class ForwardOnly:
+    """Which commands start a program that runs a model forward alone."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._found: dict[str, bool] = {}
+
+    def is_started_by(self, launch: Claim) -> bool:
+        """Whether a command's script is one, by its own text and that of the project's files that it imports."""
+        found = (self.workspace.resolve(path, launch.path) for path in launch.scripts)
+        return any(self._is_one(name) for name in found if name is not None)
+
+    def _is_one(self, name: str) -> bool:
+        if name not in self._found:
+            self._found[name] = self._runs_forward(name)
+        return self._found[name]
+
+    def _runs_forward(self, name: str) -> bool:
+        text = self.workspace.read_or_none(name) or b""
+        if only_evaluates(text.decode("utf-8", "replace")):
+            return True
+        if re.search(_IS_TRAINER, name.rpartition("/")[2]) or not re.search(_FORWARD, text):
+            return False
+        return not any(re.search(_TRAINS, each) for each in (text, *self._imported(name, text)))
+
+    def _imported(self, name: str, text: bytes) -> Iterator[bytes]:
+        """The texts of the project's modules that a program imports."""
+        for plain, whole in islice(re.findall(_IMPORTS, text), _MOST_IMPORTS):
+            module = (plain or whole).decode().lstrip(".").replace(".", "/")
+            for path in (f"{module}.py", f"{module}/__init__.py") if module else ():
+                found = self.workspace.resolve(path, name)
+                if found is not None:
+                    yield self.workspace.read_or_none(found) or b""

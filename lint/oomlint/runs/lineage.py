@@ -1,0 +1,150 @@
+"""Models that a project makes itself: a run starts from what another one saves.
+
+The script that trains with DPO names the folder that its SFT wrote. There is no ``config.json`` yet when
+the files are linted, but the model has the dimensions of the one that the earlier run starts from. Such a
+run is looked for in the same script, then in those of the same folder: further away a name like ``output``
+says nothing.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from oomlint.dialects.common.backend import ADAPTER_METHODS
+from oomlint.documents import SHELL_SUFFIXES
+from oomlint.files.workspace import Workspace
+from oomlint.models.facts import ModelFacts
+from oomlint.runs.documented_launches import Reading
+from oomlint.runs.run import Run
+
+# A folder with more scripts than these is a collection of runs of one kind.
+_MOST_SCRIPTS = 24
+_MOST_LINES = 24
+# A run may start from what one saved that started from what a third saved.
+_LONGEST = 4
+# Parts of a path that stand in any script.
+_SAYS_LITTLE = 4
+# What the weights of a checkpoint may be kept in.
+_KEPT_IN = ("bf16", "fp16", "fp32")
+
+
+class Saved(Struct, frozen=True, eq=False):
+    """What a run leaves behind: ``run`` is its name, ``start`` the model that it starts from."""
+
+    run: str
+    folder: str
+    start: str
+    facts: ModelFacts | None
+
+
+class Lineage:
+    """What the runs of a project save, by the script that starts them."""
+
+    def __init__(self, workspace: Workspace, reading: Reading) -> None:
+        self.workspace = workspace
+        self.reading = reading
+        self.is_reading = False
+        """Whether runs are being read for what they save: what they start from is asked later."""
+        self._saved: dict[str, tuple[Saved, ...]] = {}
+
+    def made(self, model: str, script: str) -> ModelFacts | None:
+        """The facts of a model that a run beside ``script`` saves under this path."""
+        return None if self.is_reading else self._made(model, script, _LONGEST)
+
+    def _made(self, model: str, script: str, depth: int) -> ModelFacts | None:
+        if not depth or not _is_path(model):
+            return None
+        for name in self._scripts(model, script):
+            makers = [each for each in self._of(name) if _holds(each.folder, model)]
+            longest = max((len(each.folder) for each in makers), default=0)
+            known = [
+                each.facts or self._made(each.start, name, depth - 1)
+                for each in makers
+                if len(each.folder) == longest
+            ]
+            if known:
+                return _one_of(known)
+        return None
+
+    def _scripts(self, model: str, script: str) -> Iterator[str]:
+        """The script itself, then those of its folder that say a part of the path."""
+        yield script
+        parts = [part.encode() for part in model.split("/") if len(part) >= _SAYS_LITTLE]
+        beside = (
+            name
+            for suffix in SHELL_SUFFIXES
+            for name in self.workspace.beside(
+                posixpath.join(posixpath.dirname(script), f"_{suffix}")
+            )
+            if name != script
+        )
+        for name in islice(beside, _MOST_SCRIPTS):
+            data = self.workspace.read_or_none(name) or b""
+            if any(part in data for part in parts):
+                yield name
+
+    def _of(self, script: str) -> tuple[Saved, ...]:
+        if script not in self._saved:
+            self.is_reading = True
+            try:
+                self._saved[script] = tuple(self._read(script))
+            finally:
+                self.is_reading = False
+        return self._saved[script]
+
+    def _read(self, script: str) -> Iterator[Saved]:
+        for claim in islice(self.reading.launches(script), _MOST_LINES):
+            run = self.reading.built(claim)
+            folder, start = run.plan.save.dir, run.plan.model.id
+            if folder and start and not _holds(folder, start):
+                yield Saved(run.name, _plain(folder), start, _kept(run))
+
+
+def _one_of(known: Sequence[ModelFacts | None]) -> ModelFacts | None:
+    """The model that all of several runs are said to save under one name, if it is one."""
+    first = known[0]
+    if first is None or any(each is None or each.dims != first.dims for each in known):
+        return None
+    return first
+
+
+def _kept(run: Run) -> ModelFacts | None:
+    """The facts of what a run saves, where those of the model that it starts from are known."""
+    base, plan = run.model, run.plan
+    if base is None:
+        return None
+    source = f"{run.name} saves it, and starts from {base.id}: {base.source}"
+    confidence = "derived" if base.confidence == "verified" else base.confidence
+    if plan.trainable.method in ADAPTER_METHODS:
+        return replace(
+            base, confidence=confidence, source=source, saved_by=run.name, is_adapter=True
+        )
+    kept = plan.precision.param
+    return replace(
+        base,
+        confidence=confidence,
+        source=source,
+        saved_by=run.name,
+        native_quant="none",
+        ckpt_dtype=kept if kept in _KEPT_IN else base.ckpt_dtype,
+    )
+
+
+def _is_path(model: str) -> bool:
+    """Whether a name can be that of a folder which a run writes; a name of the Hub can."""
+    return bool(model) and not any(sign in model for sign in "$<>{}") and "://" not in model
+
+
+def _plain(path: str) -> str:
+    return posixpath.normpath(path.replace("\\", "/"))
+
+
+def _holds(folder: str, model: str) -> bool:
+    """Whether a path is a folder that is written, or lies in it: ``out/checkpoint-500``."""
+    kept, asked = _plain(folder), _plain(model)
+    return kept not in (".", "/") and (asked == kept or asked.startswith(f"{kept}/"))

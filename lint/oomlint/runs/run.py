@@ -1,0 +1,619 @@
+"""One training run: its plan merged from every file that belongs to it, and its hardware.
+
+A :class:`Run` is what rules look at. It answers what the run will do (``plan``), where
+each value came from (``origin``, ``location``), what it will need (``estimate``), what the
+machine has (``limits``), and what a change would bring (``what_if``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping as MappingABC, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from oomlint.dialects.base import Claim, Dialect, whole
+from oomlint.dialects.cells import Cells, Given, Surroundings
+from oomlint.dialects.kinds import AUTO, BadValue
+from oomlint.dialects.machine.named_hardware import hardware_in_files
+from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
+from oomlint.documents.base import UNKNOWN, Fact
+from oomlint.documents.text import Location, Span
+from oomlint.errors import CannotEdit
+from oomlint.plan import Plan
+from oomlint.plan.called import called
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Change, Release
+from oomlint.wording.amounts import gib
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+    from oomlint.memory import Estimate
+    from oomlint.memory.measured import Measurement, Nearest
+    from oomlint.models import ModelFacts
+    from oomlint.runs.private_copies import Copier
+
+
+class MissingFile(Struct, frozen=True, eq=False):
+    """A file that the run refers to and that could not be found or used."""
+
+    reference: str
+    location: Location
+    problem: str
+    is_elsewhere: bool = False
+    """Nothing suggests that it should be here: it has an absolute path, or the very program that is
+    started is not here either (another repository, a container), or the script writes it first."""
+    is_blank: bool = False
+    """Its name is to be filled in."""
+
+
+class Limits(Struct, frozen=True):
+    """What the machine has; ``None`` is unknown. Bytes, per GPU and per node."""
+
+    gpu_bytes: int | None = None
+    host_bytes: int | None = None
+
+
+class Attested(Struct, frozen=True, eq=False):
+    """What a project says that a run ran on; ``said`` goes on before "on 4xH800-80GB"."""
+
+    hardware: Hardware
+    said: str
+
+    @property
+    def words(self) -> str:
+        """``docs/tuning.rst:164 lists it on 4xH800-80GB``"""
+        return f"{self.said} on {self.hardware.name}"
+
+
+class Misspelt(Struct, frozen=True, eq=False):
+    """A key that its framework does not know, and what its author means: ``new_key`` would set ``field``
+    to ``value``."""
+
+    key: StrayKey
+    new_key: str
+    field: Any
+    value: Any
+
+    @property
+    def reading(self) -> str:
+        """``sequence_length read as sequence_len``"""
+        return f"{self.key.path} read as {self.new_key}"
+
+
+# How many GPUs a node is taken to have that nobody describes.
+USUAL_NODE = 8
+# Options that say on what a run is started, not what it does.
+_OF_THE_MACHINE = ("host.", "device.", "parallel.", "versions.")
+# Cards that are sold with the same size differ by so much (A100-80GB, H100-80GB and H800-80GB in hardware/data/gpus.tsv).
+_AS_LARGE = 0.98
+
+
+class Parts(Struct, frozen=True, eq=False, dict=True):
+    """Everything that decides a run before resolution: blocks, options, lookups.
+
+    ``blocks`` rise in precedence. ``options`` are values given to oomlint itself.
+    """
+
+    dialect: Dialect
+    blocks: tuple[tuple[Block, Reading], ...]
+    claims: tuple[Claim, ...]
+    root: Claim | None = None
+    """What the run was found by: a launch line, or a config that nothing launches."""
+    options: MappingABC[str, Any] = field(default_factory=dict)
+    hardware: Hardware | None = None
+    find_model: Callable[[str], ModelFacts | None] = lambda _name: None
+    find_lengths: Any = None
+    find_attested: Callable[[], Attested | None] = lambda: None
+    find_shipped: Any = None
+    missing: tuple[MissingFile, ...] = ()
+    versions: MappingABC[str, tuple[str, str]] = field(default_factory=dict)
+    """Package → version and the file that pins it."""
+    floors: MappingABC[str, str] = field(default_factory=dict)
+    """Package → the oldest release that the project allows."""
+    untold: MappingABC[str, str] = field(default_factory=dict)
+    """Packages of which a commit alone says the release → how: "verl is a submodule that is not checked out"."""
+    unread_program: str = ""
+    """Why it is not known what the program that a command starts does, in words; empty where it was read."""
+    copier: Copier | None = None
+    measurements: tuple[Measurement, ...] = ()
+    """What runs of this project were measured to take."""
+    as_written: bool = False
+    """Whether a misspelt key does nothing, whatever it means."""
+    shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """File that the run names, and other runs use too → the names of all its runs; filled in once
+    all are known."""
+    based_on: tuple[Parts, MappingABC[str, Any]] | None = None
+    """The parts that these are made of, and the options that they have more."""
+
+    @cached_property
+    def completed(self) -> Cells:
+        """The settings as the files have them."""
+        if self.based_on is not None:
+            earlier, values = self.based_on
+            return earlier.completed.assuming(values)
+        meaning = self.dialect.meaning_of([block for block, _ in self.blocks])
+        known = Surroundings(
+            self.options,
+            self.hardware,
+            self.find_model,
+            self.versions,
+            self.floors,
+            self.find_lengths,
+            frozenset(each.reference for each in self.missing),
+            frozenset(self.untold),
+            self.find_shipped,
+            self.unread_program,
+        )
+        stated = {
+            name: value
+            for name, value in self.options.items()
+            if not name.startswith(("versions.", "model.dims."))
+        }
+        return Cells(Given(self.blocks).with_options(stated, "--set"), whole(meaning), known)
+
+    def assuming(self, values: MappingABC[Any, Any]) -> Parts:
+        """These parts under more options; made once, since each has settings to complete."""
+        key = repr(sorted(values.items()))
+        if key not in self._assumed:
+            options = {**self.options, **values}
+            self._assumed[key] = replace(self, options=options, based_on=(self, values))
+        return self._assumed[key]
+
+    @cached_property
+    def _assumed(self) -> dict[str, Parts]:
+        return {}
+
+
+def resolve(parts: Parts, wishes: MappingABC[Any, Any] | None = None) -> Cells:
+    """A run's cells, as if its files said ``wishes`` too.
+
+    Raises:
+        CannotEdit: the framework cannot express a wish.
+    """
+    completed = parts.completed
+    if not wishes:
+        return completed
+    from oomlint.dialects.common.declared import check_options  # most lints change nothing
+
+    own = parts.dialect.express(wishes, completed)
+    check_options(own, completed)
+    return completed.changed(own)
+
+
+class Run(Struct, frozen=True, eq=False, dict=True):
+    """One run, resolved. Cheap to make; the estimate is computed when first asked for."""
+
+    name: str
+    parts: Parts
+    cells: Cells
+    """What all this is read from."""
+    settings: MappingABC[Any, Setting]
+    plan: Plan
+    stray: tuple[StrayKey, ...] = ()
+    redeclared: frozenset[str] = frozenset()
+    """Keys with a new name in the framework, whose old one the project's own script has for options of its own."""
+    wrong: tuple[WrongValue, ...] = ()
+    unreadable: MappingABC[Any, Origin] = field(default_factory=dict)
+    """Fields whose key is there but whose value only running the user's code would tell."""
+    model: ModelFacts | None = None
+    hardware: Hardware | None = None
+    margin: float = 0.85
+    """From this share of a limit on, a run is called tight."""
+    wished: MappingABC[Any, Any] = field(default_factory=dict)
+    """Of a run made by ``what_if``: what its files would have to say, in the dialect's fields."""
+    changes: MappingABC[Any, Any] = field(default_factory=dict)
+    """Of a run made by ``what_if``: the canonical changes that made it."""
+    open: MappingABC[Change, bool] = field(default_factory=dict)
+    """Changes of libraries whose version nobody says, and whether they were taken as made."""
+    _cache: dict[str, Any] = field(default_factory=dict)
+    remembered: dict[str, Any] = field(default_factory=dict)
+    """What others worked out about this very run."""
+
+    # -- what it is ------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.parts.dialect
+
+    @property
+    def framework(self) -> str:
+        return next((c.framework for c in self.parts.claims if c.framework), self.dialect.name)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return self.parts.claims
+
+    @property
+    def is_fragment(self) -> bool:
+        """A part (a lone DeepSpeed JSON, say) that no run was found for."""
+        return all(claim.kind in ("part", "aside") for claim in self.claims)
+
+    @property
+    def missing(self) -> tuple[MissingFile, ...]:
+        return self.parts.missing
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """Display paths of every file that decides this run, the main one first."""
+        paths = [c.path for c in self.claims if not any(b.locked for b in c.blocks)]
+        paths += [block.path for block, _ in self.parts.blocks if not block.locked]
+        return tuple(dict.fromkeys(paths))
+
+    @cached_property
+    def is_started_by_guess(self) -> bool:
+        """Whether only a sibling's launch line tells how the run is started: what that line and the
+        files that it names say is the sibling's, and speaks of memory here alone."""
+        return any(
+            claim.kind == "launch" and any(map(_is_guessed, claim.blocks)) for claim in self.claims
+        )
+
+    @cached_property
+    def guessed_files(self) -> frozenset[str]:
+        """Display paths of the files that only such a line names, and of its own."""
+        known = {block.path for block, _ in self.parts.blocks if not _is_guessed(block)}
+        return frozenset(block.path for block, _ in self.parts.blocks) - known
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """Display paths of all that was read for this run, its ``files`` included."""
+        return frozenset((*self.files, *(claim.path for claim in self.claims)))
+
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        """What the scripts of this run do that no key says, where its options lead to it."""
+        found = (fact for claim in self.claims for fact in (*claim.facts, *claim.document.facts))
+        return tuple(fact for fact in dict.fromkeys(found) if self._leads_to(fact))
+
+    def _leads_to(self, fact: Fact) -> bool:
+        guards = fact.detail.get("guards")
+        if not guards:
+            return True
+        from oomlint.dialects.trainer.script import are_held
+        from oomlint.dialects.trainer.statements import switches_of
+
+        return are_held(guards, switches_of([block for block, _ in self.parts.blocks]))
+
+    @cached_property
+    def fact_kinds(self) -> frozenset[str]:
+        return frozenset(fact.kind for fact in self.facts)
+
+    # -- where things stand ----------------------------------------------------------
+
+    def origin(self, field: Any) -> Origin | None:
+        setting = self.settings.get(field)
+        if setting is not None:
+            return setting.origin
+        return self.unreadable.get(field)
+
+    def level(self, field: Any) -> Level:
+        """How well a field is known; of one without a value, what leaves it open."""
+        return self.cells.level(field)
+
+    def inputs(self, field: Any) -> tuple[str, ...]:
+        """What a field was computed from."""
+        return self.cells.reads(field)
+
+    def plan_has(self, field: Any) -> bool:
+        """Whether the field has a value, or is set to one that cannot be read."""
+        return self.origin(field) is not None
+
+    def roots(self, field: Any, but: Collection[Any] = ()) -> tuple[str, ...]:
+        """The fields where what a weakly known one follows from was lost: assumed, or not read; none of ``but``
+        (:meth:`Cells.roots`)."""
+        return self.cells.roots(field, but)
+
+    def is_explicit(self, field: Any) -> bool:
+        """Whether a file of this run says it (rather than a default or a derivation)."""
+        origin = self.origin(field)
+        return origin is not None and origin.kind == "explicit"
+
+    def location(self, *fields: Any) -> Location:
+        """The best place to point at for any of ``fields``: its key, else what it was derived
+        from, else the head of the block where it would be written."""
+        for name in fields:
+            found = self._explicit_location(name, depth=3)
+            if found is not None:
+                return found
+        for name in fields:
+            origin = self.origin(name)
+            if origin is not None and origin.block is not None:
+                return origin.block.location
+        for name in fields:
+            block = self.block_with(name)
+            if block is not None:
+                return block.location
+        return self.anchor
+
+    def _explicit_location(self, field: Any, depth: int) -> Location | None:
+        """Where a file says a field, or what it follows from. A computation asks first whether it
+        applies, and last what decides on the value: the last reads are the most telling."""
+        level: list[str] = [field]
+        for _ in range(depth + 1):
+            below: list[str] = []
+            facts: list[str] = []
+            for name in level:
+                origin = self.origin(name)
+                if origin is not None and origin.location is not None:
+                    return origin.location
+                if origin is not None:
+                    # What is known of a model stands in no line of the file that names it.
+                    reads = [read for read in reversed(origin.inputs) if read != f.model.id]
+                    (facts if origin.kind == "catalog" else below).extend(reads)
+            level = below + facts
+        return None
+
+    def line_of(self, place: Location) -> int | None:
+        """The 1-based line of a place in a file of this run."""
+        documents = (
+            *(c.document for c in self.claims),
+            *(b.document for b, _ in self.parts.blocks),
+        )
+        source = next((d.source for d in documents if d.source.path == place.path), None)
+        return None if source is None else source.position(place.span.start)[0]
+
+    def block_with(self, field: Any) -> Block | None:
+        """The block of highest precedence that has a key for the field."""
+        blocks = [block for block, _ in self.parts.blocks]
+        return next((b for b in reversed(blocks) if b.can_write(field)), None)
+
+    @property
+    def anchor(self) -> Location:
+        if self.claims:
+            return self.claims[0].anchor
+        return Location(self.files[0] if self.files else self.name, Span(0, 0))
+
+    def key(self, field: Any) -> str:
+        """The key that sets a field, as this run's file spells it, for messages; what people call it where no
+        file here has a key for it."""
+        origin = self.origin(field)
+        key = None if origin is None else origin.key
+        if key and not (key.isdigit() and origin is not None and origin.row is not None):
+            return key
+        if origin is not None and origin.row is not None:
+            return origin.row.key  # of an argument that Python is given by its place
+        block = self.block_with(field)
+        return block.table.by_field[field].key if block else called(field) or field
+
+    # -- what it needs ---------------------------------------------------------------
+
+    @cached_property
+    def placed(self) -> Run:
+        """This run on one node of eight GPUs, where nobody says how many there are and it
+        matters; one process takes as many as it needs."""
+        parallel = self.plan.parallel
+        if parallel.world is not None or parallel.backend in (None, "none", "device_map_pp"):
+            return self
+        return self.assuming({f.parallel.nodes: 1, f.parallel.gpus_per_node: USUAL_NODE})
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        if self.placed is not self:
+            return self.placed.estimate
+        return self.estimated(self.plan)
+
+    def estimated(self, plan: Plan) -> Estimate:
+        """What a plan needs on this run's machine, by the model and by what was measured of runs like it."""
+        found = _estimate(plan, self.hardware)
+        if not self.parts.measurements:
+            return found
+        from oomlint.memory.measured import measured_like
+
+        return measured_like(self.parts.measurements, plan, found)
+
+    @cached_property
+    def nearest_measured(self) -> Nearest | None:
+        """The measured run that is most like this one; ``None`` where none is near."""
+        if not self.parts.measurements:
+            return None
+        from oomlint.memory.measured import nearest_of
+
+        plan = self.placed.plan
+        return nearest_of(plan, _estimate(plan, self.hardware), self.parts.measurements)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is this very run that was measured."""
+        return self.nearest_measured is not None and self.nearest_measured.is_same
+
+    @cached_property
+    def limits(self) -> Limits:
+        ram = self.plan.host.ram_gib
+        return Limits(
+            gpu_bytes=_usable_gpu_bytes(self.hardware),
+            host_bytes=None if ram is None else int(ram * 2**30),
+        )
+
+    @cached_property
+    def intended(self) -> Run:
+        """This run with misspelt keys taken for what they mean.
+
+        A framework that ignores ``sequence_length`` trains at its default length; what the
+        author has in mind, and gets once the key is renamed, is the length that stands there.
+        """
+        meant = {each.field: each.value for each in self.misspelt}
+        return self.assuming(meant) if meant else self
+
+    @property
+    def misspelt(self) -> tuple[Misspelt, ...]:
+        """The keys that are taken for others; none of a run that is asked for as it is written."""
+        return () if self.parts.as_written else self.meant_otherwise
+
+    @cached_property
+    def meant_otherwise(self) -> tuple[Misspelt, ...]:
+        """The keys that mean others, at most one for each field."""
+        found: dict[Any, Misspelt] = {}
+        for stray in self.stray:
+            meant = stray.meant
+            row = None if meant is None else stray.block.table.names.get(meant)
+            if meant is None or row is None or self._is_given(row.field):
+                continue
+            raw = stray.block.value(stray.entry.value)
+            try:
+                value = None if raw is UNKNOWN or raw is None else row.kind.read(raw)
+            except BadValue:
+                continue
+            if value is not None and value is not AUTO:
+                found[row.field] = Misspelt(stray, meant, row.field, value)
+        return tuple(found.values())
+
+    def _is_given(self, field: Any) -> bool:
+        """Whether a file or an option to oomlint itself says it."""
+        origin = self.origin(field)
+        return origin is not None and origin.kind in ("explicit", "option")
+
+    @cached_property
+    def attested(self) -> Attested | None:
+        """What the project says that this run ran on, by a kept reading or, of one that its files alone
+        describe, in its documents; ``None`` where the machine has less."""
+        if self.hardware is None:
+            return None
+        nearest = self.nearest_measured
+        found: Attested | None = None
+        if nearest is not None and nearest.is_same:
+            found = _attested(nearest.measurement)
+        elif self._is_as_its_files:
+            found = self.parts.find_attested()
+        return found if found is not None and self._has_no_less_than(found.hardware) else None
+
+    @property
+    def _is_as_its_files(self) -> bool:
+        """Whether its files alone describe it, but for the machine."""
+        given = (name for name in self.parts.options if not str(name).startswith(_OF_THE_MACHINE))
+        return not self.changes and not any(True for _ in given)
+
+    def _has_no_less_than(self, other: Hardware) -> bool:
+        """Whether the GPUs of the run are as large as another machine's, and no fewer of them run."""
+        mine, theirs = _usable_gpu_bytes(self.hardware), _usable_gpu_bytes(other)
+        assert mine is not None
+        assert theirs is not None
+        ranks = self.placed.plan.parallel.world or 1
+        return mine >= _AS_LARGE * theirs and ranks >= other.nodes * other.gpus_per_node
+
+    def assuming(self, values: MappingABC[Any, Any]) -> Run:
+        """This run with facts that no file states, such as eight GPUs a node. Where what was changed about it
+        cannot be said in another way for these facts, its files say what they say."""
+        parts = self.parts.assuming(values)
+        try:
+            return self._resolved(parts, self.changes)
+        except CannotEdit:
+            return self._with_cells(parts, parts.completed.changed(self.wished), self.changes)
+
+    @cached_property
+    def alternatives(self) -> tuple[tuple[tuple[Change, ...], Run], ...]:
+        """This run with releases of its libraries that nobody excludes: as it would be on the
+        other side of open changes, those of one release together, the nearest first."""
+        boundaries: dict[tuple[str, Release], list[Change]] = {}
+        for change in self.open:
+            boundaries.setdefault((change.package, change.since), []).append(change)
+        nearest = [tuple(boundaries[key]) for key in sorted(boundaries, reverse=True)]
+        others = ((changes, self._across(changes[0])) for changes in nearest)
+        return tuple((changes, other) for changes, other in others if other is not None)
+
+    def _across(self, change: Change) -> Run | None:
+        """``None`` where what is changed here cannot be said on the other side."""
+        version = change.last_without if self.open[change] else change.release
+        try:
+            return self._resolved(
+                self.parts.assuming({f"versions.{change.package}": version}), self.changes
+            )
+        except CannotEdit:
+            return None
+
+    def what_if(self, changes: MappingABC[Any, Any]) -> Run:
+        """This run as it would be if the files said ``changes`` too.
+
+        Raises:
+            CannotEdit: the framework cannot express a change.
+        """
+        return self._resolved(self.parts, {**self.changes, **changes})
+
+    def _resolved(self, parts: Parts, changes: MappingABC[Any, Any]) -> Run:
+        key = repr((sorted(parts.options.items()), sorted(changes.items())))
+        if key not in self._cache:
+            self._cache[key] = self._with_cells(parts, resolve(parts, changes), changes)
+        found: Run = self._cache[key]
+        return found
+
+    def _with_cells(self, parts: Parts, cells: Cells, changes: MappingABC[Any, Any]) -> Run:
+        return replace(
+            self,
+            parts=parts,
+            cells=cells,
+            settings=cells.settings,
+            plan=cells.plan(self.name),
+            wished=dict(cells.wished),
+            changes=dict(changes),
+            open=cells.open,
+            _cache={},
+            remembered={},
+        )
+
+
+def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
+    """Resolve the parts of a run."""
+    cells = resolve(parts)
+    model_id = cells[f.model.id]
+    return Run(
+        name=name,
+        parts=parts,
+        cells=cells,
+        settings=cells.settings,
+        plan=cells.plan(name),
+        stray=tuple(parts.dialect.strays(cells)),
+        wrong=tuple(cells.given.wrong),
+        unreadable=cells.unreadable,
+        open=cells.open,
+        model=parts.find_model(str(model_id)) if model_id else None,
+        hardware=_hardware_of(parts, cells),
+        margin=margin,
+    )
+
+
+def _hardware_of(parts: Parts, cells: Cells) -> Hardware | None:
+    """The given hardware, else what the run's own files name, with the ranks that it starts."""
+    if parts.hardware is None:
+        return hardware_in_files(cells)
+    return replace(
+        parts.hardware,
+        nodes=cells[f.parallel.nodes] or parts.hardware.nodes,
+        gpus_per_node=cells[f.parallel.gpus_per_node] or parts.hardware.gpus_per_node,
+    )
+
+
+def _usable_gpu_bytes(hardware: Hardware | None) -> int | None:
+    from oomlint.hardware import usable_bytes
+
+    return None if hardware is None else usable_bytes(hardware.gpu)
+
+
+def _estimate(plan: Plan, hardware: Hardware | None) -> Estimate:
+    from oomlint.memory.again import estimate_again
+    from oomlint.memory.limits import gpu_limits
+
+    limits = None if hardware is None else gpu_limits(hardware, plan)
+    return estimate_again(plan, limits)
+
+
+def _attested(measurement: Measurement) -> Attested:
+    """A run that was measured did run."""
+    size = measurement.gpu
+    took = "a node's RAM" if size is None else gib(size)
+    return Attested(measurement.hardware, f"{measurement.place} has {took} measured")
+
+
+def _is_guessed(block: Block) -> bool:
+    """Whether it is by a sibling alone that a block is taken in; one of which is known why it is doubted is the run's."""
+    return block.level >= Level.ASSUMED and not block.doubt
+
+
+def merge_sequences(*groups: Sequence[tuple[Block, Reading]]) -> tuple[tuple[Block, Reading], ...]:
+    """Blocks of several sources in one order of precedence, each once."""
+    seen: dict[int, tuple[Block, Reading]] = {}
+    for group in groups:
+        for block, reading in group:
+            seen.setdefault(id(block), (block, reading))
+    return tuple(seen.values())

@@ -1,0 +1,1 @@
+"""How amounts, names and addresses are said."""

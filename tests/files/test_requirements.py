@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.linked import run_of
+
+from oomlint.config.overrides import read_pair
+from oomlint.dialects import registry
+from oomlint.dialects.trl.releases import CHUNKS_LOSS
+from oomlint.files.requirements import installed, pins
+from oomlint.files.workspace import Workspace
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.run import Run
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("requirements.txt", "transformers==4.57.1  # why\nnumpy==1\n", {"transformers": "4.57.1"}),
+        ("requirements-gpu.txt", "Flash_Attn == 2.6.3\n", {"flash-attn": "2.6.3"}),
+        ("requirements.txt", "trl>=0.20\n", {}),
+        ("requirements.txt", "transformers>=4.40,<5\n", {"transformers": "4.57"}),
+        ("requirements.txt", "transformers[torch]~=4.46.2\n", {"transformers": "4.46.2"}),
+        ("requirements.txt", "trl>=0.18,<=0.24.0\n", {"trl": "0.24.0"}),
+        ("requirements.txt", "peft<0.12\n", {"peft": "0.11"}),
+        (
+            "requirements.txt",
+            "transformers @ git+https://github.com/huggingface/transformers@v4.46.0\n",
+            {"transformers": "4.46.0"},
+        ),
+        (
+            "pyproject.toml",
+            ('[project]\ndependencies = ["trl==0.19.1"]\n[project.optional-dependencies]\n'
+            'gpu = ["trl==0.1.0", "deepspeed==0.16.4"]\n'),
+            {"trl": "0.19.1", "deepspeed": "0.16.4"},
+        ),
+        (
+            "pyproject.toml",
+            ('[tool.poetry.dependencies]\npython = "^3.10"\ntransformers = "^4.40"\n'
+            'peft = {version = "0.13.2", extras = ["a"]}\n'),
+            {"transformers": "4.57", "peft": "0.13.2"},
+        ),
+        ("pyproject.toml", "not [ toml", {}),
+        ("setup.cfg", "[options]\ninstall_requires =\n    accelerate==1.0.1\n", {"accelerate": "1.0.1"}),
+        ("setup.py", 'setup(install_requires=["torch==2.4.0", "x"])', {"torch": "2.4.0"}),
+        (
+            "uv.lock",
+            ('version = 1\n[[package]]\nname = "torch"\nversion = "2.6.0+cu124"\n'
+            '[[package]]\nname = "other"\nversion = "1"\n'),
+            {"torch": "2.6.0"},
+        ),
+        ("Pipfile.lock", '{"default": {"trl": {"version": "==0.15.2"}}}', {"trl": "0.15.2"}),
+        (
+            "environment.yml",
+            "dependencies:\n  - pytorch::torch=2.3.1=cuda\n  - pip:\n    - peft==0.10.0\n",
+            {"torch": "2.3.1", "peft": "0.10.0"},
+        ),
+        (
+            "Dockerfile",
+            ("FROM pytorch/pytorch:2.4.0-cuda12.1-cudnn9-devel\nRUN pip install -U \\\n"
+            "  'transformers==4.51.3' deepspeed==0.15.0 && ls\n"),
+            {"torch": "2.4.0", "transformers": "4.51.3", "deepspeed": "0.15.0"},
+        ),
+        ("other.txt", "trl==0.1\n", {}),
+        (
+            "requirements.txt",
+            "trl@git+https://github.com/huggingface/trl.git@019fc6dbaa03b888f9d5c1845f0f690da8ed310c#egg=trl[main]\n",
+            {"trl": "commit 019fc6d"},
+        ),
+        ("requirements.txt", "git+https://github.com/huggingface/peft.git@89ff3e6\n", {"peft": "commit 89ff3e6"}),
+        ("requirements.txt", "git+https://github.com/huggingface/peft\n", {}),
+        ("requirements.txt", "trl@git+https://github.com/huggingface/trl@main\n", {}),
+        ("requirements.txt", "git+https://github.com/huggingface/transformers@v4.49.0\n", {"transformers": "4.49.0"}),
+    ],
+)  # fmt: skip
+def test_pins(name: str, text: str, found: dict[str, str]) -> None:
+    assert pins(name, text) == found
+
+
+def test_what_a_script_installs() -> None:
+    text = "pip install -q transformers==4.44.2 \\\n  trl==0.9.6\npython train.py\n"
+    assert installed(text) == {"transformers": "4.44.2", "trl": "0.9.6"}
+
+
+_SFT = """\
+model_name_or_path: Qwen/Qwen2.5-0.5B
+dataset_name: trl-lib/Capybara
+per_device_train_batch_size: 2
+learning_rate: 1e-5
+num_train_epochs: 1
+max_length: 512
+output_dir: out
+"""
+
+
+def _run(options: dict[str, Any] | None = None, **files: str) -> Run:
+    texts = {name.replace("__", "/").replace("_", "."): text for name, text in files.items()}
+    texts["configs/sft.yaml"] = _SFT
+    return run_of(texts, "configs/sft.yaml", values=options or {})
+
+
+def test_the_nearest_file_up_the_tree_counts() -> None:
+    run = _run(
+        requirements_txt="trl==0.24.0\npeft==0.17.0\n", configs__requirements_txt="trl==0.19.1\n"
+    )
+    assert run.plan.versions == {"trl": "0.19.1", "peft": "0.17.0"}
+    assert not _run().plan.versions
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["-r base/pins.txt", "--requirement=base/pins.txt", "-c base/pins.txt", "-rbase/pins.txt"],
+)
+def test_requirements_take_in_others(line: str) -> None:
+    run = _run(
+        requirements_txt=f"{line}\npeft==0.17.0\n", base__pins_txt="-r pins.txt\ntrl==0.19.1\n"
+    )
+    assert run.plan.versions == {"trl": "0.19.1", "peft": "0.17.0"}
+
+
+@pytest.mark.parametrize(
+    ("install", "versions"),
+    [
+        ('!pip install transformers==4.55.4 \\"trl>=0.20\\"', {"transformers": "4.55.4"}),
+        ("%pip install -U transformers trl", {}),
+        ("!pip install -r requirements.txt", {"transformers": "4.40.0", "trl": "0.19.1"}),
+    ],
+)
+def test_what_a_notebook_installs_counts_before_the_pins_of_the_project(
+    install: str, versions: dict[str, str]
+) -> None:
+    code = (
+        "from trl import SFTConfig, SFTTrainer\\n"
+        "args = SFTConfig(output_dir='out', per_device_train_batch_size=1)\\n"
+        "SFTTrainer(model='Qwen/Qwen2.5-0.5B', args=args, train_dataset=data).train()\\n"
+    )
+    cells = ",".join(
+        f'{{"cell_type": "code", "metadata": {{}}, "source": "{text}", "outputs": []}}'
+        for text in (install, code)
+    )
+    files = {
+        "train.ipynb": f'{{"cells": [{cells}], "metadata": {{}}, "nbformat": 4}}'.encode(),
+        "requirements.txt": b"transformers==4.40.0\ntrl==0.19.1\n",
+    }
+    (run,) = (
+        Linker(Workspace(Path("/x"), files), registry(), LinkOptions()).link(["train.ipynb"]).runs
+    )
+    assert run.plan.versions == versions
+
+
+def test_a_lock_counts_before_a_project_file() -> None:
+    lock = '[[package]]\nname = "trl"\nversion = "0.21.0"\n'
+    run = _run(uv_lock=lock, pyproject_toml='[project]\ndependencies = ["trl==0.22.0"]\n')
+    assert run.plan.versions == {"trl": "0.21.0"}
+
+
+def test_versions_decide_defaults_that_changed() -> None:
+    old = _run(requirements_txt="trl==0.19.1\ntransformers==4.52.4\n").plan
+    assert old.checkpointing.mode == "none"
+    assert old.loss.logits_materialised == "full"
+    assert (old.optimizer.fused, old.checkpointing.reentrant) == (False, True)
+    later = _run(requirements_txt="trl==0.24.0\ntransformers==4.57.1\ntorch==2.8.0\n").plan
+    assert (later.checkpointing.mode, later.loss.logits_materialised) == ("full", "full")
+    assert later.optimizer.fused is True
+    early_torch = _run(requirements_txt="transformers==4.57.1\ntorch==2.7.1\n")
+    assert early_torch.plan.optimizer.fused is False
+    name = early_torch.settings[f.optimizer.name]
+    assert (name.value, name.origin.kind, name.level) == ("adamw_torch", "default", Level.DEFAULT)
+    assert name.origin.source.startswith("transformers 4.54.0")
+    newest = _run(requirements_txt="trl==1.9.0\n")
+    assert newest.plan.loss.logits_materialised == "chunked"
+    assert CHUNKS_LOSS not in newest.open
+    assert _run().open[CHUNKS_LOSS]
+
+
+def test_a_version_may_be_given() -> None:
+    assert read_pair("versions.trl=0.19.1") == ("versions.trl", "0.19.1")
+    run = _run({"versions.trl": "0.19.1"}, requirements_txt="trl==0.24.0\n")
+    assert run.plan.versions == {"trl": "0.19.1"}
+    assert run.plan.checkpointing.mode == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "pinned"),
+    [("setup.sh", "0.13.0"), ("install_env.sh", "0.13.0"), ("train.sh", None)],
+)
+def test_a_script_that_sets_up_the_environment_pins(name: str, pinned: str | None) -> None:
+    text = "set -e\npip3 install 'git+https://github.com/axolotl-ai-cloud/axolotl.git@v0.13.0'\n"
+    assert pins(name, text).get("axolotl") == pinned

@@ -1,0 +1,87 @@
+"""A run that starts from what another one saves has the dimensions of that one's model."""
+
+from __future__ import annotations
+
+from tests.linked import PROGRAM, link
+
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
+
+_TRAINS = """\
+python train.py --per_device_train_batch_size 1 --bf16 True --learning_rate 1e-5 \\
+    --gradient_checkpointing True --model_max_length 1024 --num_train_epochs 1 \\
+    --model_name_or_path {model} --output_dir {out}{more}
+"""
+
+
+def _line(model: str, out: str, more: str = "") -> str:
+    return _TRAINS.format(model=model, out=out, more=more)
+
+
+def _last(files: dict[str, str], name: str = "b.sh") -> Run:
+    return link(files, name).runs[-1]
+
+
+_QWEN, _LLAMA = "Qwen/Qwen2.5-7B-Instruct", "meta-llama/Llama-3.1-8B"
+
+
+def test_a_run_before_it_in_the_script_says_what_a_folder_will_hold() -> None:
+    run = _last(
+        {"b.sh": "ROOT=out/x\n" + _line(_QWEN, '"$ROOT/sft"') + _line('"$ROOT/sft"', "out/dpo")}
+    )
+    assert run.plan.model.id == "out/x/sft"
+    assert run.model is not None
+    assert run.model.id == _QWEN
+    assert run.plan.model.dims is not None
+    assert run.plan.model.dims.layers == 28
+    assert "saves it" in run.model.source
+
+
+def test_so_does_one_of_another_script_of_the_folder_and_of_its_checkpoints() -> None:
+    files = {
+        "s/a.sh": _line(_QWEN, "models/sft_512"),
+        "s/b.sh": _line("models/sft_512/checkpoint-9", "o"),
+    }
+    run = _last(files, "s/b.sh")
+    assert run.model is not None
+    assert run.model.id == _QWEN
+
+
+def test_one_further_away_does_not() -> None:
+    files = {"other/a.sh": _line(_QWEN, "models/sft"), "b.sh": _line("models/sft", "o")}
+    assert _last(files).model is None
+
+
+def test_what_is_saved_may_be_trained_on_more_than_once() -> None:
+    run = _last(
+        {"b.sh": _line(_QWEN, "o/one") + _line("o/one", "o/two") + _line("o/two", "o/three")}
+    )
+    assert run.model is not None
+    assert run.model.id == _QWEN
+
+
+def test_a_name_under_which_two_models_are_saved_tells_nothing() -> None:
+    run = _last({"b.sh": _line(_QWEN, "o/sft") + _line(_LLAMA, "o/sft") + _line("o/sft", "o/dpo")})
+    assert run.model is None
+
+
+def test_a_run_that_goes_on_from_its_own_folder_has_nothing_to_tell() -> None:
+    assert _last({"b.sh": _line("o/sft", "o/sft")}).model is None
+
+
+def test_who_is_trained_of_an_adapter_that_another_run_saves_is_open() -> None:
+    lora = " --use_peft True --lora_r 16"
+    whole = _last({"b.sh": _line(_QWEN, "o/sft") + _line("o/sft", "o/dpo"), "train.py": PROGRAM})
+    assert whole.level(f.trainable.method) is not Level.UNREAD
+    files = {"b.sh": _line(_QWEN, "o/sft", lora) + _line("o/sft", "o/dpo")}
+    assert _last(files).level(f.trainable.method) is Level.UNREAD
+    files = {"b.sh": _line(_QWEN, "o/sft", lora) + _line("o/sft", "o/dpo", lora)}
+    assert _last(files).plan.trainable.method == "lora"
+
+
+def test_a_loop_over_seeds_is_still_one_run_of_each_line() -> None:
+    loop = (
+        "for s in 1 2 3; do\n" + _line(_QWEN, "o/$s/sft") + _line("o/$s/sft", "o/$s/dpo") + "done\n"
+    )
+    assert len(link({"b.sh": loop}).runs) == 2

@@ -1,0 +1,328 @@
+"""What a script takes from a config file that it loads itself is read there, and mended there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.fixing import fixed
+from tests.linked import link, run_of
+
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
+
+HEAD = """\
+import argparse, json, os, sys, yaml, torch
+from pathlib import Path
+from omegaconf import OmegaConf
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+"""
+TRAIN = """\
+model = AutoModelForCausalLM.from_pretrained(cfg["model"]["name"])
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=cfg["training"]["batch"])
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+YAML = """\
+model:
+  name: Qwen/Qwen2.5-7B  # ours
+training:
+  batch: 4
+lora: {use: true, r: 8, target: [q_proj, v_proj]}
+"""
+
+
+def _files(script: str, config: str = YAML, **more: str) -> dict[str, str]:
+    files = {"train.py": HEAD + script, "configs/a.yaml": config}
+    return files | {name.replace("__", "/").replace("_sh", ".sh"): t for name, t in more.items()}
+
+
+def _run(script: str, config: str = YAML) -> Run:
+    return run_of(_files(script, config), "train.py")
+
+
+def _loads(text: str) -> str:
+    return f"cfg = {text}\n{TRAIN}"
+
+
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        'yaml.safe_load(open("configs/a.yaml"))',
+        'yaml.load(open("configs/a.yaml"), Loader=yaml.FullLoader)',
+        'yaml.safe_load(Path("configs/a.yaml").read_text())',
+        'yaml.safe_load((Path(__file__).resolve().parent / "configs" / "a.yaml").open())',
+        'yaml.safe_load(open(os.path.join(os.path.dirname(__file__), "configs", "a.yaml")))',
+        'OmegaConf.load("configs/a.yaml")',
+        'OmegaConf.to_container(OmegaConf.load("configs/a.yaml"), resolve=True)',
+        'yaml.safe_load(open(sys.argv[1] if len(sys.argv) > 1 else "configs/a.yaml"))',
+    ],
+)
+def test_a_file_is_followed_however_it_is_opened(loaded: str) -> None:
+    run = _run(_loads(loaded))
+    assert run.plan.model.id == "Qwen/Qwen2.5-7B"
+    assert run.plan.batch.micro == 4
+    assert run.level(f.batch.micro) is Level.STATED
+
+
+def test_the_name_that_a_with_gives_a_file_is_that_of_its_own_block() -> None:
+    other = 'with open("other.yaml") as file:\n    other = yaml.safe_load(file)\n'
+    script = f'{other}with open("configs/a.yaml") as file:\n    cfg = yaml.safe_load(file)\n{TRAIN}'
+    assert _run(script).plan.batch.micro == 4
+
+
+def test_a_function_of_the_project_loads_it() -> None:
+    script = f'from conf.load import read\ncfg = read("configs/a.yaml")\n{TRAIN}'
+    reader = "import yaml\ndef read(path):\n    with open(path) as f:\n        return yaml.safe_load(f)\n"
+    files = _files(script) | {"conf/load.py": reader}
+    assert run_of(files, "train.py").plan.model.id == "Qwen/Qwen2.5-7B"
+
+
+def test_a_value_stands_where_the_file_has_it() -> None:
+    run = _run(_loads('yaml.safe_load(open("configs/a.yaml"))'))
+    setting = run.settings[f.batch.micro]
+    location = setting.origin.value_location
+    assert location is not None
+    assert location.path == "configs/a.yaml"
+    assert YAML[location.span.start : location.span.end] == "4"
+    assert setting.origin.key == "training.batch"
+
+
+@pytest.mark.parametrize(("path", "sign"), [("configs/a.yaml", ": "), ("configs/a.json", ": ")])
+def test_a_fix_goes_into_the_file(path: str, sign: str) -> None:
+    text = (
+        YAML
+        if path.endswith("yaml")
+        else json.dumps({"model": {"name": "Qwen/Qwen2.5-7B"}, "training": {"batch": 4}}, indent=2)
+    )
+    loader = "yaml.safe_load" if path.endswith("yaml") else "json.load"
+    script = HEAD + _loads(f'{loader}(open("{path}"))')
+
+    def read(config: str) -> Run:
+        return run_of({"train.py": script, path: config}, "train.py")
+
+    after = fixed(read, text, {f.batch.micro: 2})
+    assert after == text.replace(
+        f"batch{'' if sign in YAML and path.endswith('yaml') else chr(34)}: 4",
+        f"batch{'' if path.endswith('yaml') else chr(34)}: 2",
+    )
+
+
+def test_a_section_that_is_unpacked_is_read_and_grows() -> None:
+    script = HEAD + _loads('yaml.safe_load(open("configs/a.yaml"))').replace(
+        'output_dir="out", per_device_train_batch_size=cfg["training"]["batch"]',
+        '**cfg["training"]',
+    )
+    config = "model: {name: Qwen/Qwen2.5-7B}\ntraining:\n  output_dir: out\n  per_device_train_batch_size: 4\n"
+
+    def read(text: str) -> Run:
+        return run_of({"train.py": script, "configs/a.yaml": text}, "train.py")
+
+    assert read(config).plan.batch.micro == 4
+    after = fixed(read, config, {f.batch.micro: 2, f.batch.grad_accum: 2})
+    assert after == config.replace("size: 4", "size: 2") + "  gradient_accumulation_steps: 2\n"
+
+
+def test_get_gives_what_the_script_says_where_the_file_is_silent() -> None:
+    script = _loads('yaml.safe_load(open("configs/a.yaml"))').replace(
+        'cfg["training"]["batch"]', 'cfg.get("optim", {}).get("batch", 16)'
+    )
+    assert _run(script).plan.batch.micro == 16
+    assert _run(script, YAML + "optim: {batch: 2}\n").plan.batch.micro == 2
+
+
+def test_what_the_script_changes_is_not_read() -> None:
+    loads = 'yaml.safe_load(open("configs/a.yaml"))\n'
+    changed = _run(_loads(loads + 'cfg["training"]["batch"] = len(sys.argv)'))
+    assert changed.plan.batch.micro is None
+    assert f.batch.micro in changed.unreadable
+    assert changed.plan.model.id == "Qwen/Qwen2.5-7B"
+    renamed = _run(_loads(loads + 'part = cfg["training"]\npart.update(batch=len(sys.argv))'))
+    assert renamed.plan.batch.micro is None
+    same = _run(_loads(loads + 'cfg["training"]["batch"] = int(cfg["training"]["batch"])'))
+    assert same.plan.batch.micro == 4
+
+
+OPTION = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("-c", "--config", {default})
+parser.add_argument("--batch", type=int)
+options = parser.parse_args()
+"""
+
+
+def test_an_option_that_nobody_gives_changes_nothing() -> None:
+    script = OPTION.format(default='default="configs/a.yaml"') + _loads(
+        "yaml.safe_load(open(options.config))\n"
+        'if options.batch is not None:\n    cfg["training"]["batch"] = options.batch'
+    )
+    assert _run(script).plan.batch.micro == 4
+    files = _files(script) | {"run.sh": "python train.py --batch 2\n"}
+    assert run_of(files).plan.batch.micro is None
+
+
+def test_each_launch_is_a_run_with_the_config_that_it_names() -> None:
+    script = OPTION.format(default="required=True") + _loads("yaml.safe_load(open(options.config))")
+    files = _files(script) | {
+        "configs/b.yaml": YAML.replace("7B", "14B"),
+        "run.sh": "python train.py --config configs/a.yaml\ncd configs\npython ../train.py -c b.yaml\n",
+    }
+    models = [run.plan.model.id for run in link(files).runs]
+    assert models == ["Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-14B"]
+    assert run_of(_files(script), "train.py").plan.model.id is None
+
+
+def test_a_file_decides_on_branches() -> None:
+    adapter = 'LoraConfig(r=cfg["lora"]["r"], target_modules=cfg["lora"]["target"])'
+    script = _loads('yaml.safe_load(open("configs/a.yaml"))').replace(
+        "args = ", f'if cfg["lora"]["use"]:\n    model = get_peft_model(model, {adapter})\nargs = '
+    )
+    assert _run(script).plan.trainable.method == "lora"
+    assert _run(script, YAML.replace("true", "false")).plan.trainable.method == "full"
+    choice = script.replace(
+        '["name"])', '["name"], dtype=torch.bfloat16 if cfg["lora"]["use"] else torch.float32)'
+    )
+    assert _run(choice).plan.load.dtype == "bf16"
+    assert _run(choice, YAML.replace("true", "false")).plan.load.dtype == "fp32"
+
+
+def test_no_dialect_takes_the_file_of_a_script_for_its_own() -> None:
+    recipe = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: a\noutput_dir: out\nper_device_train_batch_size: 4\nuse_peft: true\n"
+    script = (
+        _loads('yaml.safe_load(open("configs/a.yaml"))')
+        .replace('["model"]["name"]', '["model_name_or_path"]')
+        .replace('["training"]["batch"]', '["per_device_train_batch_size"]')
+    )
+    assert len(link({"configs/a.yaml": recipe}).runs) == 1
+    run = run_of(_files(script, recipe))
+    assert run.name == "train.py"
+
+
+def test_interpolations_are_those_of_omegaconf() -> None:
+    config = YAML.replace("batch: 4", "batch: ${lora.r}")
+    assert _run(_loads('OmegaConf.load("configs/a.yaml")'), config).plan.batch.micro == 8
+    plain = _run(_loads('yaml.safe_load(open("configs/a.yaml"))'), config)
+    assert plain.plan.batch.micro is None
+
+
+def test_a_later_file_is_laid_over_an_earlier() -> None:
+    script = _loads(
+        'OmegaConf.merge(OmegaConf.load("base.yaml"), OmegaConf.load("configs/a.yaml"))'
+    )
+    files = _files(script, "training: {batch: 2}\n") | {"base.yaml": YAML}
+    run = run_of(files, "train.py")
+    assert (run.plan.model.id, run.plan.batch.micro) == ("Qwen/Qwen2.5-7B", 2)
+
+
+def test_an_argument_that_has_another_name_now_is_wrong_in_the_call() -> None:
+    script = _loads('yaml.safe_load(open("configs/a.yaml"))').replace(
+        'output_dir="out"',
+        'output_dir="out", evaluation_strategy=cfg.get("evaluation_strategy", "no")',
+    )
+    run = _run(script, YAML + "evaluation_strategy: steps\n")
+    renamed = [stray for block, _ in run.parts.blocks for stray, _ in block.renamed()]
+    assert [stray.location.path for stray in renamed] == ["train.py"]
+
+
+FILLED = """\
+from tools.fill import fill
+cfg = yaml.safe_load(open("configs/a.yaml"))
+fill(cfg, sys.argv[1])
+"""
+FILL = """\
+import os
+
+def fill(given, key):
+    note(given["model"])
+    {}
+
+def note(section):
+    section["seen"] = True
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "model"),
+    [
+        ('given["model"]["name"] = os.environ["MODEL"]', None),
+        ('given["model"][key] = os.environ["MODEL"]', None),
+        ('given["lora"]["r"] = 16', "Qwen/Qwen2.5-7B"),
+    ],
+)
+def test_what_a_function_of_another_file_changes_is_not_read(
+    statement: str, model: str | None
+) -> None:
+    files = _files(FILLED + TRAIN) | {"tools/fill.py": FILL.format(statement)}
+    assert run_of(files, "train.py").plan.model.id == model
+
+
+MADE = """\
+def made():
+    return AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+
+model = made()
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=size())
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_a_function_is_followed_only_to_what_a_file_says() -> None:
+    plain = run_of(_files(MADE + "\ndef size():\n    return 8\n"), "train.py")
+    assert plain.plan.batch.micro is None
+    asked = 'cfg = yaml.safe_load(open("configs/a.yaml"))\ndef size():\n    return cfg["training"]["batch"]\n'
+    assert run_of(_files(asked + MADE), "train.py").plan.batch.micro == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "model"),
+    [
+        ("--config $CONFIG", None),
+        ("--config=configs/$NAME.yaml", None),
+        ("--config ${CONFIG:-configs/a.yaml}", "Qwen/Qwen2.5-7B"),
+        ("--seed $SEED", "Qwen/Qwen2.5-7B"),
+    ],
+)
+@pytest.mark.parametrize("path", ["args.config", 'args.config or "configs/a.yaml"'])
+def test_what_only_the_shell_knows_is_not_the_default(
+    command: str, path: str, model: str | None
+) -> None:
+    script = (
+        "parser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--config", default="configs/a.yaml")\n'
+        'parser.add_argument("--seed", type=int, default=1)\n'
+        "args = parser.parse_args()\n"
+        f"cfg = yaml.safe_load(open({path}))\n{TRAIN.replace('args', 'how').replace('how=', 'args=')}"
+    )
+    files = _files(script, run_sh=f"python train.py {command}\n")
+    assert run_of(files).plan.model.id == model
+
+
+@pytest.mark.parametrize("word", ["$CONFIG", "configs/$NAME.yaml", '"$@"'])
+def test_a_word_that_only_the_shell_knows_is_not_the_default(word: str) -> None:
+    default = 'sys.argv[1] if len(sys.argv) > 1 else "configs/a.yaml"'
+    files = _files(_loads(f"yaml.safe_load(open({default}))"), run_sh=f"python train.py {word}\n")
+    assert run_of(files).plan.model.id is None
+
+
+def test_omegaconf_changes_what_it_is_given() -> None:
+    update = 'OmegaConf.update(cfg, "model.name", os.environ["MODEL"])\n'
+    loads = 'cfg = OmegaConf.load("configs/a.yaml")\n'
+    assert _run(loads + TRAIN).plan.model.id == "Qwen/Qwen2.5-7B"
+    assert _run(loads + update + TRAIN).plan.model.id is None
+
+
+def test_a_notebook_takes_its_values_from_the_file_too() -> None:
+    helper = "import yaml\n\ndef load(name):\n    return yaml.safe_load(open('configs/' + name))\n"
+    code = f"from own.settings import load\n{HEAD}cfg = load('a.yaml')\n{TRAIN}"
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": code}
+    files = {
+        "notebooks/train.ipynb": json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}),
+        "src/own/settings.py": helper,
+    }
+
+    def read(config: str) -> Run:
+        return run_of({**files, "configs/a.yaml": config}, "notebooks/train.ipynb")
+
+    assert (read(YAML).plan.model.id, read(YAML).plan.batch.micro) == ("Qwen/Qwen2.5-7B", 4)
+    assert fixed(read, YAML, {f.batch.micro: 1}) == YAML.replace("batch: 4", "batch: 1")
