@@ -24,7 +24,7 @@ from oomlint.dialects.base import Claim
 from oomlint.dialects.table import Block
 from oomlint.documents import SUFFIXES
 from oomlint.documents.base import Document, Mapping, PythonDocument, ShellDocument, parser_of
-from oomlint.documents.python.options import Options
+from oomlint.documents.python.options import ScriptOptions
 from oomlint.errors import FileError
 from oomlint.files.disk import walk
 from oomlint.files.workspace import Workspace
@@ -115,7 +115,9 @@ class Survey:
             for key in stray:
                 self._place(tally, key, options, has_script=own)
 
-    def _place(self, tally: Tally, key: str, options: Options | None, *, has_script: bool) -> None:
+    def _place(
+        self, tally: Tally, key: str, options: ScriptOptions | None, *, has_script: bool
+    ) -> None:
         if options is not None and {key, key.removeprefix("no_")} & options.names:
             tally.own[key] += 1
         elif has_script and (options is None or not options.is_whole):
@@ -124,7 +126,7 @@ class Survey:
             tally.unknown[key] += 1
 
 
-def _options_of(claim: Claim, workspace: Workspace) -> Options | None:
+def _options_of(claim: Claim, workspace: Workspace) -> ScriptOptions | None:
     """What the script that a launch line starts declares; ``None`` where it is not here."""
     for reference in claim.references:
         if reference.path.endswith(".py"):

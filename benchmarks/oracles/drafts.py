@@ -17,7 +17,7 @@ from benchmarks.oracles.framework import Case, Framework
 from benchmarks.oracles.frameworks import FRAMEWORKS
 from benchmarks.oracles.verdict import MissingFramework, Verdict, judge_cases
 
-from oomlint.drafts import Found, Wanted, fitting, named_model
+from oomlint.drafts import FittingDraft, Wanted, fitting, named_model
 from oomlint.errors import UsageError
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import judgement_of
@@ -41,7 +41,7 @@ def drafts(
     models: Iterable[str] = MODELS,
     methods: Iterable[str] = METHODS,
     machines: Iterable[str] = MACHINES,
-) -> Iterator[tuple[str, Found | str]]:
+) -> Iterator[tuple[str, FittingDraft | str]]:
     """What is written for each wish, or why nothing is."""
     for model, method, machine in product(models, methods, machines):
         name = f"{model} {method} {machine}"
@@ -59,7 +59,7 @@ def drafts(
         yield name, "nothing fits" if found is None else found
 
 
-def cases(written: Iterable[tuple[str, Found]], at: Path) -> Iterator[Case]:
+def cases(written: Iterable[tuple[str, FittingDraft]], at: Path) -> Iterator[Case]:
     """Each config in a folder of its own."""
     for number, (name, found) in enumerate(written):
         root = at / str(number)
@@ -87,7 +87,7 @@ def _merged(line: str, root: Path) -> str:
     return "merged.yaml"
 
 
-def judged(framework: str, written: Iterable[tuple[str, Found]], at: Path) -> Verdict:
+def judged(framework: str, written: Iterable[tuple[str, FittingDraft]], at: Path) -> Verdict:
     """What the framework's loader says of them.
 
     Raises:
@@ -105,7 +105,7 @@ def _judge(framework: str) -> Framework:
 def main(names: list[str]) -> None:
     for framework in names or JUDGES:
         wishes = list(drafts(framework))
-        written = [(name, found) for name, found in wishes if isinstance(found, Found)]
+        written = [(name, found) for name, found in wishes if isinstance(found, FittingDraft)]
         fit = sum(judgement_of(found.draft.run).verdict == "fits" for _, found in written)
         print(f"{framework}: {len(wishes)} wishes, {len(written)} written, {fit} fit")
         for name, found in wishes:

@@ -141,13 +141,13 @@ def estimate_model(
     """
     from oomlint.drafts import lightest, places
     from oomlint.judgement.planner import levers
-    from oomlint.report.drafts import Answer, model_estimate_object
+    from oomlint.report.drafts import DraftReport, model_estimate_object
 
     wish = _wanted(
         model, hardware, method, length, batch, rank, shard, framework, host_memory, config
     )
     found = lightest(wish)
-    return model_estimate_object(Answer.of(found, places(found), levers(found.draft.run)))
+    return model_estimate_object(DraftReport.of(found, places(found), levers(found.draft.run)))
 
 
 def new_config(

@@ -69,7 +69,7 @@ def settings_page() -> str:
         _row(name, about, getattr(defaults, name.replace("-", "_")))
         for name, about in schema["properties"].items()
     ]
-    profile = schema["$defs"]["Profile"]
+    profile = schema["$defs"]["HardwareProfile"]
     inner = [
         _row(f"profiles.NAME.{name}", about, None) for name, about in profile["properties"].items()
     ]

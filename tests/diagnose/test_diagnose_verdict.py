@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from oomlint.diagnose import examine, read_logs
 from oomlint.diagnose.measured import _FORMS
 from oomlint.diagnose.phases import _BY_PHASE, MARKERS, phase_of_frames
-from oomlint.diagnose.progress import Step, step_in
+from oomlint.diagnose.progress import RunPosition, step_in
 from oomlint.diagnose.remedies import _KNOWN
 from oomlint.diagnose.render import annotation, diagnose_object, render
 from oomlint.diagnose.scan import scan
@@ -90,7 +90,7 @@ def test_the_kernel_s_word_confirms_a_death_and_gives_its_size(tmp_path):
         cause = verdict.cause
         assert cause.signature.name == "kernel-oom-kill"
         assert (verdict.resource, verdict.scope, verdict.phase) == ("host", "container", "save")
-        assert cause.step == Step(100, 400)
+        assert cause.step == RunPosition(100, 400)
         assert cause.figures["process_bytes"] == (400000000 + 1024) * 1024
         assert cause.figures["limit_bytes"] == 512 * GIB
         assert cause.origin.local_rank == 2
@@ -201,17 +201,17 @@ def test_frames_of_ipython_and_rich_are_read():
 @pytest.mark.parametrize(
     ("line", "step"),
     [
-        (" 53%|█████▎    | 238/447 [29:08:56<21:14:29, 365.88s/it]", Step(238, 447)),
-        ("Train: 5%|▌ | 10/200 [00:10<03:10,  1.01it/s]", Step(10, 200)),
+        (" 53%|█████▎    | 238/447 [29:08:56<21:14:29, 365.88s/it]", RunPosition(238, 447)),
+        ("Train: 5%|▌ | 10/200 [00:10<03:10,  1.01it/s]", RunPosition(10, 200)),
         ("Loading checkpoint shards:  47%|████▋     | 7/15 [03:24<03:59, 29.97s/it]", None),
         ("Map (num_proc=16): 13%|█ | 100/800 [00:03<00:20, 30.1 examples/s]", None),
         ("Evaluating: 50%|█████ | 5/10 [00:03<00:03, 1.2it/s]", None),
-        ("1|25|Loss: 1.2345:  10%|█ | 25/250 [01:00<09:00,  2.4s/it]", Step(25, 250)),
-        ("[titan] step: 30  loss:  8.1234  memory: 12.34GiB(15.61%)  tps: 5,000", Step(30)),
-        (" [2025-01-01 00:00:00] iteration       12/     100 | consumed samples: 96 |", Step(12, 100)),
-        ("[batch=12/4800]:", Step(12, 4800)),
-        ("Epoch 1 | iter 48 step 3 | loss train: 1.2", Step(3)),
-        (" [ 501/1500 06:35 < 13:11, 1.26 it/s, Epoch 1/3]", Step(501, 1500)),
+        ("1|25|Loss: 1.2345:  10%|█ | 25/250 [01:00<09:00,  2.4s/it]", RunPosition(25, 250)),
+        ("[titan] step: 30  loss:  8.1234  memory: 12.34GiB(15.61%)  tps: 5,000", RunPosition(30)),
+        (" [2025-01-01 00:00:00] iteration       12/     100 | consumed samples: 96 |", RunPosition(12, 100)),
+        ("[batch=12/4800]:", RunPosition(12, 4800)),
+        ("Epoch 1 | iter 48 step 3 | loss train: 1.2", RunPosition(3)),
+        (" [ 501/1500 06:35 < 13:11, 1.26 it/s, Epoch 1/3]", RunPosition(501, 1500)),
         ("nothing of the kind 5/7", None),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from oomlint.documents.yaml.document import parse_yaml
 from oomlint.errors import CannotEdit, UsageError
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import Private, below, f, field_named
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
 
 class own(Private, prefix="test"):  # noqa: N801
@@ -23,7 +23,7 @@ class own(Private, prefix="test"):  # noqa: N801
     other: int
 
 
-LATER = Change("lib", (2, 0), "it was 3", "the lib's page", was=3)
+LATER = LibraryChange("lib", (2, 0), "it was 3", "the lib's page", was=3)
 TABLE = Table(
     name="t",
     rows=(
@@ -388,7 +388,7 @@ def test_bounds_settle_a_change_from_its_own_release_on(least, below, made):
 
 
 def test_defaults_of_several_releases_are_those_of_the_oldest_that_is_not_made():
-    first = Change("lib", (1, 0), "it was 1", "page one", was=1)
+    first = LibraryChange("lib", (1, 0), "it was 1", "page one", was=1)
     table = Table(
         name="t", rows=(Row("n", f.data.workers, COUNT, default=4, changes=(first, LATER)),)
     )

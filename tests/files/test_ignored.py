@@ -12,7 +12,7 @@ from oomlint.config.settings import load
 from oomlint.errors import UsageError
 from oomlint.files.ignored import Ignored, is_costly
 from oomlint.session.jobs import make_jobs
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 FILES = {
     ".gitignore": "/scratch/\n*.local.yaml\n!keep.local.yaml\n\\\n",
@@ -39,7 +39,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def names(folder: Path, *paths: str) -> set[str]:
-    jobs = make_jobs(Given(), paths or (".",), cwd=folder)
+    jobs = make_jobs(CheckRequest(), paths or (".",), cwd=folder)
     return {name for job in jobs for name in job.names}
 
 

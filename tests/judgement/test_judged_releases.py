@@ -15,7 +15,7 @@ from oomlint.judgement import judge_gpu
 from oomlint.judgement.evidence import evidence_of, left_open
 from oomlint.judgement.forecast import Forecast, forecast_of
 from oomlint.linting.rule import Severity
-from oomlint.plan.library_changes import Change, release_of
+from oomlint.plan.library_changes import LibraryChange, release_of
 from oomlint.runs.run import Run
 
 _TRAINER = (
@@ -194,7 +194,7 @@ def _on(run: Run, name: str) -> Run:
     ("since", "below"), [((1, 7), "1.6.9999"), ((5, 0), "4.9999"), ((0, 9, 1), "0.9.0.9999")]
 )
 def test_a_version_just_below_a_change(since: tuple[int, ...], below: str) -> None:
-    change = Change("trl", since, "", "")
+    change = LibraryChange("trl", since, "", "")
     assert change.last_without == below
     assert (release_of(below) or ()) < since
 

@@ -22,7 +22,7 @@ import pytest
 from benchmarks.threads import cases
 from tests.test_real_failures import CASES, _case, _report
 
-from oomlint.config.settings import Found, Settings
+from oomlint.config.settings import ActiveSettings, Settings
 from oomlint.files.workspace import Workspace
 from oomlint.judgement import Judgement, judgement_of, words
 from oomlint.judgement.comparison import compare
@@ -88,7 +88,7 @@ _WITH_A_VERDICT = {
     "sentence", "in one line", "estimate", "html", "fit", "ways", "code lens", "status bar's words",
     "its tooltip", "markdown", "review",
 }  # fmt: skip
-_NO_SETTINGS = Found(Settings())
+_NO_SETTINGS = ActiveSettings(Settings())
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tests.ports import connected, free_port
 
 from oomlint.cli import main
 from oomlint.errors import UsageError
-from oomlint.lsp.options import Options, asked, options, section
+from oomlint.lsp.options import ClientSettings, asked, options, section
 
 from .conftest import AXOLOTL, SERVER
 
@@ -210,8 +210,8 @@ def test_what_only_the_client_needs_is_no_problem():
 
 
 def test_settings_that_come_later_count_and_leave_the_others():
-    first = Options.model_validate({"hardware": "T4", "hostMemory": "1TiB"})
-    both = Options.model_validate({"hardware": "L4"}).over(first)
+    first = ClientSettings.model_validate({"hardware": "T4", "hostMemory": "1TiB"})
+    both = ClientSettings.model_validate({"hardware": "L4"}).over(first)
     assert (both.hardware, both.host_memory) == ("L4", "1TiB")
 
 

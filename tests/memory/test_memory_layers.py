@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from oomlint.memory import Skeleton
+from oomlint.memory import DecoderStructure
 from oomlint.memory.build import skeleton
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import LayerProfile, Regime, layer_profile
@@ -24,7 +24,7 @@ LLAMA_8B = ModelDims(
 ALL = frozenset({"q", "k", "v", "o", "gate", "up", "down"})
 
 
-def model_of(dims: ModelDims) -> Skeleton:
+def model_of(dims: ModelDims) -> DecoderStructure:
     found = skeleton(dims)
     assert found is not None
     return found

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from oomlint.memory.build import skeleton
 from oomlint.memory.layers import Regime
 from oomlint.memory.layers.profile import Decoder, head_profile
-from oomlint.memory.parameters import Block, Linear
+from oomlint.memory.parameters import DecoderBlock, Linear
 from oomlint.memory.tape import Tensor
 from oomlint.memory.traits import Traits
 from oomlint.plan.model import ModelDims
@@ -383,7 +383,7 @@ def test_written_attention_keeps_what_its_class_makes(
 # -- mixtures of experts --------------------------------------------------------------------------------
 
 # Six experts of three matrices of 10 x 4, of which two are chosen.
-MIXTURE = Block(
+MIXTURE = DecoderBlock(
     1, (), 0, expert_numel=6 * 3 * 40, router_numel=60, experts=6, topk=2, moe_ffn=4
 )  # fmt: skip
 
@@ -502,7 +502,7 @@ def test_a_shared_expert_may_have_a_gate_of_one_number() -> None:
 
 def mixed(kind: str, sizes: tuple[int, ...], **layers: tuple[int, int, bool]) -> Write:
     linears = {name: Linear(name, *ends) for name, ends in layers.items()}
-    block = Block(1, tuple(linears.values()), 0, sizes=sizes)
+    block = DecoderBlock(1, tuple(linears.values()), 0, sizes=sizes)
     return lambda decoder, x: decoder.mix(kind, x, block, linears)
 
 

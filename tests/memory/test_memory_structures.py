@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from oomlint.memory.build import mixture_class, size_class, skeleton, stand_in, without_head
-from oomlint.memory.parameters import Block, Skeleton
+from oomlint.memory.parameters import DecoderBlock, DecoderStructure
 from oomlint.memory.vision import tower_of
 from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
 
@@ -28,17 +28,17 @@ def _uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oomlint.memory.build._SEEN", {})
 
 
-def built(dims: ModelDims = SMALL, **changes: Any) -> Skeleton:
+def built(dims: ModelDims = SMALL, **changes: Any) -> DecoderStructure:
     found = skeleton(replace(dims, **changes))
     assert found is not None
     return found
 
 
-def block(**changes: Any) -> Block:
+def block(**changes: Any) -> DecoderBlock:
     return built(**changes).blocks[0]
 
 
-def roles(found: Block) -> dict[str, tuple[int, int, bool]]:
+def roles(found: DecoderBlock) -> dict[str, tuple[int, int, bool]]:
     return {x.role: (x.inputs, x.outputs, x.bias) for x in found.linears}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from oomlint.memory import skeleton
 from oomlint.memory.layers import Regime, layer_profile
-from oomlint.memory.walk import Group, walk
+from oomlint.memory.walk import LayerGroup, walk
 from oomlint.plan.model import ModelDims
 
 PATTERNS = {
@@ -19,7 +19,7 @@ PATTERNS = {
 }
 
 
-def groups_of(pattern: str) -> list[Group]:
+def groups_of(pattern: str) -> list[LayerGroup]:
     """A block, hence a profile, for every letter and length, as in a skeleton."""
     made = {}
     groups = []
@@ -32,7 +32,9 @@ def groups_of(pattern: str) -> list[Group]:
             )
             assert model is not None
             block = model.blocks[0]
-            made[key] = Group(block, key[1], layer_profile(model, block, Regime()), block.numel)
+            made[key] = LayerGroup(
+                block, key[1], layer_profile(model, block, Regime()), block.numel
+            )
         groups.append(made[key])
     return groups
 

@@ -17,7 +17,7 @@ LINES = range(catalogue.size())
 
 
 def facts_of(line: int) -> ModelFacts:
-    return catalogue.facts(catalogue.Match(line, None))
+    return catalogue.facts(catalogue.CatalogueMatch(line, None))
 
 
 def test_data_is_compact() -> None:

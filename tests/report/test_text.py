@@ -13,7 +13,7 @@ from oomlint.report import render
 from oomlint.report.diff import render as render_diff
 from oomlint.report.excerpts import excerpt
 from oomlint.report.paint import Paint
-from oomlint.report.places import Places
+from oomlint.report.places import LineIndex
 from oomlint.report.wrapping import columns, wrapped
 
 GOLDEN = """\
@@ -67,7 +67,7 @@ def test_concise_is_one_line_a_finding(report):
 
 def show(text: str, start: int, end: int) -> list[str]:
     workspace = Workspace(overlay={"a.yaml": text.encode()})
-    places = Places(Report((), (), (), 1, workspace))
+    places = LineIndex(Report((), (), (), 1, workspace))
     return list(excerpt(Location("a.yaml", Span(start, end)), "error", places, Paint(), 100))
 
 

@@ -186,12 +186,12 @@ def test_what_is_kept_of_a_run_is_little_and_plain(projects):
     from oomlint.judgement import Judgement
     from oomlint.linting.engine import Report, lint
     from oomlint.session.jobs import make_jobs
-    from oomlint.session.request import Given
+    from oomlint.session.request import CheckRequest
 
     def lint_job(job):
         return lint(job.workspace, job.names, job.options, explicit=job.explicit)
 
-    [job] = make_jobs(Given(), ["."])
+    [job] = make_jobs(CheckRequest(), ["."])
     report = many.lint_many(job, lint_job, 2, lambda _done, _all: None)
     assert report is not None
     assert len(report.runs) == 18

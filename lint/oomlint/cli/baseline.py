@@ -13,7 +13,7 @@ from oomlint.errors import UsageError
 from oomlint.linting.baseline import DEFAULT_NAME, Baseline, read_baseline
 from oomlint.linting.engine import Results
 from oomlint.session.jobs import Job
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 BaselineAction = Literal["write", "prune"]
 
@@ -30,7 +30,7 @@ def parse_baseline(text: str | None) -> tuple[BaselineAction | None, Path | None
 
 
 def update(
-    action: BaselineAction, given: Given, jobs: Sequence[Job], reports: Sequence[Results]
+    action: BaselineAction, given: CheckRequest, jobs: Sequence[Job], reports: Sequence[Results]
 ) -> list[Results]:
     """Write or prune the baselines of the jobs; the reports without what they list now.
 
@@ -59,7 +59,7 @@ def update(
     return out
 
 
-def _file(given: Given, job: Job) -> Path:
+def _file(given: CheckRequest, job: Job) -> Path:
     cwd = job.workspace.cwd
     return cwd / (given.baseline or job.baseline_file or DEFAULT_NAME)
 

@@ -186,9 +186,9 @@ def models(name: str | None, output_format: str) -> None:
 
 
 def _all_models() -> Iterable[ModelFacts]:
-    from oomlint.models.catalogue import Match, facts, size
+    from oomlint.models.catalogue import CatalogueMatch, facts, size
 
-    return (facts(Match(line, None)) for line in range(size()))
+    return (facts(CatalogueMatch(line, None)) for line in range(size()))
 
 
 def _one_model(name: str) -> ModelFacts:

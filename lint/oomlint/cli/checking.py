@@ -29,7 +29,7 @@ from oomlint.report.paint import ColorChoice, Paint, visible
 from oomlint.runs.run import Run
 from oomlint.session.cache import keep
 from oomlint.session.jobs import FEW, Job, make_jobs, merge, settings_for
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 
 class Mode(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ def answer(
     **given_options: Any,
 ) -> int:
     """Check, say what was found, and return the exit status. The options are those of the command;
-    what is left of them is what :class:`Given` has.
+    what is left of them is what :class:`CheckRequest` has.
 
     Raises:
         UsageError: options or settings are wrong, or a path does not exist.
@@ -96,7 +96,9 @@ def answer(
     action, file = parse_baseline(baseline)
     if action is not None and (fix or diff or "-" in paths):
         raise UsageError(f"--baseline {action} goes with neither --fix, --diff nor the path `-`")
-    given = Given(**_selected(given_options), baseline=file, without_baseline=action is not None)
+    given = CheckRequest(
+        **_selected(given_options), baseline=file, without_baseline=action is not None
+    )
     overlay, paths = _standard_input(paths or (".",), stdin_filename)
     settings = settings_for(given, paths).settings
     mode = Mode(
@@ -139,7 +141,7 @@ def _cleared(job: Job) -> Job:
     return replace(job, names=names, explicit=job.explicit - gone)
 
 
-def _may_be_kept(jobs: Sequence[Job], mode: Mode, given: Given) -> bool:
+def _may_be_kept(jobs: Sequence[Job], mode: Mode, given: CheckRequest) -> bool:
     """Whether the answer depends on nothing but the files that were looked at, and does
     nothing but to be printed."""
     acts = mode.fix or mode.diff or mode.profile or mode.output_file or mode.baseline
@@ -183,7 +185,7 @@ def _show_files(jobs: Sequence[Job]) -> int:
     return 3 if report.errors else 0
 
 
-def _run(jobs: Sequence[Job], mode: Mode, given: Given) -> int:
+def _run(jobs: Sequence[Job], mode: Mode, given: CheckRequest) -> int:
     timings: dict[str, float] | None = {} if mode.profile else None
     fixed = Fixed()
     with progress.shown("checking", quiet=mode.quiet) as tick:

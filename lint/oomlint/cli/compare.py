@@ -18,7 +18,7 @@ from oomlint.cli.options import (
 from oomlint.cli.output import emit, painter
 from oomlint.errors import UsageError
 from oomlint.report.paint import ColorChoice
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
     from oomlint.linting.engine import Report
@@ -59,7 +59,7 @@ def compare(
     from oomlint.cli.estimate import complain
     from oomlint.judgement.comparison import compare as compared
 
-    given = Given(**given_options)
+    given = CheckRequest(**given_options)
     reports = [_report(given, path) for path in (a, b)]
     first, second = _chosen(reports, (a, b), wanted)
     comparison = compared(first, second)
@@ -79,7 +79,7 @@ def compare(
     return 3 if errors else 0
 
 
-def _report(given: Given, path: str) -> Report:
+def _report(given: CheckRequest, path: str) -> Report:
     """What a path describes, under the settings that lie beside it.
 
     Raises:

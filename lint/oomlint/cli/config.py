@@ -13,7 +13,7 @@ from oomlint.cli.output import emit
 from oomlint.documents.write import write_atomically
 from oomlint.errors import UsageError
 from oomlint.session.jobs import settings_for
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 
 @click.command()
@@ -31,7 +31,7 @@ def config(path: str, output_format: str, config_file: Path | None, isolated: bo
     """Show the settings in force for PATH, and where each one comes from."""
     if not Path(path).exists():
         raise UsageError(f"{path} does not exist")
-    found = settings_for(Given(config=config_file, isolated=isolated), (path,))
+    found = settings_for(CheckRequest(config=config_file, isolated=isolated), (path,))
     values = to_builtins(found.settings)
     rows = [(key, value, found.origin(key)) for key, value in values.items()]
     if output_format == "json":

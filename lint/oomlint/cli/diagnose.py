@@ -14,7 +14,7 @@ from oomlint.cli.progress import shown
 from oomlint.cli.typing_in import STANDARD_INPUT, say_what_is_awaited
 from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.report.paint import ColorChoice
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ def diagnose(
     is_typed = is_piped and say_what_is_awaited("a log")
     with shown("reading standard input" if is_piped else "reading", quiet=is_typed) as tick:
         scanned, errors = read_logs(logs, tick)
-    report = _lint(Given(**given_options), configs, scanned) if configs else None
+    report = _lint(CheckRequest(**given_options), configs, scanned) if configs else None
     examination = examine(scanned, report, errors)
     paint = painter(color, output_file)
     if output_format == "json":
@@ -103,13 +103,13 @@ def diagnose(
     if output_format != "json":
         complain(examination.errors)
     if keep:
-        _keep(examination, Given(**given_options), configs)
+        _keep(examination, CheckRequest(**given_options), configs)
     if examination.errors:
         return 3
     return 1 if examination.names_a_failure else 0
 
 
-def _keep(examination: Examination, given: Given, configs: Sequence[str]) -> None:
+def _keep(examination: Examination, given: CheckRequest, configs: Sequence[str]) -> None:
     """Keep what was measured, and say where.
 
     Raises:
@@ -129,7 +129,7 @@ def _keep(examination: Examination, given: Given, configs: Sequence[str]) -> Non
     click.echo(f"kept in {place}: runs like {kept.run} are predicted from it", err=True)
 
 
-def _lint(given: Given, configs: Sequence[str], logs: Sequence[Log]) -> Report:
+def _lint(given: CheckRequest, configs: Sequence[str], logs: Sequence[Log]) -> Report:
     """The lint of the configs; on the card that the logs tell of, if nothing else names one."""
     from msgspec.structs import replace
 

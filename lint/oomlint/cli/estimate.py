@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.cli import completion, progress
-from oomlint.cli.models import Asked, names_model, wanted
+from oomlint.cli.models import ModelArguments, names_model, wanted
 from oomlint.cli.options import (
     color_option,
     model_options,
@@ -23,7 +23,7 @@ from oomlint.cli.typing_in import STANDARD_INPUT, say_what_is_awaited
 from oomlint.errors import FileError, ParseError, ReadError, UsageError, in_words
 from oomlint.files.reading import read_given
 from oomlint.report.paint import ColorChoice, Paint
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,8 +80,8 @@ def estimate(
     PATHS are the files or folders that describe the runs. For what no config describes yet, MODEL is an id of
     the catalogue (`oomlint models`) or a folder with a config.json.
     """
-    given = Given(**given_options)
-    asked = Asked(method=method, length=length, batch=batch, rank=rank, shard=shard)
+    given = CheckRequest(**given_options)
+    asked = ModelArguments(method=method, length=length, batch=batch, rank=rank, shard=shard)
     if jsonl and plan_file is None:
         raise UsageError("--jsonl needs --plan FILE")
     if jsonl and html is not None:
@@ -90,7 +90,7 @@ def estimate(
     if plan_file is not None:
         if paths:
             raise UsageError("--plan takes the place of PATHS")
-        if asked != Asked():
+        if asked != ModelArguments():
             raise UsageError(
                 "a plan says itself how it trains: --plan goes without --method and the like"
             )
@@ -111,14 +111,14 @@ class _Output(Struct, frozen=True):
     color: ColorChoice
 
 
-def _model(given: Given, asked: Asked, name: str, output: _Output) -> int:
+def _model(given: CheckRequest, asked: ModelArguments, name: str, output: _Output) -> int:
     from oomlint.drafts import lightest, places
     from oomlint.judgement.planner import levers
     from oomlint.report import drafts
 
     with progress.shown("predicting"):
         found = lightest(wanted(given, asked, name))
-        answer = drafts.Answer.of(found, places(found), levers(found.draft.run))
+        answer = drafts.DraftReport.of(found, places(found), levers(found.draft.run))
     if output.html is not None:
         from oomlint.report import html
 
@@ -134,7 +134,7 @@ def _model(given: Given, asked: Asked, name: str, output: _Output) -> int:
     return 0
 
 
-def _runs(given: Given, paths: tuple[str, ...], output: _Output) -> int:
+def _runs(given: CheckRequest, paths: tuple[str, ...], output: _Output) -> int:
     from oomlint.judgement import judgement_of
     from oomlint.linting.engine import lint
     from oomlint.session.jobs import make_jobs, merge
@@ -199,7 +199,7 @@ def complain(errors: tuple[FileError, ...]) -> None:
         )
 
 
-def _plans(given: Given, plan_file: str, jsonl: bool, output: _Output) -> int:
+def _plans(given: CheckRequest, plan_file: str, jsonl: bool, output: _Output) -> int:
     text = _read(plan_file)
     forecast = _Forecaster(given)
     if not jsonl:
@@ -245,7 +245,7 @@ def _lines(text: str) -> list[str]:
 class _Forecaster:
     """Reads a plan, applies the options, predicts."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: CheckRequest) -> None:
         from oomlint.config.settings import framework_named
         from oomlint.session.jobs import machine_of, plugin_folders, profile_folder, settings_for
 

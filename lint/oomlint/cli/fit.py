@@ -21,7 +21,7 @@ from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.judgement import judgement_of
 from oomlint.judgement.planner.aims import Aim
 from oomlint.report.paint import ColorChoice
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
     from oomlint.linting.engine import Report
@@ -78,7 +78,7 @@ def fit(
     errors: list[FileError] = []
     runs: list[tuple[Job, Run]] = []
     with progress.shown("looking for ways") as tick:
-        for job in make_jobs(Given(**given_options), paths):
+        for job in make_jobs(CheckRequest(**given_options), paths):
             report = _linked(job)
             errors += report.errors
             runs += [(job, run) for run in report.runs]

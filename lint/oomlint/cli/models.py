@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from oomlint.documents import SUFFIXES, kind_of
 from oomlint.errors import UsageError
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
     from oomlint.dialects.skeleton import Method, Shard
@@ -23,7 +23,7 @@ _OTHER_MODELS = (
 )
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ModelArguments(Struct, frozen=True, kw_only=True):
     """How a model is to be trained; ``None`` is not said."""
 
     method: Method | None = None
@@ -33,7 +33,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     shard: Shard | None = None
 
 
-def names_model(paths: Sequence[str], asked: Asked) -> bool:
+def names_model(paths: Sequence[str], asked: ModelArguments) -> bool:
     """Whether the one word is a model rather than files that describe runs: nothing that is there, or the
     folder or the ``config.json`` of a model.
 
@@ -41,7 +41,7 @@ def names_model(paths: Sequence[str], asked: Asked) -> bool:
         UsageError: options that only a model takes, with paths.
     """
     is_model = len(paths) == 1 and _is_model(paths[0])
-    if asked != Asked() and not is_model:
+    if asked != ModelArguments() and not is_model:
         what = " ".join(paths)
         raise UsageError(
             f"--method, --length, --batch, --rank and --shard are for a model, and {what} says itself how it trains; "
@@ -67,7 +67,7 @@ def _is_path(word: str) -> bool:
     return kind_of(word) in SUFFIXES or word.startswith((".", "~", os.sep)) or word.count("/") > 1
 
 
-def wanted(given: Given, asked: Asked, name: str) -> Wanted:
+def wanted(given: CheckRequest, asked: ModelArguments, name: str) -> Wanted:
     """The wish of a command line.
 
     Raises:

@@ -9,11 +9,11 @@ import click
 from msgspec.structs import replace
 
 from oomlint.cli import completion, progress
-from oomlint.cli.models import Asked, wanted
+from oomlint.cli.models import ModelArguments, wanted
 from oomlint.cli.options import model_options
 from oomlint.cli.output import emit
 from oomlint.errors import CannotEdit, UsageError
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
     from oomlint.dialects.skeleton import Method, Shard
@@ -68,8 +68,8 @@ def new(
     from oomlint.drafts import fitting
     from oomlint.report import drafts
 
-    given = Given(framework=framework, hardware=hardware, host_memory=host_memory)
-    asked = Asked(method=method, length=length, batch=batch, rank=rank, shard=shard)
+    given = CheckRequest(framework=framework, hardware=hardware, host_memory=host_memory)
+    asked = ModelArguments(method=method, length=length, batch=batch, rank=rank, shard=shard)
     if output is not None and output.exists() and not overwrite:
         raise UsageError(f"{output} is there already; --overwrite replaces it")
     wish = wanted(given, asked, model)
@@ -105,5 +105,5 @@ def _say_that_nothing_fits(wish: Wanted, hardware: str) -> None:
     from oomlint.report import drafts
 
     least = lightest(replace(wish, method=wish.method or "qlora"))
-    answer = drafts.Answer.of(least, places(least), levers(least.draft.run))
+    answer = drafts.DraftReport.of(least, places(least), levers(least.draft.run))
     emit(drafts.nothing_fits(answer, hardware), err=True)

@@ -13,7 +13,7 @@ from oomlint.plugins import dialects_in_force, profiles_in_force, rules_in_force
 from oomlint.plugins.consent import allow as keep_consent, consent_file, forget as drop_consent
 from oomlint.plugins.folder import FolderProblem, Sources, read_folder
 from oomlint.session.jobs import plugin_folders, profile_folder, settings_for
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 
 @click.group(invoke_without_command=True)
@@ -24,7 +24,7 @@ def plugins(ctx: click.Context) -> int | None:
 
 
 def _list() -> int:
-    settings = settings_for(Given(), (".",))
+    settings = settings_for(CheckRequest(), (".",))
     folders, own = plugin_folders(settings), profile_folder(settings)
     rules, dialects = rules_in_force(folders), dialects_in_force(folders, own)
     brought = Counter[tuple[str, str]]()

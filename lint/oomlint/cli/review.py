@@ -20,11 +20,11 @@ from oomlint.config.settings import FailLevel
 from oomlint.errors import UsageError
 from oomlint.linting.rule import Severity
 from oomlint.review.forge import ReadOnly
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
     from oomlint.review.assess import Assessment
-    from oomlint.review.forge import Change, Forge, Update
+    from oomlint.review.forge import ChangeRequest, Forge, Update
 
 
 @click.command()
@@ -87,15 +87,15 @@ def review(
     the forge, or from the git objects of the checkout here; nothing of them runs.
     """
     with needing("review", "oomlint review"):
-        from oomlint.review.deliver import Wanted, assessed, publish, update_for
-        from oomlint.review.environment import Asked, forge_from
+        from oomlint.review.deliver import Delivery, assessed, publish, update_for
+        from oomlint.review.environment import ReviewArguments, forge_from
 
-    given = Given(**{**given_options, "select": given_options["select"] or None})
+    given = CheckRequest(**{**given_options, "select": given_options["select"] or None})
     log = _say if verbose else _say_nothing
-    forge = forge_from(Asked(platform, repository, number), os.environ, log)
+    forge = forge_from(ReviewArguments(platform, repository, number), os.environ, log)
     change = forge.change()
     _warn(change)
-    wanted = Wanted(given, Path.cwd(), max_comments, unsafe_fixes)
+    wanted = Delivery(given, Path.cwd(), max_comments, unsafe_fixes)
     with assessed(forge, change, wanted) as assessment:
         _keep(forge, change, assessment, output_file)
         if dry_run:
@@ -109,7 +109,7 @@ def review(
     return 0 if exit_zero and status == 1 else status
 
 
-def _warn(change: Change) -> None:
+def _warn(change: ChangeRequest) -> None:
     """Say it if a stranger's code lies here where secrets are: other steps might run it."""
     from oomlint.review.trees import current_commit
 
@@ -131,14 +131,14 @@ def _print_requests(forge: Forge, update: Update) -> None:
     emit(as_json({"version": 1, "requests": requests}), form="data")
 
 
-def _whole(forge: Forge, change: Change, assessment: Assessment) -> str:
+def _whole(forge: Forge, change: ChangeRequest, assessment: Assessment) -> str:
     """The review as one text, that of the comments included."""
     from oomlint.review.compose import compose
 
     return compose(assessment, change, forge.style, use_diff=False).summary + "\n"
 
 
-def _keep(forge: Forge, change: Change, assessment: Assessment, file: Path | None) -> None:
+def _keep(forge: Forge, change: ChangeRequest, assessment: Assessment, file: Path | None) -> None:
     """The review for those whom no comment reaches: on the summary page of the job, and as a file."""
     if file is None and summary_page() is None:
         return
@@ -156,7 +156,9 @@ def _keep(forge: Forge, change: Change, assessment: Assessment, file: Path | Non
             raise UsageError(f"{file} cannot be written: {error.strerror or error}") from None
 
 
-def _print_instead(forge: Forge, change: Change, assessment: Assessment, error: ReadOnly) -> None:
+def _print_instead(
+    forge: Forge, change: ChangeRequest, assessment: Assessment, error: ReadOnly
+) -> None:
     """What the token may not post: as annotations in a job, else as text."""
     from oomlint.review import annotations
     from oomlint.review.compose import compose

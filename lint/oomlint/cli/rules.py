@@ -14,7 +14,7 @@ from oomlint.linting.engine import all_rules
 from oomlint.linting.rule import Rule
 from oomlint.report.paint import ColorChoice
 from oomlint.session.jobs import plugin_folders, settings_for
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 
 @click.command()
@@ -64,7 +64,7 @@ def explain(code_or_name: str) -> None:
 
 def _rules_here() -> tuple[type[Rule], ...]:
     """The rules that run in the working directory, with its plug-ins."""
-    return all_rules(plugin_folders(settings_for(Given(), (".",))))
+    return all_rules(plugin_folders(settings_for(CheckRequest(), (".",))))
 
 
 def _find(word: str) -> type[Rule]:

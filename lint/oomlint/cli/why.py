@@ -12,7 +12,7 @@ from oomlint.cli.options import color_option, output_file_option, run_options, s
 from oomlint.cli.output import emit, painter
 from oomlint.errors import UsageError
 from oomlint.report.paint import ColorChoice
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
     from oomlint.runs.run import Run
@@ -40,7 +40,7 @@ def why(
     from oomlint.report.why import render
     from oomlint.session.jobs import make_jobs, merge
 
-    given = Given(**given_options)
+    given = CheckRequest(**given_options)
     report = merge(
         lint(job.workspace, job.names, job.options, explicit=job.explicit, rules=())
         for job in make_jobs(given, (path,))

@@ -34,7 +34,9 @@ Framework = Literal[
 ]  # fmt: skip
 
 
-class Profile(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+class HardwareProfile(
+    Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True
+):
     """Hardware under a name of your own, for ``--hardware NAME``."""
 
     hardware: Annotated[str, Meta(description="such as 8xA100-80GB, 2x8xH100-80GB or p4d.24xlarge")]
@@ -109,11 +111,11 @@ class Settings(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown
         ),
     ] = ()
     profiles: Annotated[
-        Mapping[str, Profile], Meta(description="hardware by name, for --hardware NAME")
+        Mapping[str, HardwareProfile], Meta(description="hardware by name, for --hardware NAME")
     ] = field(default_factory=dict)
 
 
-class Found(Struct, frozen=True):
+class ActiveSettings(Struct, frozen=True):
     """Settings in force, the file that holds them (``None``: defaults) and the lines of its keys."""
 
     settings: Settings
@@ -146,7 +148,7 @@ class Found(Struct, frozen=True):
         return out
 
 
-def discover(start: Path, known: dict[Path, Found] | None = None) -> Found:
+def discover(start: Path, known: dict[Path, ActiveSettings] | None = None) -> ActiveSettings:
     """The settings for files in the folder ``start`` (absolute). ``known`` keeps those of folders
     that were asked for.
 
@@ -155,7 +157,7 @@ def discover(start: Path, known: dict[Path, Found] | None = None) -> Found:
     """
     known = {} if known is None else known
     passed: list[Path] = []
-    found: Found | None = None
+    found: ActiveSettings | None = None
     for folder in (start, *start.parents):
         found = known.get(folder)
         if found is None:
@@ -164,12 +166,12 @@ def discover(start: Path, known: dict[Path, Found] | None = None) -> Found:
             found = next((file for file in files if file is not None), None)
         if found is not None:
             break
-    found = found or Found(Settings())
+    found = found or ActiveSettings(Settings())
     known.update(dict.fromkeys(passed, found))
     return found
 
 
-def load(file: Path) -> Found:
+def load(file: Path) -> ActiveSettings:
     """The settings of one file, named by the user.
 
     Raises:
@@ -184,7 +186,7 @@ def load(file: Path) -> Found:
     return found
 
 
-def _load_if_ours(file: Path) -> Found | None:
+def _load_if_ours(file: Path) -> ActiveSettings | None:
     nested = file.name == "pyproject.toml"
     try:
         data = read_regular(file)
@@ -221,7 +223,7 @@ def _parse(file: Path, data: bytes, nested: bool) -> dict[str, Any] | None:
     return table
 
 
-def _check(file: Path, text: str, table: dict[str, Any], nested: bool) -> Found:
+def _check(file: Path, text: str, table: dict[str, Any], nested: bool) -> ActiveSettings:
     from oomlint.validation.records import RecordError, record
 
     prefix = ("tool", "oomlint") if nested else ()
@@ -257,7 +259,7 @@ def _check(file: Path, text: str, table: dict[str, Any], nested: bool) -> Found:
         for path, line in reversed(lines.items())
         if path[: len(prefix)] == prefix and len(path) > len(prefix)
     }
-    return Found(settings, file, {key: own[key] for key in table if key in own})
+    return ActiveSettings(settings, file, {key: own[key] for key in table if key in own})
 
 
 _HEADER = r"\s*\[\[?(?P<name>[^\]]+)\]\]?\s*(?:#.*)?$"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from oomlint.diagnose.comparison import Comparison
+    from oomlint.diagnose.comparison import PeakComparison
     from oomlint.diagnose.remedies import Explanation
     from oomlint.diagnose.scan import Log
     from oomlint.diagnose.verdict import Verdict
@@ -28,7 +28,7 @@ class Examination(Struct, frozen=True, kw_only=True):
     logs: tuple[Log, ...]
     verdict: Verdict
     explanations: tuple[Explanation, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[PeakComparison, ...]
     report: Report | None = None
     """The lint of the config, where it was given."""
     errors: tuple[FileError, ...] = ()

@@ -26,7 +26,7 @@ _WORDS: dict[Kind, str] = {
 }
 
 
-class Comparison(Struct, frozen=True, kw_only=True):
+class PeakComparison(Struct, frozen=True, kw_only=True):
     """One measured figure and the predicted one, in bytes."""
 
     what: str
@@ -56,7 +56,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 def comparisons(
     logs: Sequence[Log], verdict: Verdict, forecasts: Sequence[Forecast]
-) -> tuple[Comparison, ...]:
+) -> tuple[PeakComparison, ...]:
     """Every measured figure, with the prediction of each run where there is one."""
     measured = [*_of_failure(verdict), *_of_logs(logs, verdict)]
     if not forecasts:
@@ -64,13 +64,13 @@ def comparisons(
     return tuple(_held_against(figure, f) for f in forecasts for figure in measured)
 
 
-def _of_failure(verdict: Verdict) -> Iterator[Comparison]:
+def _of_failure(verdict: Verdict) -> Iterator[PeakComparison]:
     """What the process held and asked for as it died."""
     cause = verdict.cause
     if cause is None or cause.memory is None or cause.memory.needed is None:
         return
     held = cause.memory.held
-    yield Comparison(
+    yield PeakComparison(
         what="in use, and asked for, as it died",
         source="the message",
         log=cause.log,
@@ -81,11 +81,11 @@ def _of_failure(verdict: Verdict) -> Iterator[Comparison]:
     )
 
 
-def _of_logs(logs: Sequence[Log], verdict: Verdict) -> Iterator[Comparison]:
+def _of_logs(logs: Sequence[Log], verdict: Verdict) -> Iterator[PeakComparison]:
     has_died = verdict.outcome in ("memory", "killed")
     for log in logs:
         for peak in log.peaks:
-            yield Comparison(
+            yield PeakComparison(
                 what=_WORDS[peak.kind] + (" of the node" if peak.is_whole_node else ""),
                 source=f"{peak.framework}: {peak.key}",
                 log=log.name,
@@ -96,12 +96,12 @@ def _of_logs(logs: Sequence[Log], verdict: Verdict) -> Iterator[Comparison]:
             )
 
 
-def _held_against(figure: Comparison, forecast: Forecast) -> Comparison:
+def _held_against(figure: PeakComparison, forecast: Forecast) -> PeakComparison:
     bounds = _bounds(figure, forecast)
     if bounds is None:
         return figure
     predicted, low, high = bounds
-    return Comparison(
+    return PeakComparison(
         what=figure.what,
         source=figure.source,
         log=figure.log,
@@ -116,7 +116,7 @@ def _held_against(figure: Comparison, forecast: Forecast) -> Comparison:
     )
 
 
-def _bounds(figure: Comparison, forecast: Forecast) -> tuple[int, int, int] | None:
+def _bounds(figure: PeakComparison, forecast: Forecast) -> tuple[int, int, int] | None:
     """The predicted counterpart and its bounds.
 
     What torch allocated and what it reserved have bounds of their own; nvidia-smi shows

@@ -15,7 +15,7 @@ from msgspec import Struct
 from oomlint.diagnose.phases import Phase, read_frame
 
 
-class Row(Struct, frozen=True, eq=False):
+class FrameKind(Struct, frozen=True, eq=False):
     """A kind of frame. ``functions`` are names of functions, ``files`` narrows them down where a name
     alone means too much; ``code`` is of the line that a traceback quotes, in any function."""
 
@@ -37,7 +37,7 @@ class Row(Struct, frozen=True, eq=False):
 class Frame(Struct, frozen=True, eq=False):
     """The frame of one traceback that decides."""
 
-    row: Row
+    row: FrameKind
     file: str
     function: str
     code: str
@@ -63,8 +63,8 @@ def _row(
     code: str | None = None,
     *,
     is_the_rule: bool = False,
-) -> Row:
-    return Row(
+) -> FrameKind:
+    return FrameKind(
         name=name,
         words=words,
         rules=tuple(rules.split()),
@@ -78,7 +78,7 @@ def _row(
 
 
 # Where several rows fit a frame, the first counts.
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[FrameKind, ...] = (
     _row(
         "logits-upcast",
         "the logits are copied to fp32",
@@ -246,7 +246,7 @@ def deciding_frame(lines: Sequence[str], phase: Phase | None) -> Frame | None:
     return None
 
 
-def _fits(row: Row, file: str, function: str, code: str) -> bool:
+def _fits(row: FrameKind, file: str, function: str, code: str) -> bool:
     if row.files is not None and not row.files.search(file):
         return False
     if row.code is not None and row.code.search(code):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from oomlint.diagnose.measured import Kind, Peak
+from oomlint.diagnose.measured import Kind, MeasuredPeak
 from oomlint.diagnose.scan import Log
 from oomlint.errors import UsageError
 from oomlint.plan import plan_to_dict
@@ -50,7 +50,7 @@ def kept_of(examination: Examination, run: Run) -> Kept:
 _OF_ANOTHER_RUN = 2.0
 
 
-def _check(peak: Peak, run: Run) -> None:
+def _check(peak: MeasuredPeak, run: Run) -> None:
     """That a figure can be of a run.
 
     Raises:
@@ -91,9 +91,9 @@ _NAMES: dict[Kind, str] = {
 }
 
 
-def _highest(logs: Sequence[Log], run: Run) -> Iterator[tuple[str, tuple[Peak, Log]]]:
+def _highest(logs: Sequence[Log], run: Run) -> Iterator[tuple[str, tuple[MeasuredPeak, Log]]]:
     """The highest figure of each kind over all logs (of ranks, the one that takes most)."""
-    found: dict[str, tuple[Peak, Log]] = {}
+    found: dict[str, tuple[MeasuredPeak, Log]] = {}
     for log in logs:
         for peak in log.peaks:
             name = _NAMES[peak.kind]
@@ -105,7 +105,7 @@ def _highest(logs: Sequence[Log], run: Run) -> Iterator[tuple[str, tuple[Peak, L
             yield name, found[name]
 
 
-def _is_whole(peak: Peak, run: Run) -> bool:
+def _is_whole(peak: MeasuredPeak, run: Run) -> bool:
     """Whether a figure of the host is of a node, not of one process of several."""
     per_node = run.placed.plan.parallel.gpus_per_node or 1
     return peak.kind != "host" or peak.is_whole_node or per_node == 1

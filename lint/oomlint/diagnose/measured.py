@@ -143,7 +143,7 @@ NEEDLES = (
 )  # fmt: skip
 
 
-class Peak(Struct, frozen=True):
+class MeasuredPeak(Struct, frozen=True):
     """The highest figure of one form."""
 
     framework: str
@@ -159,7 +159,7 @@ class Peaks:
     """Collects the highest of every figure as blocks of a log go by."""
 
     def __init__(self) -> None:
-        self._highest: dict[str, Peak] = {}
+        self._highest: dict[str, MeasuredPeak] = {}
         self._trainer: dict[str, tuple[int, int]] = {}
         self.card_bytes: int | None = None
         self.card_name: str | None = None
@@ -197,7 +197,7 @@ class Peaks:
         size, offset = max(sound, key=lambda pair: pair[0], default=(0.0, 0))
         known = self._highest.get(form.key)
         if size > (known.size if known is not None else 0):
-            self._highest[form.key] = Peak(
+            self._highest[form.key] = MeasuredPeak(
                 form.framework,
                 form.key,
                 form.kind,
@@ -207,7 +207,7 @@ class Peaks:
                 form.is_of_training,
             )
 
-    def all(self) -> tuple[Peak, ...]:
+    def all(self) -> tuple[MeasuredPeak, ...]:
         """Every figure found, of the kinds that can be compared first."""
         found = [*self._highest.values(), *_of_trainer(self._trainer)]
         order = ("allocated", "active", "reserved", "device", "host")
@@ -228,7 +228,7 @@ def _number(digits: bytes) -> float:
     return float(digits.replace(b",", b""))
 
 
-def _of_trainer(deltas: MutableMapping[str, tuple[int, int]]) -> Iterator[Peak]:
+def _of_trainer(deltas: MutableMapping[str, tuple[int, int]]) -> Iterator[MeasuredPeak]:
     """Sums of transformers' differences: what was there before, what stayed, what came on top."""
     for device, kind in _TRAINER_DEVICES.items():
         base = sum(
@@ -241,7 +241,7 @@ def _of_trainer(deltas: MutableMapping[str, tuple[int, int]]) -> Iterator[Peak]:
                 continue
             held = deltas.get(f"{stage}_mem_{device}_alloc_delta", (0, 0))[0]
             key = f"{stage}_mem_{device}_peaked_delta"
-            yield Peak("transformers", key, kind, base + held + peaked[0], peaked[1])
+            yield MeasuredPeak("transformers", key, kind, base + held + peaked[0], peaked[1])
 
 
 _TRAINER_DEVICES: Mapping[str, Kind] = {"gpu": "allocated", "cpu": "host"}

@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 
-class Origin(Struct, frozen=True):
+class LineWriter(Struct, frozen=True):
     """What a line says of its writer; ``None`` where it does not say."""
 
     rank: int | None = None
@@ -32,13 +32,13 @@ class Origin(Struct, frozen=True):
             parts.append(f"on {self.node}")
         return " ".join(parts)
 
-    def over(self, other: Origin) -> Origin:
+    def over(self, other: LineWriter) -> LineWriter:
         """This origin, completed by another."""
         pairs = (
             (getattr(self, name), getattr(other, name))
             for name in ("rank", "local_rank", "node", "pid", "gpu")
         )
-        return Origin(*(a if a is not None else b for a, b in pairs))
+        return LineWriter(*(a if a is not None else b for a, b in pairs))
 
 
 _RANKS = tuple(
@@ -69,11 +69,11 @@ _PDSH_HOST = re.compile(r"^([A-Za-z][\w.-]*\d[\w.-]*): (?=\S|\s)")
 _SYSLOG_HOST = re.compile(r"^(?:\w{3} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) ([\w.-]+) kernel:")
 
 
-def origin_of(line: str) -> Origin:
+def origin_of(line: str) -> LineWriter:
     """What a line, without escapes, says of who wrote it."""
     rank = next((int(m[1]) for p in _RANKS if (m := p.search(line))), None)
     local = _LOCAL_RANK.search(line)
-    return Origin(
+    return LineWriter(
         rank=rank,
         local_rank=int(local[1]) if local else None,
         node=_first(_RAY_IP, line)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 
-class Step(Struct, frozen=True):
+class RunPosition(Struct, frozen=True):
     """A position in the run; ``total`` is ``None`` where the line does not say."""
 
     done: int
@@ -62,13 +62,13 @@ _NOT_TRAINING = re.compile(
 NEEDLES: tuple[bytes, ...] = tuple(needle for needle, _ in _FORMS)
 
 
-def step_in(line: str) -> Step | None:
+def step_in(line: str) -> RunPosition | None:
     """The step that a line tells of; ``None`` where it is about something else."""
     found = None
     for _, pattern in _FORMS:
         for match in pattern.finditer(line):
             if not _NOT_TRAINING.search(line, max(0, match.start() - 60), match.start() + 30):
-                step = Step(*map(_count, match.groups()))
+                step = RunPosition(*map(_count, match.groups()))
                 found = step if found is None or step.total is not None else found
     return found
 
@@ -77,7 +77,7 @@ def _count(digits: str) -> int:
     return int(float(digits))
 
 
-def last_step(lines: Iterable[str]) -> Step | None:
+def last_step(lines: Iterable[str]) -> RunPosition | None:
     found = None
     for line in lines:
         found = step_in(line) or found

@@ -37,7 +37,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _LINE_END = re.compile(rb"[\r\n]")
 
 
-class Block(Struct, frozen=True, eq=False):
+class LogPiece(Struct, frozen=True, eq=False):
     """A piece of a log. Offsets from ``start`` up to ``end`` are its own; what lies before was
     seen with the block before it, what lies after belongs to the next one."""
 
@@ -77,7 +77,7 @@ def plain(data: bytes) -> str:
     return _ESCAPES.sub("", data.decode("utf-8", "replace")).replace("\0", "")
 
 
-def blocks(name: str) -> Iterator[Block]:
+def blocks(name: str) -> Iterator[LogPiece]:
     """A log, block by block; ``-`` is standard input.
 
     Raises:
@@ -194,7 +194,7 @@ def _decompressed(stream: IO[bytes], head: bytes) -> IO[bytes]:
     return stream
 
 
-def _blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
+def _blocks(chunks: Iterator[bytes]) -> Iterator[LogPiece]:
     behind, pending, line = b"", b"", 1
     for chunk in chunks:
         fresh = pending + chunk
@@ -204,10 +204,10 @@ def _blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
             if cut < _CHUNK:
                 pending = fresh
                 continue
-        block = Block(behind + fresh, len(behind), len(behind) + cut, line)
+        block = LogPiece(behind + fresh, len(behind), len(behind) + cut, line)
         yield block
         line += fresh.count(b"\n", 0, cut)
         behind = block.data[max(0, block.end - _BEHIND) : block.end]
         pending = fresh[cut:]
     if pending:
-        yield Block(behind + pending, len(behind), len(behind) + len(pending), line)
+        yield LogPiece(behind + pending, len(behind), len(behind) + len(pending), line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oomlint.diagnose import Examination
-from oomlint.diagnose.comparison import Comparison
+from oomlint.diagnose.comparison import PeakComparison
 from oomlint.diagnose.frames import Frame
 from oomlint.diagnose.remedies import Explanation
 from oomlint.diagnose.scan import Sign
@@ -25,7 +25,7 @@ from oomlint.linting.engine import Diagnosis, Report
 from oomlint.linting.rule import Severity, gib
 from oomlint.report.json import error_object, finding_object
 from oomlint.report.paint import Paint
-from oomlint.report.places import Fingerprints, Places, url
+from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.shapes import FindingShape
 from oomlint.runs.run import Run
 
@@ -139,7 +139,7 @@ def _explanations(examination: Examination, paint: Paint) -> Iterator[str]:
         return
     in_config = any(explanation.diagnosis for explanation in examination.explanations)
     yield paint(f"What explains it{' in the config' if in_config else ''}", "bold")
-    places = Places(report)
+    places = LineIndex(report)
     for explanation in examination.explanations[:_MOST_RULES]:
         if explanation.diagnosis is None:
             yield _bare(explanation, examination, paint)
@@ -159,7 +159,7 @@ def _bare(explanation: Explanation, examination: Examination, paint: Paint) -> s
     return f"  {paint(rule.code, 'bold')} {rule.name}{mark}: {rule.summary}"
 
 
-def _finding(diagnosis: Diagnosis, places: Places, paint: Paint) -> Iterator[str]:
+def _finding(diagnosis: Diagnosis, places: LineIndex, paint: Paint) -> Iterator[str]:
     finding, label = diagnosis.finding, diagnosis.severity.label
     where = paint(places.head(finding.location), "path")
     name = f"{paint(label, label)} {paint(finding.rule.code, 'bold')} {finding.rule.name}"
@@ -168,7 +168,7 @@ def _finding(diagnosis: Diagnosis, places: Places, paint: Paint) -> Iterator[str
         yield f"    {paint('fix:', 'fix')} {diagnosis.fix.title}"
 
 
-def _compared(comparison: Comparison) -> str:
+def _compared(comparison: PeakComparison) -> str:
     floor = "at least " if comparison.is_floor else ""
     text = (
         f"{comparison.what}: {floor}{gib(comparison.measured)} "
@@ -275,10 +275,10 @@ def _explanation_objects(examination: Examination) -> list[ExplanationShape]:
 def _finding_object(explanation: Explanation, report: Report | None) -> FindingShape | None:
     if explanation.diagnosis is None or report is None:
         return None
-    return finding_object(explanation.diagnosis, None, Places(report), Fingerprints(report))
+    return finding_object(explanation.diagnosis, None, LineIndex(report), Fingerprints(report))
 
 
-def _comparison_object(comparison: Comparison) -> ComparisonShape:
+def _comparison_object(comparison: PeakComparison) -> ComparisonShape:
     return {
         "what": comparison.what,
         "source": comparison.source,

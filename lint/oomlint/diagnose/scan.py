@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from oomlint.diagnose import measured, standing
 from oomlint.diagnose.figures import OutOfMemory, amount, out_of_memory
 from oomlint.diagnose.frames import Frame, deciding_frame
-from oomlint.diagnose.measured import LineOf, Peak, Peaks
+from oomlint.diagnose.measured import LineOf, MeasuredPeak, Peaks
 from oomlint.diagnose.needles import Sieve
-from oomlint.diagnose.origin import Origin, origin_of, time_of
+from oomlint.diagnose.origin import LineWriter, origin_of, time_of
 from oomlint.diagnose.phases import Phase, is_frame, phase_of_frames
-from oomlint.diagnose.progress import Step
-from oomlint.diagnose.reading import Block, blocks, size_of
+from oomlint.diagnose.progress import RunPosition
+from oomlint.diagnose.reading import LogPiece, blocks, size_of
 from oomlint.diagnose.signatures import EXITS, PINNED, SIGNATURES, Signature, of_exit
-from oomlint.diagnose.standing import Place, Standing
+from oomlint.diagnose.standing import LinesBefore, Standing
 from oomlint.errors import FileError
 
 # The same words a million times over (a loop that survives, a log of tests) are counted.
@@ -37,7 +37,7 @@ class Sign(Struct, frozen=True, kw_only=True):
     log: str
     line: int
     text: str
-    origin: Origin
+    origin: LineWriter
     time: datetime | None = None
     memory: OutOfMemory | None = None
     figures: Mapping[str, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Sign(Struct, frozen=True, kw_only=True):
     """What its traceback was about to do, where that decides."""
     amid: Phase | None = None
     """What the log had told of last, if a traceback tells of something else."""
-    step: Step | None = None
+    step: RunPosition | None = None
     victim: str | None = None
     """The program that the kernel killed."""
     scope_path: str | None = None
@@ -62,10 +62,10 @@ class Log(Struct):
     name: str
     signs: list[Sign] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    peaks: tuple[Peak, ...] = ()
+    peaks: tuple[MeasuredPeak, ...] = ()
     card_bytes: int | None = None
     card_name: str | None = None
-    end: Place = field(default_factory=lambda: Place(None, None, ""))
+    end: LinesBefore = field(default_factory=lambda: LinesBefore(None, None, ""))
     """Where the run stood when the log ends."""
     error: FileError | None = None
     """What kept the rest of the log from being read."""
@@ -117,7 +117,7 @@ class _Scanner:
         self._cgroup: str | None = None
         self._limit: int | None = None
 
-    def take(self, block: Block) -> None:
+    def take(self, block: LogPiece) -> None:
         """Look at a block."""
         data, start, end = block.data, block.start, block.end
         words = _SIEVE.within(data, start, end)
@@ -140,7 +140,7 @@ class _Scanner:
 
     # -- one line ----------------------------------------------------------------------
 
-    def _look_at(self, block: Block, offset: int, rows: list[Signature]) -> None:
+    def _look_at(self, block: LogPiece, offset: int, rows: list[Signature]) -> None:
         line = block.line_text(offset)
         if _RAISE.match(line):  # the source code of a traceback, which quotes messages to come
             return
@@ -157,7 +157,7 @@ class _Scanner:
 
     def _sign(
         self,
-        block: Block,
+        block: LogPiece,
         offset: int,
         line: str,
         number: int,
@@ -178,14 +178,14 @@ class _Scanner:
             sign = _of_elastic(sign, block, start, self._year)
         if signature.name == "gpu-out-of-memory":
             memory = out_of_memory(block.after(offset, _MESSAGE))
-            sign = replace(sign, memory=memory, origin=origin.over(Origin(gpu=memory.gpu)))
+            sign = replace(sign, memory=memory, origin=origin.over(LineWriter(gpu=memory.gpu)))
         elif signature.resource is not None:
             sign = self._sized(sign, block, offset)
         if signature.role in ("cause", "death"):
             sign = self._placed(sign, block, start)
         return sign
 
-    def _sized(self, sign: Sign, block: Block, offset: int) -> Sign:
+    def _sized(self, sign: Sign, block: LogPiece, offset: int) -> Sign:
         """With the figures of a message that is not the allocator's."""
         text = block.after(block.line_start(offset), _MESSAGE)
         figures = {
@@ -204,7 +204,7 @@ class _Scanner:
             scope_path=self._cgroup if "cgroup" in sign.text else None,
         )
 
-    def _placed(self, sign: Sign, block: Block, start: int) -> Sign:
+    def _placed(self, sign: Sign, block: LogPiece, start: int) -> Sign:
         """With the phase and the step that the run was in."""
         place = self._standing.at(start)
         lines = _traceback(block, start, sign.origin) if sign.signature.role == "cause" else []
@@ -219,14 +219,14 @@ class _Scanner:
             sign, phase=phase, because=because, frame=frame, step=place.step, amid=place.phase
         )
 
-    def _cgroups(self, block: Block) -> None:
+    def _cgroups(self, block: LogPiece) -> None:
         if found := _last(_CGROUP, block, _OOM_KILL):
             self._cgroup = found[1].decode("utf-8", "replace")
         if found := _last(_CGROUP_LIMIT, block, _USAGE):
             self._limit = int(found[1]) * 1024
 
 
-def _last(pattern: re.Pattern[bytes], block: Block, needle: bytes) -> re.Match[bytes] | None:
+def _last(pattern: re.Pattern[bytes], block: LogPiece, needle: bytes) -> re.Match[bytes] | None:
     """The last match in a block's own part; ``needle`` is what there is no match without."""
     data, start, end = block.data, block.start, block.end
     at = data.rfind(needle, start, end)
@@ -351,7 +351,7 @@ def _shown(line: str, match: re.Match[str] | None) -> str:
     return ("…" if at else "") + cut + ("…" if at + _SHOWN < len(line) else "")
 
 
-def _is_pinned(sign: Sign, block: Block, start: int) -> bool:
+def _is_pinned(sign: Sign, block: LogPiece, start: int) -> bool:
     """Whether the driver's refusal came as host memory was to be locked for it."""
     is_bare = sign.memory is not None and sign.memory.tried is None
     return is_bare and "pin_memory" in block.before(start, 1500)
@@ -360,7 +360,7 @@ def _is_pinned(sign: Sign, block: Block, start: int) -> bool:
 _FIELDS = re.compile(r"^\s*(time|host|rank|exitcode)\s*:\s*(.+)$", re.MULTILINE)
 
 
-def _of_elastic(sign: Sign, block: Block, start: int, year: int) -> Sign:
+def _of_elastic(sign: Sign, block: LogPiece, start: int, year: int) -> Sign:
     """With rank, host and time from the lines around an exit code in torchrun's summary."""
     around = block.before(start, 400)
     begin = around.rfind("]:\n")
@@ -368,7 +368,7 @@ def _of_elastic(sign: Sign, block: Block, start: int, year: int) -> Sign:
         return sign
     fields = dict(_FIELDS.findall(around[begin:]))
     ranks = re.match(r"(\d{1,9}) \(local_rank: (\d{1,9})\)", fields.get("rank", ""))
-    origin = Origin(
+    origin = LineWriter(
         rank=int(ranks[1]) if ranks else None,
         local_rank=int(ranks[2]) if ranks else None,
         node=fields.get("host"),
@@ -386,7 +386,7 @@ _HEAD = "Traceback (most recent call last)"
 _NEAREST = 80
 
 
-def _traceback(block: Block, start: int, origin: Origin) -> list[str]:
+def _traceback(block: LogPiece, start: int, origin: LineWriter) -> list[str]:
     """The traceback that leads to a line, of the same rank if ranks have prefixes."""
     lines = re.split(r"[\r\n]+", _BROKEN.sub(r" in \1", block.before(start)))
     if origin.rank is not None:

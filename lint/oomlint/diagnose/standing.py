@@ -8,8 +8,8 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from oomlint.diagnose.phases import MARKERS, Phase
-from oomlint.diagnose.progress import NEEDLES as STEPS, Step, last_step
-from oomlint.diagnose.reading import Block
+from oomlint.diagnose.progress import NEEDLES as STEPS, RunPosition, last_step
+from oomlint.diagnose.reading import LogPiece
 
 _SHOWN = 160
 # Lines that hold a step's needle and are about something else, one after another.
@@ -18,7 +18,7 @@ _PHASES = dict(MARKERS)
 _TOTAL = b"Total optimization steps = "
 _TOTAL_STEPS = re.compile(_TOTAL + rb"([\d,]{1,18})")
 
-_NO_BLOCK = Block(b"", 0, 0, 1)
+_NO_BLOCK = LogPiece(b"", 0, 0, 1)
 
 NEEDLES = (*_PHASES, *STEPS, _TOTAL)
 
@@ -29,13 +29,13 @@ class Begun(Struct, frozen=True):
     phase: Phase
     text: str
     at: int
-    step: Step | None
+    step: RunPosition | None
 
 
-class Place(Struct, frozen=True):
+class LinesBefore(Struct, frozen=True):
     """What the lines before a place tell."""
 
-    step: Step | None
+    step: RunPosition | None
     phase: Phase | None
     because: str
 
@@ -45,17 +45,17 @@ class Standing(Struct):
 
     total: int | None = None
     """All steps of the run, where the log says: bars of other lengths are of other things."""
-    _step: Step | None = None
+    _step: RunPosition | None = None
     _step_at: int = -1
     _begun: Begun | None = None
     _passed: int = 0
     """Bytes in the blocks that have gone by."""
-    _block: Block = _NO_BLOCK
+    _block: LogPiece = _NO_BLOCK
     _steps: tuple[bytes, ...] = ()
     _markers: tuple[bytes, ...] = ()
     _tells_total: bool = False
 
-    def come_to(self, block: Block, present: Collection[bytes]) -> None:
+    def come_to(self, block: LogPiece, present: Collection[bytes]) -> None:
         """What is asked from now on is about places in this block; ``present`` of ``NEEDLES``."""
         self._block = block
         self._steps = tuple(needle for needle in STEPS if needle in present)
@@ -74,26 +74,30 @@ class Standing(Struct):
         self._step, self._step_at, self._begun = self._at(block, block.end)
         self._passed += block.end - block.start
 
-    def at(self, offset: int) -> Place:
+    def at(self, offset: int) -> LinesBefore:
         """The state before an offset in the block."""
         return self._place(*self._at(self._block, offset))
 
     @property
-    def now(self) -> Place:
+    def now(self) -> LinesBefore:
         return self._place(self._step, self._step_at, self._begun)
 
-    def _place(self, step: Step | None, step_at: int, begun: Begun | None) -> Place:
+    def _place(self, step: RunPosition | None, step_at: int, begun: Begun | None) -> LinesBefore:
         if step is not None and self.total is not None:
-            step = Step(step.done, self.total)
+            step = RunPosition(step.done, self.total)
         if begun is None:
-            return Place(step, "train", "the steps in the log") if step else Place(None, None, "")
+            return (
+                LinesBefore(step, "train", "the steps in the log")
+                if step
+                else LinesBefore(None, None, "")
+            )
         # A bar that is drawn again while a checkpoint is written does not mean that it is done.
         has_gone_on = step_at > begun.at and step is not None and step.done > _done(begun.step)
         if has_gone_on:
-            return Place(step, "train", "the steps in the log")
-        return Place(step, begun.phase, begun.text)
+            return LinesBefore(step, "train", "the steps in the log")
+        return LinesBefore(step, begun.phase, begun.text)
 
-    def _at(self, block: Block, offset: int) -> tuple[Step | None, int, Begun | None]:
+    def _at(self, block: LogPiece, offset: int) -> tuple[RunPosition | None, int, Begun | None]:
         found = self._last_step(block, offset)
         step, step_at = found or (self._step, self._step_at)
         at, phase = -1, None
@@ -108,8 +112,8 @@ class Standing(Struct):
         begun = Begun(phase, text, self._absolute(block, at), before[0] if before else self._step)
         return step, step_at, begun
 
-    def _last_step(self, block: Block, offset: int) -> tuple[Step, int] | None:
-        found: Step | None = None
+    def _last_step(self, block: LogPiece, offset: int) -> tuple[RunPosition, int] | None:
+        found: RunPosition | None = None
         found_at = -1
         for needle in self._steps:
             at = block.data.rfind(needle, block.start, offset)
@@ -124,12 +128,12 @@ class Standing(Struct):
                 at = block.data.rfind(needle, block.start, start)
         return (found, self._absolute(block, found_at)) if found is not None else None
 
-    def _is_of_training(self, step: Step) -> bool:
+    def _is_of_training(self, step: RunPosition) -> bool:
         return self.total is None or step.total is None or step.total == self.total
 
-    def _absolute(self, block: Block, offset: int) -> int:
+    def _absolute(self, block: LogPiece, offset: int) -> int:
         return self._passed + offset - block.start
 
 
-def _done(step: Step | None) -> int:
+def _done(step: RunPosition | None) -> int:
     return step.done if step is not None else 0

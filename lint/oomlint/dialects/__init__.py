@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
-from oomlint.dialects.base import Dialect, Entry, Registry
+from oomlint.dialects.base import Dialect, DialectEntry, Registry
 
 CLASSES = (
     ("gpt_neox.dialect", "GptNeox"),
@@ -76,7 +76,9 @@ def registry() -> Registry:
     from oomlint.dialects.index import SIGNATURES
 
     return Registry(
-        tuple(Entry(*SIGNATURES[name], load=_loader(module, name)) for module, name in CLASSES)
+        tuple(
+            DialectEntry(*SIGNATURES[name], load=_loader(module, name)) for module, name in CLASSES
+        )
     )
 
 

@@ -282,7 +282,7 @@ def whole(meaning: Meaning) -> Meaning:
     return Meaning(meaning, facts, scene)
 
 
-class Entry(Struct, frozen=True):
+class DialectEntry(Struct, frozen=True):
     """What can be said of a dialect before its module is imported: see :class:`Dialect`."""
 
     name: str
@@ -294,7 +294,7 @@ class Entry(Struct, frozen=True):
     is_ours: bool = True
 
     @classmethod
-    def of(cls, dialect: Dialect) -> Entry:
+    def of(cls, dialect: Dialect) -> DialectEntry:
         return cls(
             dialect.name,
             dialect.suffixes,
@@ -312,11 +312,11 @@ class Entry(Struct, frozen=True):
 class Registry(Struct, frozen=True):
     """The dialects in force, in order of recognition. One that no file needs is not imported."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[DialectEntry, ...]
 
     @classmethod
     def of(cls, dialects: Iterable[Dialect]) -> Registry:
-        return cls(tuple(map(Entry.of, dialects)))
+        return cls(tuple(map(DialectEntry.of, dialects)))
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:
@@ -326,7 +326,7 @@ class Registry(Struct, frozen=True):
     def with_profiles(self, profiles: Profiles) -> Registry:
         """The same dialects in a project with profiles of its own."""
 
-        def loader(entry: Entry) -> Callable[[], Dialect]:
+        def loader(entry: DialectEntry) -> Callable[[], Dialect]:
             return cache(lambda: entry.load().with_profiles(profiles))
 
         return Registry(tuple(replace(entry, load=loader(entry)) for entry in self.entries))
@@ -334,7 +334,7 @@ class Registry(Struct, frozen=True):
     def named(self, name: str) -> Dialect | None:
         return next((entry.load() for entry in self.entries if entry.name == name), None)
 
-    def readers(self, languages: Iterable[str]) -> tuple[Entry, ...]:
+    def readers(self, languages: Iterable[str]) -> tuple[DialectEntry, ...]:
         """Those that read files of one of the kinds, by suffix."""
         wanted = frozenset(languages)
         return tuple(entry for entry in self.entries if not wanted.isdisjoint(entry.suffixes))

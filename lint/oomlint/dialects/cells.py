@@ -29,7 +29,7 @@ from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKe
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Change, Release, release_of
+from oomlint.plan.library_changes import LibraryChange, Release, release_of
 
 if TYPE_CHECKING:
     from oomlint.datasets import Lengths
@@ -184,7 +184,7 @@ class _Frame:
         self.field, self.tier, self.forces = field, tier, forces
         self.reads: dict[Any, None] = {}
         self.level = Level.MEASURED
-        self.open: dict[Change, bool] = {}
+        self.open: dict[LibraryChange, bool] = {}
         self.self_value: _Cell | None = None
 
 
@@ -199,7 +199,7 @@ class _Cell:
         setting: Setting | None,
         level: Level,
         reads: MappingABC[Any, None],
-        open_: MappingABC[Change, bool],
+        open_: MappingABC[LibraryChange, bool],
         origin: Origin | None = None,
         *,
         auto: bool = False,
@@ -358,7 +358,7 @@ class Cells:
         """The release of a library that the run's project pins."""
         return release_of((self[f.versions] or {}).get(package))
 
-    def made(self, change: Change) -> bool | None:
+    def made(self, change: LibraryChange) -> bool | None:
         """Whether the library that runs has made a change; ``None`` where nobody pins it and both
         are possible."""
         known = self.version(change.package)
@@ -369,7 +369,7 @@ class Cells:
             return True
         return False if change.since >= beyond else None
 
-    def has(self, change: Change, *, otherwise: bool = True, noted: bool = True) -> bool:
+    def has(self, change: LibraryChange, *, otherwise: bool = True, noted: bool = True) -> bool:
         """Whether the library that runs has made a change; where both are possible, ``otherwise``,
         and the change is noted as open.
 
@@ -424,10 +424,10 @@ class Cells:
         }
 
     @property
-    def open(self) -> dict[Change, bool]:
+    def open(self) -> dict[LibraryChange, bool]:
         """Changes of libraries whose version nobody says, and whether they were taken as made."""
         self.settings  # noqa: B018  the cells are what notes them
-        out: dict[Change, bool] = {}
+        out: dict[LibraryChange, bool] = {}
         for tier in self._cells.values():
             for cell in tier.values():
                 if cell.open:
@@ -593,7 +593,12 @@ class Cells:
         return _Cell(None, max(frame.level, Level.DEFAULT), frame.reads, frame.open)
 
     def _defaulted(
-        self, field: Any, value: Any, origin: Origin, changes: Iterable[Change], frame: _Frame
+        self,
+        field: Any,
+        value: Any,
+        origin: Origin,
+        changes: Iterable[LibraryChange],
+        frame: _Frame,
     ) -> _Cell | None:
         """A default of the framework, as the release of its library has it."""
         for change in sorted(changes, key=lambda c: c.since, reverse=True):

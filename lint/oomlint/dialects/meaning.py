@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from oomlint.dialects.table import Origin, Setting
 from oomlint.errors import CannotEdit
-from oomlint.plan.library_changes import Change, Release
+from oomlint.plan.library_changes import LibraryChange, Release
 
 if TYPE_CHECKING:
     from oomlint.dialects.cells import Cells
@@ -87,7 +87,7 @@ class Derivation:
         rank: Rank,
         source: str,
         compute: Compute,
-        changes: tuple[Change, ...] = (),
+        changes: tuple[LibraryChange, ...] = (),
     ) -> None:
         self.home, self.fields, self.rank = home, fields, rank
         self.source, self.compute, self.changes = source, compute, changes
@@ -156,7 +156,7 @@ class Meaning:
         """A stated guess; it is listed with every prediction that rests on it."""
         return self._declare(fields, "assume", why)
 
-    def constant(self, field: Any, value: Any, source: str, *changes: Change) -> None:
+    def constant(self, field: Any, value: Any, source: str, *changes: LibraryChange) -> None:
         """The framework's own value where nobody sets the field; ``changes`` are those of it."""
         _check((field,))
         rank: Rank = "default"

@@ -6,31 +6,31 @@ DeepSpeed's defaults of buckets, overlapping and gathering are the same from 0.8
 
 from __future__ import annotations
 
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
 # -- transformers ----------------------------------------------------------------------------------
 
-FSDP2_BY_DEFAULT = Change(
+FSDP2_BY_DEFAULT = LibraryChange(
     "transformers",
     (5, 10),
     "the Trainer starts FSDP1, and wraps blocks only where it is asked to",
     "transformers 5.9.0 and 5.10.1 training_args.py _process_fsdp_args",
     was=1,
 )
-CHECKPOINT_DTYPE = Change(
+CHECKPOINT_DTYPE = LibraryChange(
     "transformers",
     (5, 0),
     "from_pretrained loads in fp32 where no dtype is named",
     "transformers 4.57.1 and 5.0.0 modeling_utils.py from_pretrained",
     after="from_pretrained loads in the dtype of the checkpoint, unless the script passes None",
 )
-NOT_REENTRANT = Change(
+NOT_REENTRANT = LibraryChange(
     "transformers",
     (5, 0),
     "checkpointing is reentrant by default",
     "transformers 4.57.1 and 5.0.0 modeling_utils.py gradient_checkpointing_enable",
 )
-FUSED_OPTIMIZER = Change(
+FUSED_OPTIMIZER = LibraryChange(
     "transformers",
     (4, 54),
     "the default optimizer is adamw_torch, which steps with foreach",
@@ -38,14 +38,14 @@ FUSED_OPTIMIZER = Change(
     was="adamw_torch",
 )
 
-FSDP_READS_ONCE = Change(
+FSDP_READS_ONCE = LibraryChange(
     "transformers",
     (4, 32),
     "every rank of FSDP reads the whole model into RAM, whatever Accelerate's config says",
     "transformers 4.31.0 and 4.32.0 modeling_utils.py is_fsdp_enabled",
 )
 
-EVALUATES_FUSED = Change(
+EVALUATES_FUSED = LibraryChange(
     "transformers",
     (5, 15),
     "Liger fuses the loss in training alone, so that evaluation makes all logits",
@@ -54,7 +54,7 @@ EVALUATES_FUSED = Change(
 
 # -- torch -----------------------------------------------------------------------------------------
 
-FUSED_WITH_TORCH = Change(
+FUSED_WITH_TORCH = LibraryChange(
     "torch",
     (2, 8),
     "the Trainer's default optimizer is adamw_torch, which steps with foreach",
@@ -66,32 +66,32 @@ FUSED_BY_TRAINER = (FUSED_OPTIMIZER, FUSED_WITH_TORCH)
 
 # -- accelerate ------------------------------------------------------------------------------------
 
-FSDP1_UPCASTS = Change(
+FSDP1_UPCASTS = LibraryChange(
     "accelerate",
     (0, 30),
     "FSDP keeps trained weights in the dtype they were loaded in",
     "accelerate 0.29.3 and 0.30.1 accelerator.py prepare_model",
 )
 # 1.13.0 means to, but casts a copy of each parameter that it then drops.
-FSDP2_UPCASTS = Change(
+FSDP2_UPCASTS = LibraryChange(
     "accelerate",
     (1, 14),
     "FSDP2 keeps trained weights in the dtype they were loaded in",
     "accelerate 1.13.0 and 1.14.0 utils/fsdp_utils.py fsdp2_prepare_model",
 )
-FSDP2_LEAVES_FROZEN = Change(
+FSDP2_LEAVES_FROZEN = LibraryChange(
     "accelerate",
     (1, 13),
     "FSDP2 makes the whole model fp32, frozen weights too",
     "accelerate 1.6.0, 1.12.0 and 1.13.0 utils/fsdp_utils.py fsdp2_prepare_model",
 )
-FSDP2_WRAPS_ENDS = Change(
+FSDP2_WRAPS_ENDS = LibraryChange(
     "accelerate",
     (1, 14),
     "FSDP2 has embedding and head in the root's unit",
     "accelerate 1.13.0 and 1.14.0 utils/fsdp_utils.py fsdp2_prepare_model",
 )
-FSDP2_WAITS = Change(
+FSDP2_WAITS = LibraryChange(
     "accelerate",
     (1, 11),
     "FSDP2 reduces the gradients of every micro batch, so that they are never kept whole",
@@ -100,13 +100,13 @@ FSDP2_WAITS = Change(
 
 # -- DeepSpeed -------------------------------------------------------------------------------------
 
-BF16_BELOW_STAGE_1 = Change(
+BF16_BELOW_STAGE_1 = LibraryChange(
     "deepspeed",
     (0, 17, 6),
     "below stage 1 the BF16_Optimizer shards masters and states, and keeps fp32 gradients",
     "DeepSpeed 0.17.5 and 0.17.6 runtime/engine.py _do_optimizer_sanity_check, get_data_types",
 )
-PINS_OFFLOADED = Change(
+PINS_OFFLOADED = LibraryChange(
     "deepspeed",
     (0, 19, 5),
     "offloaded states are pinned where nobody says otherwise",
@@ -115,7 +115,7 @@ PINS_OFFLOADED = Change(
 
 # -- peft ------------------------------------------------------------------------------------------
 
-FP32_ADAPTERS = Change(
+FP32_ADAPTERS = LibraryChange(
     "peft",
     (0, 12),
     "adapters have the dtype of the weights that they stand beside",
@@ -125,7 +125,7 @@ FP32_ADAPTERS = Change(
 # -- liger-kernel ----------------------------------------------------------------------------------
 
 # Of itself every release, 0.2.1 to 0.8.2, fuses the loss `if self.training`.
-SKIPS_LOGITS = Change(
+SKIPS_LOGITS = LibraryChange(
     "liger-kernel",
     (0, 6),
     "its models fuse the loss in training alone, so that evaluation makes all logits",

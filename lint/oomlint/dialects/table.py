@@ -30,7 +30,7 @@ from oomlint.documents.python.nodes import PythonMapping
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 from oomlint.wording.spelling import is_misspelling
 
 Loader = Literal["pyyaml", "yaml12", "omegaconf"]
@@ -59,7 +59,7 @@ class Row(Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     source: str = ""
     table: Table | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LibraryChange, ...] = ()
     near: tuple[str, ...] = ()
 
 

@@ -21,7 +21,7 @@ from oomlint.documents.text import Edit, Location, Source, Span
 
 if TYPE_CHECKING:
     from oomlint.documents.python.loops import Loop
-    from oomlint.documents.python.options import Options
+    from oomlint.documents.python.options import ScriptOptions
     from oomlint.documents.shell.files import WrittenFile
 
 
@@ -303,7 +303,7 @@ class PythonDocument(Document, frozen=True, eq=False):
         return None
 
     @property
-    def options(self) -> Options | None:
+    def options(self) -> ScriptOptions | None:
         """What the script's command line may say."""
         return None
 
@@ -374,6 +374,6 @@ def root_of(document: Document) -> Node | None:
     return document.root if isinstance(document, DataDocument) else None
 
 
-def parser_of(document: Document) -> Options | None:
+def parser_of(document: Document) -> ScriptOptions | None:
     """What the command line of a script may say; ``None`` of what is no file of Python."""
     return document.options if isinstance(document, PythonDocument) else None

@@ -75,7 +75,7 @@ class Writer(Protocol):
         """
 
 
-class Part(Struct, frozen=True):
+class Stretch(Struct, frozen=True):
     """A stretch of the excerpt that is edited in one way, or, ``locked``, in none."""
 
     span: Span
@@ -87,7 +87,7 @@ class Excerpt(Struct, frozen=True, dict=True):
     host: Source
     text: str
     segments: tuple[_Segment, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[Stretch, ...]
 
     @cached_property
     def source(self) -> Source:
@@ -184,7 +184,7 @@ class Excerpt(Struct, frozen=True, dict=True):
         self._check_written_out(span)
         return part.write(self, span, edit.replacement)
 
-    def _part_around(self, span: Span) -> Part | None:
+    def _part_around(self, span: Span) -> Stretch | None:
         around = (p for p in self.parts if p.span.start <= span.start and span.end <= p.span.end)
         return next(around, None)
 
@@ -219,7 +219,7 @@ class Builder(Struct):
     host: Source
     pieces: list[str] = field(default_factory=list)
     segments: list[_Segment] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[Stretch] = field(default_factory=list)
     length: int = 0
 
     def copy(self, start: int, end: int) -> None:
@@ -268,7 +268,7 @@ class Builder(Struct):
     def part(self, start: int, write: Writer | None, locked: str | None = None) -> None:
         """What was collected since ``start`` (an earlier ``length``) is edited with ``write``."""
         if start < self.length:
-            self.parts.append(Part(Span(start, self.length), write, locked))
+            self.parts.append(Stretch(Span(start, self.length), write, locked))
 
     def finish(self) -> Excerpt:
         text = "".join(self.pieces)

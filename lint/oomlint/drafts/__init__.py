@@ -7,15 +7,15 @@ a draft is what is predicted for the file once it is saved: it is the same run.
 
 from oomlint.drafts.draft import Draft, draft
 from oomlint.drafts.model import NamedModel, UnknownModel, named_model
-from oomlint.drafts.search import Found, Place, fitting, lightest, places
+from oomlint.drafts.search import FittingDraft, RankLayout, fitting, lightest, places
 from oomlint.drafts.wanted import FRAMEWORKS, Wanted
 
 __all__ = [
     "FRAMEWORKS",
     "Draft",
-    "Found",
+    "FittingDraft",
     "NamedModel",
-    "Place",
+    "RankLayout",
     "UnknownModel",
     "Wanted",
     "draft",

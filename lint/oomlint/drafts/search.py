@@ -27,7 +27,7 @@ _LIGHTEST_FIRST: tuple[Shard, ...] = ("none", "zero2", "zero3", "fsdp")
 _METHODS: tuple[Method, ...] = ("lora", "qlora")
 
 
-class Found(Struct, frozen=True):
+class FittingDraft(Struct, frozen=True):
     """A draft that fits, what was chosen and why, and what had to be changed for it."""
 
     draft: Draft
@@ -35,14 +35,14 @@ class Found(Struct, frozen=True):
     changes: tuple[str, ...] = ()
 
 
-class Place(Struct, frozen=True):
+class RankLayout(Struct, frozen=True):
     """Hardware on which a wish fits, and how the ranks share the model there."""
 
     option: HardwareOption
     shard: Shard
 
 
-def lightest(wanted: Wanted) -> Found:
+def lightest(wanted: Wanted) -> FittingDraft:
     """The wish on its hardware, shared among the ranks no further than it takes to fit; of a wish that never
     fits, shared as far as it goes.
 
@@ -65,10 +65,10 @@ def lightest(wanted: Wanted) -> Found:
             break
     if last is None:
         raise reason or UsageError("there is no way to share this model")
-    return Found(last, (*assumed, *_shared(wanted, last)))
+    return FittingDraft(last, (*assumed, *_shared(wanted, last)))
 
 
-def fitting(wanted: Wanted) -> Found | None:
+def fitting(wanted: Wanted) -> FittingDraft | None:
     """The wish, with what it leaves open chosen so that it fits its hardware; ``None`` where nothing does.
 
     Of ways to share the model, and of what the planner does besides without changing what is trained, the
@@ -85,7 +85,7 @@ def fitting(wanted: Wanted) -> Found | None:
         if wanted.method is None:
             why = "the better of lora and qlora that fits"
             assumed = (Assumption(f.trainable.method, method, why), *assumed)
-        found: list[Found] = []
+        found: list[FittingDraft] = []
         for shard in _shards(whole):
             try:
                 made = draft(whole, shard)
@@ -103,12 +103,12 @@ def fitting(wanted: Wanted) -> Found | None:
     return None
 
 
-def _made_to_fit(made: Draft, wanted: Wanted) -> Iterator[Found]:
+def _made_to_fit(made: Draft, wanted: Wanted) -> Iterator[FittingDraft]:
     """The draft, if it fits, else with the cheapest safe way in it that leaves what the user says."""
     rules = rules_in_force().items
     if judgement_of(made.run).verdict == "fits":
         if not refusals(made.run, rules):
-            yield Found(made, ())
+            yield FittingDraft(made, ())
         return
     ways = ways_to_fit(
         made.run,
@@ -125,20 +125,20 @@ def _made_to_fit(made: Draft, wanted: Wanted) -> Iterator[Found]:
         except CannotEdit:
             continue
         if judgement_of(changed.run).verdict == "fits" and not refusals(changed.run, rules):
-            yield Found(changed, (), way.titles)
+            yield FittingDraft(changed, (), way.titles)
             return
 
 
-def places(found: Found) -> list[Place]:
+def places(found: FittingDraft) -> list[RankLayout]:
     """On which of the common cards, and how many of them, a draft fits: of each the smallest number, those
     with the least memory in all first. Where nobody says how ranks share the model, any way is looked at."""
     made = found.draft
-    best: dict[str, Place] = {}
+    best: dict[str, RankLayout] = {}
     for shard in _LIGHTEST_FIRST if _is_open(found) else (made.shard,):
         for option in _options(made, shard):
             known = best.get(option.hardware.gpu.name)
             if known is None or _size(option) < _size(known.option):
-                best[option.hardware.gpu.name] = Place(option, shard)
+                best[option.hardware.gpu.name] = RankLayout(option, shard)
     return sorted(best.values(), key=lambda place: _size(place.option))
 
 
@@ -160,7 +160,7 @@ def _without_ranks(wanted: Wanted) -> dict[object, object]:
     return {name: value for name, value in wanted.values.items() if name not in counts}
 
 
-def _is_open(found: Found) -> bool:
+def _is_open(found: FittingDraft) -> bool:
     return found.draft.wanted.shard is None
 
 

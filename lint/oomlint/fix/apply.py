@@ -85,7 +85,7 @@ class _Outcome(Struct):
     failures: list[FileError] = field(default_factory=list)
 
 
-class Change(Protocol):
+class CandidateFix(Protocol):
     """A fix of a run, whoever proposes it."""
 
     @property
@@ -305,7 +305,7 @@ def apply_change(
     workspace: Workspace,
     names: Sequence[str],
     options: Options,
-    change: Change,
+    change: CandidateFix,
     *,
     explicit: frozenset[str] = frozenset(),
 ) -> dict[str, bytes]:
@@ -323,7 +323,7 @@ def apply_change(
     return changed
 
 
-def _edited(workspace: Workspace, batch: Sequence[Change]) -> dict[str, bytes]:
+def _edited(workspace: Workspace, batch: Sequence[CandidateFix]) -> dict[str, bytes]:
     """The files of a batch with its edits in them; all of them, since a fix is whole or nothing."""
     edits = [edit for change in batch for edit in (change.fix.edits if change.fix else ())]
     changed: dict[str, bytes] = {}
@@ -353,7 +353,7 @@ def _created(workspace: Workspace, path: str, group: Sequence[Edit]) -> bytes:
 # -- the proof --------------------------------------------------------------------------
 
 
-def prove(before: Report, after: Report, batch: Sequence[Change]) -> None:
+def prove(before: Report, after: Report, batch: Sequence[CandidateFix]) -> None:
     """Check that the edited files read as the fixes promised, and otherwise as before.
 
     No new error may appear, every run must still be there, each wished setting must have its
@@ -390,14 +390,14 @@ def prove(before: Report, after: Report, batch: Sequence[Change]) -> None:
             )
 
 
-def _still_runs(before: Report, after: Report, batch: Sequence[Change]) -> list[Run]:
+def _still_runs(before: Report, after: Report, batch: Sequence[CandidateFix]) -> list[Run]:
     """The runs afterwards, less the files that runs have left for copies and nobody names now."""
     left = {path for d in batch if d.fix is not None for path in d.fix.leaves}
     known = {run.name for run in before.runs}
     return [r for r in after.runs if r.name in known or not (r.is_fragment and r.sources <= left)]
 
 
-def _is_for(change: Change, run: Run) -> bool:
+def _is_for(change: CandidateFix, run: Run) -> bool:
     """Whether a change of another run's is for this one, too, as what mends a script is."""
     return _frees_all(change) or (change.fix is not None and run.name in change.fix.also)
 
@@ -407,7 +407,7 @@ def _is_alike(old: Run, new: Run) -> bool:
     return old.plan == new.plan and all(_said(old, name) == _said(new, name) for name in names)
 
 
-def _prove_texts(before: Workspace, after: Workspace, batch: Sequence[Change]) -> None:
+def _prove_texts(before: Workspace, after: Workspace, batch: Sequence[CandidateFix]) -> None:
     """Nothing but the keys and values that were edited may read differently: what no table
     knows must stay too. Documents of one tree each, YAML and JSON, can be compared."""
     edits = [edit for change in batch for edit in (change.fix.edits if change.fix else ())]
@@ -421,16 +421,18 @@ def _prove_texts(before: Workspace, after: Workspace, batch: Sequence[Change]) -
                 raise _Refused(f"{path} would not be plain JSON any more")
 
 
-def _frees_all(change: Change) -> bool:
+def _frees_all(change: CandidateFix) -> bool:
     return change.fix is not None and change.fix.freed is None
 
 
-def _reaches(change: Change, run: Run) -> bool:
+def _reaches(change: CandidateFix, run: Run) -> bool:
     fix = change.fix
     return fix is not None and any(edit.path in run.files for edit in fix.edits)
 
 
-def _prove_run(old: Run, new: Run, own: Sequence[Change], near: Sequence[Change]) -> None:
+def _prove_run(
+    old: Run, new: Run, own: Sequence[CandidateFix], near: Sequence[CandidateFix]
+) -> None:
     promised: dict[Any, Any] = {}
     free: set[str] = set()
     for fix in (d.fix for d in own if d.fix is not None):
@@ -448,7 +450,7 @@ def _prove_run(old: Run, new: Run, own: Sequence[Change], near: Sequence[Change]
             raise _Refused(f"it would have changed {name} too")
 
 
-def _prove_peak(old: Run, new: Run, own: Sequence[Change]) -> None:
+def _prove_peak(old: Run, new: Run, own: Sequence[CandidateFix]) -> None:
     """No prediction may rise that a fix does not own up to. A key that comes into force, renamed
     or freed by another's removal, is in the prediction of the run as it is meant already."""
     if any(d.fix is None or d.fix.rise or d.fix.freed is None for d in own):

@@ -17,7 +17,7 @@ from oomlint.documents.base import Entry, Mapping, ShellDocument
 from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.packages import missing_package
-from oomlint.fix.sharing import Apart, Wanted, set_apart
+from oomlint.fix.sharing import Apart, FixFields, set_apart
 from oomlint.fix.story import (
     added_elsewhere,
     branch_at,
@@ -119,7 +119,7 @@ def make_fix(
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
     made = Made(run, proposal, resource, plain)
     try:
-        apart = set_apart(run, plain, expected, agreed, Wanted(_wished(proposal), written))
+        apart = set_apart(run, plain, expected, agreed, FixFields(_wished(proposal), written))
         _check_comments(run, apart.edits)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
@@ -154,7 +154,7 @@ def can_write(run: Run, values: MappingABC[Any, Any]) -> bool:
     written: dict[str, set[Any]] = {}
     try:
         plain = _plain_edits(run, Proposal.set("", values), expected, written)
-        apart = set_apart(run, plain, expected, frozenset(), Wanted(values, written))
+        apart = set_apart(run, plain, expected, frozenset(), FixFields(values, written))
         _check_comments(run, apart.edits)
         return bool(apart.edits)
     except CannotEdit:

@@ -25,7 +25,7 @@ from oomlint.runs.run import Run
 _COUNTS = (".gpus_per_node", ".nodes", ".world", ".total_processes", ".machines")
 
 
-class Wanted(Struct, frozen=True):
+class FixFields(Struct, frozen=True):
     """What a fix sets: canonical fields, and the fields of each file that say it."""
 
     wishes: Wishes
@@ -48,7 +48,7 @@ class Wanted(Struct, frozen=True):
         }
         return {name: value for name, value in self.wishes.items() if name not in others}
 
-    def following(self, path: str) -> Wanted:
+    def following(self, path: str) -> FixFields:
         return replace(self, left=(*self.left, path))
 
 
@@ -77,7 +77,7 @@ class _Leaving(Struct, frozen=True):
 
 
 def set_apart(
-    run: Run, edits: tuple[Edit, ...], expected: dict[Any, Any], agreed: Set[str], wanted: Wanted
+    run: Run, edits: tuple[Edit, ...], expected: dict[Any, Any], agreed: Set[str], wanted: FixFields
 ) -> Apart:
     """Edits of files that are not the run's alone, or that would no longer be what they are called, as edits
     of copies, which the run is made to name; what it then says of its files is added to ``expected``.
@@ -139,7 +139,7 @@ def _twin(run: Run, copy: Copy, path: str, text: str) -> Copy | None:
 
 
 def _leaving(
-    run: Run, path: str, agreed: Set[str], wanted: Wanted, group: Sequence[Edit]
+    run: Run, path: str, agreed: Set[str], wanted: FixFields, group: Sequence[Edit]
 ) -> _Leaving | None:
     """Why and for what a run must leave a file; ``None`` where it may be edited in place.
 

@@ -36,7 +36,7 @@ _OPTIMIZERS = "adamw|adam|adafactor|lion|muon|sgd|galore|apollo|badam|lomo|adalo
 _SHARDING = ("parallel.zero.", "parallel.fsdp.", "parallel.backend")
 
 
-class Said(Struct, frozen=True):
+class NamedPurpose(Struct, frozen=True):
     """``word`` of a name, and whether a run with a plan and a wish for it still is what that says."""
 
     word: str
@@ -88,53 +88,53 @@ def _without(words: str, stem: str) -> str:
     return re.sub(rf"[_.-]?{_START}(?:{words}){_END}", "", stem, flags=re.IGNORECASE)
 
 
-def _said(stem: str) -> Iterator[Said]:
+def _said(stem: str) -> Iterator[NamedPurpose]:
     """What the words of a name say of the run."""
     for stage in re.finditer(_STAGE, stem):
         yield _staged(stage[0], int(stage[3]))
     for word in _words(stem, _UNSHARDED):
-        yield Said(word, lambda plan: not plan.parallel.zero.stage, _zeroes)
+        yield NamedPurpose(word, lambda plan: not plan.parallel.zero.stage, _zeroes)
     for word in _words(stem, r"full(?:[_-]?(?:ft|finetun\w*|sft|params?|parameters?))?"):
         yield _value(word, f.trainable.method, "full")
     for word in _words(stem, rf"(?:single|one|1)[_-]?(?:x[_-]?)?(?:gpu|card|device|{_CARDS})"):
-        yield Said(word, lambda _: True, _shards)
+        yield NamedPurpose(word, lambda _: True, _shards)
     for word in _words(stem, f"{_OTHER_MAKERS}|{_NO_TRAINING}"):
-        yield Said(word, lambda _: True, bool)
+        yield NamedPurpose(word, lambda _: True, bool)
     for word in _words(stem, "ddp"):
-        yield Said(word, lambda plan: plan.parallel.backend in (None, "ddp"), _shards)
+        yield NamedPurpose(word, lambda plan: plan.parallel.backend in (None, "ddp"), _shards)
     for word in _words(stem, "fp32|fp16|bf16"):
         yield _value(word, f.precision.compute, word.lower())
     for word in _words(stem, rf"(?:paged[_-]?)?(?:{_OPTIMIZERS})(?:[_-]?\d+bit)?"):
-        yield Said(word, lambda _: True, lambda wishes: f.optimizer.kind in wishes)
+        yield NamedPurpose(word, lambda _: True, lambda wishes: f.optimizer.kind in wishes)
     for word in _words(stem, _NO_OFFLOAD):
-        yield Said(word, lambda _: True, _offloads)
+        yield NamedPurpose(word, lambda _: True, _offloads)
     for word in _words(stem, r"\d+k|\d{4,6}"):
         lengths = _lengths(word)
-        yield Said(word, partial(_is_one_of, lengths), _shortens)
+        yield NamedPurpose(word, partial(_is_one_of, lengths), _shortens)
     for word in _words(stem, r"(?:u?bsz?|mbs|micro|batch(?:size)?)[_-]?\d+"):
         yield _value(word, f.batch.micro, int(re.findall(r"\d+", word)[-1]))
 
 
-def _said_by_folders(folders: str) -> Iterator[Said]:
+def _said_by_folders(folders: str) -> Iterator[NamedPurpose]:
     """What the folders of a file say of all that lies in them: ``examples/ascend``."""
     for folder in folders.split("/"):
         if re.fullmatch(_OTHER_MAKERS, folder, re.IGNORECASE):
-            yield Said(folder, lambda _: True, bool)
+            yield NamedPurpose(folder, lambda _: True, bool)
 
 
-def _value(word: str, field: Any, value: Any) -> Said:
+def _value(word: str, field: Any, value: Any) -> NamedPurpose:
     """The word says that a field has a value."""
-    return Said(
+    return NamedPurpose(
         word,
         lambda plan: bool(plan.get(field) == value),
         lambda wishes: field in wishes and wishes[field] != value,
     )
 
 
-def _staged(word: str, stage: int) -> Said:
+def _staged(word: str, stage: int) -> NamedPurpose:
     """The word says which stage of ZeRO it is; a run of a lower one may come up to it, and not pass it."""
     field = f.parallel.zero.stage
-    return Said(
+    return NamedPurpose(
         word,
         lambda plan: plan.parallel.zero.stage is not None and plan.parallel.zero.stage <= stage,
         lambda wishes: field in wishes and wishes[field] != stage,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Resource = Literal["gpu", "host"]
 
 
-class Group(Struct, frozen=True):
+class FieldGroup(Struct, frozen=True):
     """Fields that change together.
 
     ``fields`` are leaves of the plan or prefixes of them, of which the most specific one counts.
@@ -46,26 +46,28 @@ class Group(Struct, frozen=True):
 # What is large and decides what the rest means comes first: the model, what is trained of it,
 # how it is stored, who shares it; then what one step works on; then what happens around it.
 GROUPS = (
-    Group("model", "model", ("model",), frozenset({"model.id"})),
-    Group("load", "loading of the weights", ("load",)),
-    Group("trainable", "what is trained", ("trainable",)),
-    Group("quant", "quantization", ("quant",)),
-    Group("precision", "precision", ("precision",)),
-    Group("optimizer", "optimizer", ("optimizer",)),
-    Group("parallel", "sharding and parallelism", ("parallel",)),
-    Group("offload", "offload", ("offload",)),
-    Group("batch", "batch", ("batch",)),
-    Group("seq", "sequence length", ("seq",)),
-    Group("checkpointing", "activation checkpointing", ("checkpointing",)),
-    Group("attention", "attention and expert kernels", ("model.attn_impl", "model.experts_impl")),
-    Group("loss", "loss and logits", ("loss",)),
-    Group("objective", "objective", ("objective",)),
-    Group("compile", "compilation", ("compile",)),
-    Group("eval", "evaluation", ("eval",)),
-    Group("save", "saving", ("save",)),
-    Group("data", "data loading", ("data",)),
-    Group("other", "software and all else", ("framework", "versions", "env", "total_steps")),
-    Group(
+    FieldGroup("model", "model", ("model",), frozenset({"model.id"})),
+    FieldGroup("load", "loading of the weights", ("load",)),
+    FieldGroup("trainable", "what is trained", ("trainable",)),
+    FieldGroup("quant", "quantization", ("quant",)),
+    FieldGroup("precision", "precision", ("precision",)),
+    FieldGroup("optimizer", "optimizer", ("optimizer",)),
+    FieldGroup("parallel", "sharding and parallelism", ("parallel",)),
+    FieldGroup("offload", "offload", ("offload",)),
+    FieldGroup("batch", "batch", ("batch",)),
+    FieldGroup("seq", "sequence length", ("seq",)),
+    FieldGroup("checkpointing", "activation checkpointing", ("checkpointing",)),
+    FieldGroup(
+        "attention", "attention and expert kernels", ("model.attn_impl", "model.experts_impl")
+    ),
+    FieldGroup("loss", "loss and logits", ("loss",)),
+    FieldGroup("objective", "objective", ("objective",)),
+    FieldGroup("compile", "compilation", ("compile",)),
+    FieldGroup("eval", "evaluation", ("eval",)),
+    FieldGroup("save", "saving", ("save",)),
+    FieldGroup("data", "data loading", ("data",)),
+    FieldGroup("other", "software and all else", ("framework", "versions", "env", "total_steps")),
+    FieldGroup(
         "hardware",
         "hardware",
         ("device", "host"),
@@ -102,7 +104,7 @@ class Difference(Struct, frozen=True):
     b: Value
 
 
-class Change(Struct, frozen=True):
+class PeakDifference(Struct, frozen=True):
     """What a step does to a predicted peak, in bytes; ``None`` where no number is known.
 
     ``step`` is its share on the way from A to B, ``alone`` what it would do to A by itself,
@@ -115,13 +117,13 @@ class Change(Struct, frozen=True):
     phase: str | None
 
 
-class Step(Struct, frozen=True):
+class GroupCost(Struct, frozen=True):
     """One group of fields; ``disk`` is what it adds to each checkpoint, in bytes."""
 
-    group: Group
+    group: FieldGroup
     differences: tuple[Difference, ...]
-    gpu: Change
-    host: Change
+    gpu: PeakDifference
+    host: PeakDifference
     disk: int | None
 
 
@@ -133,7 +135,7 @@ class Comparison(Struct, frozen=True):
 
     first: Judgement
     second: Judgement
-    steps: tuple[Step, ...]
+    steps: tuple[GroupCost, ...]
     without_effect: tuple[Difference, ...]
 
     @property
@@ -162,7 +164,7 @@ class Comparison(Struct, frozen=True):
 def compare(a: Run, b: Run) -> Comparison:
     """How ``b`` differs from ``a`` in effective settings and in predicted memory."""
     first, second = _Side(a), _Side(b)
-    steps: list[Step] = []
+    steps: list[GroupCost] = []
     without: list[Difference] = []
     start = here = _Stop(first.plan, a)
     end = _Stop(second.plan, b)
@@ -182,7 +184,7 @@ def compare(a: Run, b: Run) -> Comparison:
         if telling or not here.has_numbers_of(there):
             shown = telling or changed
             steps.append(
-                Step(
+                GroupCost(
                     group,
                     tuple(d for leaf in shown for d in _differences(leaf, first, second)),
                     _change("gpu", here, there, start, alone),
@@ -202,7 +204,7 @@ def compare(a: Run, b: Run) -> Comparison:
     return Comparison(judgement_of(a), judgement_of(b), tuple(steps), tuple(without))
 
 
-def _leaves_of_groups() -> Iterator[tuple[Group, list[str]]]:
+def _leaves_of_groups() -> Iterator[tuple[FieldGroup, list[str]]]:
     """Each group with the leaves of the plan that are its own."""
     homes = {name: group.name for group in GROUPS for name in group.fields}
     own: dict[str, list[str]] = {group.name: [] for group in GROUPS}
@@ -224,7 +226,7 @@ class _Stop(Struct, frozen=True, dict=True):
     def estimate(self) -> Estimate:
         return self.run.estimated(self.plan)
 
-    def moved(self, group: Group, leaves: list[str], goal: _Stop) -> _Stop:
+    def moved(self, group: FieldGroup, leaves: list[str], goal: _Stop) -> _Stop:
         plan = self.plan.with_values({leaf: goal.plan.get(leaf) for leaf in leaves})
         return _Stop(plan, goal.run if group.name == "hardware" else self.run)
 
@@ -243,9 +245,11 @@ class _Stop(Struct, frozen=True, dict=True):
         )
 
 
-def _change(resource: Resource, here: _Stop, there: _Stop, start: _Stop, alone: _Stop) -> Change:
+def _change(
+    resource: Resource, here: _Stop, there: _Stop, start: _Stop, alone: _Stop
+) -> PeakDifference:
     after = getattr(there.estimate, resource)
-    return Change(
+    return PeakDifference(
         step=_more(after.peak_bytes, getattr(here.estimate, resource).peak_bytes),
         alone=_more(
             getattr(alone.estimate, resource).peak_bytes,

@@ -20,7 +20,7 @@ from oomlint.judgement.severity import Confidence
 from oomlint.memory import Estimate
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 from oomlint.runs.run import Run
 
 # How likely it is that a run is the other one. The reports of runs that died or ran (``python -m
@@ -89,7 +89,7 @@ def _found(run: Run) -> Iterator[Doubt]:
         told += (estimate for _, estimate in choices)
 
 
-def _across(run: Run, change: Change) -> str:
+def _across(run: Run, change: LibraryChange) -> str:
     """``transformers is older than 4.46``, the other side of an open change."""
     if run.open[change]:
         return f"{change.package} is older than {change.release}"

@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from oomlint.memory import Assumption, Bounds, DeviceEstimate, Estimate, HostEstimate
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 
@@ -56,7 +56,7 @@ def _of_both(bounds: Bounds | None, others: Bounds | None) -> Bounds | None:
 
 
 def _differences(
-    run: Run, found: Estimate, others: list[tuple[tuple[Change, ...], Estimate]]
+    run: Run, found: Estimate, others: list[tuple[tuple[LibraryChange, ...], Estimate]]
 ) -> Iterator[Assumption]:
     """A line for each release on whose other side a peak is another; older ones have the newer
     ones' differences too."""
@@ -78,7 +78,7 @@ def _differences(
         yield Assumption(f"versions.{package}", value, why)
 
 
-def _joined(changes: tuple[Change, ...], side: str) -> str:
+def _joined(changes: tuple[LibraryChange, ...], side: str) -> str:
     return ", and ".join(filter(None, (getattr(change, side) for change in changes)))
 
 

@@ -59,32 +59,32 @@ below, it says of every framework that can be configured so.
 """
 
 
-class Facts(Struct, frozen=True):
+class ExampleFacts(Struct, frozen=True):
     """What the examples of a rule show: severities, the worst first, and frameworks."""
 
     severities: tuple[Severity, ...]
     frameworks: tuple[str, ...]
 
 
-def facts(rule: type[Rule]) -> Facts:
+def facts(rule: type[Rule]) -> ExampleFacts:
     """The facts of a rule, from linting its bad examples."""
     from oomlint.linting.testing import lint_example
 
     found = [d for example in rule.bad for d in lint_example(rule, example).diagnoses]
-    return Facts(
+    return ExampleFacts(
         tuple(sorted({d.severity for d in found}, reverse=True)),
         tuple(sorted({d.run.framework for d in found if d.run is not None})),
     )
 
 
-def page(rule: type[Rule], known: Facts | None = None) -> str:
+def page(rule: type[Rule], known: ExampleFacts | None = None) -> str:
     """The page of a rule, whose facts are ``known`` or found out."""
     title, _, text = rule.page().partition("\n\n")
     head = "| severity | fix | examples in |\n|---|---|---|\n"
     return f"{title}\n\n{head}{_row(*_cells(rule, known or facts(rule)))}\n{text}{_example(rule)}"
 
 
-def index(rules: Mapping[type[Rule], Facts]) -> str:
+def index(rules: Mapping[type[Rule], ExampleFacts]) -> str:
     """The list of all rules, a table a family."""
     parts = [_INTRODUCTION]
     for family, group in groupby(rules, key=lambda rule: rule.code[:-2]):
@@ -107,7 +107,7 @@ def pages(rules: Iterable[type[Rule]]) -> dict[str, str]:
     }
 
 
-def _cells(rule: type[Rule], known: Facts) -> tuple[str, str, str]:
+def _cells(rule: type[Rule], known: ExampleFacts) -> tuple[str, str, str]:
     return (
         " or ".join(severity.label for severity in known.severities),
         _FIXES[rule.applicability],

@@ -22,7 +22,7 @@ from oomlint.report import estimates, fits, html
 from oomlint.runs.run import Run
 
 
-class Answer(Struct, frozen=True):
+class CommandPage(Struct, frozen=True):
     """A page for the user; ``html`` where there is a richer one."""
 
     title: str
@@ -44,22 +44,22 @@ def run_named(analysis: Analysis, name: str | None) -> Run:
     raise UsageError(f"{analysis.name} is part of no training run that oomlint can see")
 
 
-def estimate(analysis: Analysis, run: Run) -> Answer:
+def estimate(analysis: Analysis, run: Run) -> CommandPage:
     judgement = judgement_of(run)
     text = estimates.render([judgement])
-    return Answer(f"Memory of {run.name}", _fenced(run.name, text), html.render([judgement]))
+    return CommandPage(f"Memory of {run.name}", _fenced(run.name, text), html.render([judgement]))
 
 
-def fit(analysis: Analysis, run: Run) -> Answer:
+def fit(analysis: Analysis, run: Run) -> CommandPage:
     ways = ways_of(analysis, run)
     judgement = judgement_of(run)
     helpless = not ways and (judgement.is_lost or judgement.verdict == "unknown")
     fitting = fits.Fitting(run, None, ways, hardware_options(run) if helpless else [])
     title = f"Ways to fit {run.name}"
     if not ways:
-        return Answer(title, _fenced(run.name, fits.render([fitting])), run=run.name)
+        return CommandPage(title, _fenced(run.name, fits.render([fitting])), run=run.name)
     written = [(way, _difference(analysis, way)) for way in ways]
-    return Answer(title, ways_page(run, written), run=run.name)
+    return CommandPage(title, ways_page(run, written), run=run.name)
 
 
 def _difference(analysis: Analysis, way: Way) -> str:
@@ -95,7 +95,7 @@ def taking(analysis: Analysis, run: Run, number: int | None) -> tuple[Edit, ...]
     return fix.edits
 
 
-def explain(name: str | None) -> Answer:
+def explain(name: str | None) -> CommandPage:
     """A rule's page.
 
     Raises:
@@ -103,7 +103,7 @@ def explain(name: str | None) -> Answer:
     """
     for rule in all_rules():
         if name in (rule.name, rule.code):
-            return Answer(rule.name, rule.page())
+            return CommandPage(rule.name, rule.page())
     raise UsageError("no rule is named" if name is None else f"no rule is called {name!r}")
 
 

@@ -31,7 +31,7 @@ _MOST_ROWS = 12
 _MOST_PROGRAMS = 3
 
 
-class Asked(Struct, frozen=True):
+class CompletionRequest(Struct, frozen=True):
     """What a list of completions was asked for: kept, to tell more of one of them later."""
 
     context: Context
@@ -77,7 +77,9 @@ def describe(
     return _documentation(row, found)
 
 
-def _asked(view: View, blocks: Sequence[Block], position: types.Position) -> Asked | None:
+def _asked(
+    view: View, blocks: Sequence[Block], position: types.Position
+) -> CompletionRequest | None:
     name = view.analysis.name
     positions = view.positions(name)
     source, offset = positions.source, positions.offset(position)
@@ -89,7 +91,7 @@ def _asked(view: View, blocks: Sequence[Block], position: types.Position) -> Ask
         rest = _REST.match(source.text, offset)
         end = rest.end() if rest is not None else offset
     tables = tables_of(blocks, name, source.text, context.typed)
-    return Asked(context, Span(start, end), tables)
+    return CompletionRequest(context, Span(start, end), tables)
 
 
 def _rules(view: View, range: types.Range) -> Iterator[types.CompletionItem]:
@@ -104,7 +106,7 @@ def _rules(view: View, range: types.Range) -> Iterator[types.CompletionItem]:
 
 
 def _keys(
-    asked: Asked, range: types.Range, ending: str, place: dict[str, object]
+    asked: CompletionRequest, range: types.Range, ending: str, place: dict[str, object]
 ) -> Iterator[types.CompletionItem]:
     context, seen = asked.context, set[str]()
     # While the file can be one of several programs', its keys say whose they are.
@@ -151,7 +153,9 @@ def _is_option(name: str) -> bool:
     return not name[:1].isdigit() and not name.isupper()
 
 
-def _values(view: View, asked: Asked, range: types.Range) -> Iterator[types.CompletionItem]:
+def _values(
+    view: View, asked: CompletionRequest, range: types.Range
+) -> Iterator[types.CompletionItem]:
     context, analysis = asked.context, view.analysis
     wanted = {context.path, context.path.replace("-", "_")}
     row = next((r for n, r in names(asked.tables) if r is not None and n in wanted), None)

@@ -22,7 +22,7 @@ from oomlint.lsp.view import View
 _PATH = r"(?<![\w.@:/~$}-])((?:[\w.~$@{}+-]*/)*)"
 
 
-class Name(Struct, frozen=True):
+class NamedFile(Struct, frozen=True):
     """A file's name in a document: where it stands, how it is written, and the file."""
 
     span: Span
@@ -30,12 +30,12 @@ class Name(Struct, frozen=True):
     path: str
 
 
-def names_in(source: Source, paths: Sequence[str]) -> Iterator[Name]:
+def names_in(source: Source, paths: Sequence[str]) -> Iterator[NamedFile]:
     """Where a text names files: by a path that ends in their name."""
     for path in paths:
         base = re.escape(path.rpartition("/")[2])
         for match in re.finditer(rf"{_PATH}{base}(?![\w/-]|\.\w)", source.text):
-            yield Name(Span(*match.span()), match[0], path)
+            yield NamedFile(Span(*match.span()), match[0], path)
 
 
 def links(view: View) -> list[types.DocumentLink]:
@@ -95,6 +95,6 @@ def renaming(project: Project, sources: Sequence[Source], old: str, new: str) ->
 _START = types.Range(types.Position(0, 0), types.Position(0, 0))
 
 
-def _named(analysis: Analysis) -> Iterator[Name]:
+def _named(analysis: Analysis) -> Iterator[NamedFile]:
     others = [path for path in analysis.files if path != analysis.name]
     yield from names_in(analysis.source(analysis.name), others)

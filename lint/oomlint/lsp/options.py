@@ -11,13 +11,13 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from oomlint.errors import UsageError
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 from oomlint.validation.received import Received, Unexpected, read
 
 SECTION = "oomlint"
 
 
-class Options(Received):
+class ClientSettings(Received):
     """The settings of a client. What is empty is not said."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, str_strip_whitespace=True)
@@ -36,16 +36,16 @@ class Options(Received):
     trace: Any = None
     """Whether the client logs what is said: likewise."""
 
-    def over(self, earlier: Options) -> Options:
+    def over(self, earlier: ClientSettings) -> ClientSettings:
         """These, and where they say nothing what was said earlier."""
         said = {name: getattr(self, name) for name in self.model_fields_set}
         return earlier.model_copy(update=said)
 
-    def given(self, root: Path) -> Given:
+    def given(self, root: Path) -> CheckRequest:
         """What they amount to for files below ``root``."""
         gpus = None if self.gpus is None else str(self.gpus)
         config = root / Path(self.configuration).expanduser() if self.configuration else None
-        return Given(
+        return CheckRequest(
             hardware=self.hardware or None,
             host_memory=self.host_memory or None,
             gpus=gpus or None,
@@ -56,10 +56,10 @@ class Options(Received):
         )
 
 
-KEYS = frozenset(field.alias or name for name, field in Options.model_fields.items())
+KEYS = frozenset(field.alias or name for name, field in ClientSettings.model_fields.items())
 
 
-class Asked(Received):
+class CommandArgument(Received):
     """The argument of a command: a document, one of its runs, a way to make that fit, a rule."""
 
     model_config = ConfigDict(extra="ignore")
@@ -93,10 +93,10 @@ def section(value: object) -> Mapping[str, Any] | None:
     return value if not KEYS.isdisjoint(value) else None
 
 
-def options(settings: Mapping[str, Any]) -> tuple[Options, list[str]]:
+def options(settings: Mapping[str, Any]) -> tuple[ClientSettings, list[str]]:
     """The options that a client's settings amount to, and what is wrong with the others."""
     try:
-        return read(Options, settings), []
+        return read(ClientSettings, settings), []
     except Unexpected as error:
         wrong = error.faults
     kept = {key: settings[key] for key in settings.keys() - {path[0] for path, _ in wrong}}
@@ -104,7 +104,7 @@ def options(settings: Mapping[str, Any]) -> tuple[Options, list[str]]:
     return found, [*(f"the setting {_name(path)} is wrong: {said}" for path, said in wrong), *more]
 
 
-def asked(arguments: Sequence[object]) -> Asked:
+def asked(arguments: Sequence[object]) -> CommandArgument:
     """What a command is asked for; without an argument, nothing in particular.
 
     Raises:
@@ -112,7 +112,7 @@ def asked(arguments: Sequence[object]) -> Asked:
     """
     first = plain(arguments[0]) if arguments else None
     try:
-        return Asked() if first is None else read(Asked, first)
+        return CommandArgument() if first is None else read(CommandArgument, first)
     except Unexpected as error:
         raise UsageError(f"the argument of the command is wrong: {error}") from None
 

@@ -24,7 +24,7 @@ from oomlint.fix.edits import Fix
 from oomlint.linting.engine import Diagnosis, Report, lint
 from oomlint.runs.run import Run
 from oomlint.session.jobs import Job, make_jobs
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 Mark: TypeAlias = Stamp | bytes
 """What tells one state of a file from the next: its stamp on disk, or the text in the editor."""
@@ -87,7 +87,7 @@ class Project:
         self.root = root
         self._complain = complain
         self._names = Workspace(root)
-        self._given = Given()
+        self._given = CheckRequest()
         self._texts: dict[str, bytes] = {}
         self._kin: Kin | None = None
         self._jobs: dict[str, Job | None] = {}
@@ -133,7 +133,7 @@ class Project:
         if self._kin is not None:
             self._kin.refresh(self._texts)
 
-    def configure(self, given: Given) -> None:
+    def configure(self, given: CheckRequest) -> None:
         """What the client says of machine, rules and settings."""
         self._given = given
         self._epoch += 1
@@ -252,7 +252,7 @@ class Project:
                 jobs = make_jobs(self._given, [path], overlay, self.root)
             except UsageError as error:
                 self._complain(str(error))
-                jobs = make_jobs(Given(isolated=True), [path], overlay, self.root)
+                jobs = make_jobs(CheckRequest(isolated=True), [path], overlay, self.root)
             self._jobs[name] = next((job for job in jobs if job.names), None)
         return self._jobs[name]
 

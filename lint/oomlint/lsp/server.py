@@ -24,7 +24,7 @@ from oomlint.documents import SUFFIXES
 from oomlint.errors import CannotEdit, UsageError, in_words
 from oomlint.lsp import commands
 from oomlint.lsp.actions import APPLY, EXPLAIN, FIT, KINDS, actions, fix_all
-from oomlint.lsp.commands import Answer
+from oomlint.lsp.commands import CommandPage
 from oomlint.lsp.completion import complete, describe
 from oomlint.lsp.diagnostics import SOURCE, diagnostics
 from oomlint.lsp.hints import ESTIMATE, code_lenses, inlay_hints, status
@@ -33,8 +33,8 @@ from oomlint.lsp.naming import definitions, links, references
 from oomlint.lsp.notebooks import OpenCell, as_file
 from oomlint.lsp.options import (
     SECTION,
-    Asked,
-    Options,
+    ClientSettings,
+    CommandArgument,
     asked,
     completed_at,
     options,
@@ -45,7 +45,7 @@ from oomlint.lsp.project import Project
 from oomlint.lsp.session import Session, by_uri
 from oomlint.lsp.symbols import symbols
 from oomlint.lsp.view import Client, View
-from oomlint.lsp.wire import Bounded, BoundedConnection
+from oomlint.lsp.wire import BoundedConnection, BoundedStream
 from oomlint.runs.run import Run
 
 STATUS = "oomlint/status"
@@ -104,7 +104,7 @@ class Server(LanguageServer):
         log.error("%s", in_words(error))
 
     def start_io(self, stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None:
-        bounded = cast("BinaryIO", Bounded(stdin or sys.stdin.buffer))
+        bounded = cast("BinaryIO", BoundedStream(stdin or sys.stdin.buffer))
         super().start_io(bounded, stdout)
 
     def start_tcp(self, host: str, port: int) -> None:
@@ -217,7 +217,7 @@ def _register_life(server: Server) -> None:
         sent = [plain(one) for one in found] if isinstance(found, (list, tuple)) else []
         read = [options(one) if isinstance(one, Mapping) else None for one in sent]
         if any(one is not None for one in read):
-            said, problems = read[0] or (Options(), [])
+            said, problems = read[0] or (ClientSettings(), [])
             general = said.over(session.options)
             pairs = zip(session.folders, read[1:], strict=False)
             of_folders = {folder: one[0].over(general) for folder, one in pairs if one is not None}
@@ -438,7 +438,7 @@ def _register_commands(server: Server) -> None:
             return None
 
     async def _about_run(
-        arguments: tuple[object, ...], answer: Callable[[View, Run, Asked], T]
+        arguments: tuple[object, ...], answer: Callable[[View, Run, CommandArgument], T]
     ) -> T | None:
         """The answer about the run that a command's argument names."""
         wanted = asked(arguments)
@@ -450,21 +450,21 @@ def _register_commands(server: Server) -> None:
 
     @server.command(ESTIMATE)
     async def estimate(ls: Server, *arguments: object) -> dict[str, Any] | None:
-        def answer(view: View, run: Run, _wanted: Asked) -> Answer:
+        def answer(view: View, run: Run, _wanted: CommandArgument) -> CommandPage:
             return commands.estimate(view.analysis, run)
 
         return await _show(server, await _complaining(_about_run(arguments, answer)), arguments)
 
     @server.command(FIT)
     async def fit(ls: Server, *arguments: object) -> dict[str, Any] | None:
-        def answer(view: View, run: Run, _wanted: Asked) -> Answer:
+        def answer(view: View, run: Run, _wanted: CommandArgument) -> CommandPage:
             return commands.fit(view.analysis, run)
 
         return await _show(server, await _complaining(_about_run(arguments, answer)), arguments)
 
     @server.command(APPLY)
     async def apply_way(ls: Server, *arguments: object) -> bool:
-        def answer(view: View, run: Run, wanted: Asked) -> types.WorkspaceEdit:
+        def answer(view: View, run: Run, wanted: CommandArgument) -> types.WorkspaceEdit:
             return view.workspace_edit(commands.taking(view.analysis, run, wanted.number))
 
         edit = await _complaining(_about_run(arguments, answer))
@@ -476,7 +476,7 @@ def _register_commands(server: Server) -> None:
 
     @server.command(EXPLAIN)
     async def explain(ls: Server, *arguments: object) -> dict[str, Any] | None:
-        def answer() -> Answer:
+        def answer() -> CommandPage:
             return commands.explain(asked(arguments).rule)
 
         return await _show(server, await _complaining(session.work(answer)))
@@ -495,7 +495,7 @@ def _register_commands(server: Server) -> None:
 
 
 async def _show(
-    server: Server, answer: Answer | None, arguments: tuple[object, ...] = ()
+    server: Server, answer: CommandPage | None, arguments: tuple[object, ...] = ()
 ) -> dict[str, Any] | None:
     """Open an answer in the client, where it can, and give it back for those that show it
     themselves."""

@@ -28,7 +28,7 @@ from oomlint.lsp.diagnostics import diagnostics
 from oomlint.lsp.hints import status
 from oomlint.lsp.naming import renaming
 from oomlint.lsp.notebooks import in_cells
-from oomlint.lsp.options import Options
+from oomlint.lsp.options import ClientSettings
 from oomlint.lsp.pages import Pages
 from oomlint.lsp.positions import Positions
 from oomlint.lsp.project import Analysis, Outdated, Project
@@ -48,7 +48,7 @@ _NOWHERE = Path(tempfile.gettempdir(), "oomlint-untitled")
 _BURST_SECONDS = 0.05
 
 
-class Document(Struct):
+class OpenDocument(Struct):
     """A document that the client has open."""
 
     uri: str
@@ -77,15 +77,15 @@ class Session(Struct):
     client: Client = field(default_factory=Client)
     pages: Pages = field(default_factory=Pages)
     folders: list[Path] = field(default_factory=list)
-    options: Options = field(default_factory=Options)
+    options: ClientSettings = field(default_factory=ClientSettings)
     pulls: bool = False
     """Whether the client asks for diagnostics itself; then none are pushed, but for notebooks: VS Code's
     client asks for those of text documents alone (vscode-languageclient 9.0.1, lib/common/diagnostic.js:
     what the notification that opens a text document was sent for), never for those of cells."""
     pulls_cells: bool = False
     """Whether it has asked for those of a cell all the same."""
-    documents: dict[str, Document] = field(default_factory=dict)
-    _of_folders: dict[Path, Options] = field(default_factory=dict)
+    documents: dict[str, OpenDocument] = field(default_factory=dict)
+    _of_folders: dict[Path, ClientSettings] = field(default_factory=dict)
     _projects: dict[Path, Project] = field(default_factory=dict)
     _worker: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, "oomlint-lint")
@@ -109,7 +109,7 @@ class Session(Struct):
         if found is None:
             return
         project, name = found
-        self.documents[uri] = Document(uri, project, name, version, text, language, cells)
+        self.documents[uri] = OpenDocument(uri, project, name, version, text, language, cells)
         self._put(uri)
         self._wake(None)
 
@@ -145,7 +145,7 @@ class Session(Struct):
         self._put(uri)
         self._wake(self._worker.submit(document.project.dependants, document.name))
 
-    def notebook_of(self, cell: str) -> Document | None:
+    def notebook_of(self, cell: str) -> OpenDocument | None:
         """The notebook that a cell belongs to."""
         return next((d for d in self.documents.values() if cell in d.cells), None)
 
@@ -213,9 +213,9 @@ class Session(Struct):
 
     def configure(
         self,
-        options: Options,
+        options: ClientSettings,
         problems: Iterable[str],
-        of_folders: Mapping[Path, Options] | None = None,
+        of_folders: Mapping[Path, ClientSettings] | None = None,
     ) -> None:
         """The client's settings, in full, those of single folders, and what is wrong with others."""
         self.options, self._of_folders = options, dict(of_folders or {})
@@ -395,7 +395,7 @@ class Session(Struct):
 
     def _publish(
         self,
-        document: Document,
+        document: OpenDocument,
         analysis: Analysis,
         found_in: Mapping[str, list[types.Diagnostic]],
     ) -> None:

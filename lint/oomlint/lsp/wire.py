@@ -17,7 +17,7 @@ _LENGTH = re.compile(rb"content-length\s*:\s*(\d+)\s*", re.IGNORECASE)
 _PASSED_OVER = b"-\r\n"
 
 
-class Bounded:
+class BoundedStream:
     """A stream of a client's messages, for pygls to read."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -30,7 +30,7 @@ class Bounded:
         return self._stream.read(size)
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """What is read of one end of :mod:`asyncio`'s streams."""
 
     async def readline(self) -> bytes: ...
@@ -40,7 +40,7 @@ class Connection(Protocol):
 class BoundedConnection:
     """The same of a connection."""
 
-    def __init__(self, reader: Connection) -> None:
+    def __init__(self, reader: ClientConnection) -> None:
         self._reader = reader
 
     async def readline(self) -> bytes:

@@ -5,7 +5,7 @@ from oomlint.memory.build import skeleton
 from oomlint.memory.checkpoint import SavePeaks, save_peaks
 from oomlint.memory.estimate import estimate
 from oomlint.memory.host import host_load_bytes
-from oomlint.memory.parameters import Block, Linear, Skeleton
+from oomlint.memory.parameters import DecoderBlock, DecoderStructure, Linear
 from oomlint.memory.reload import ReadBack, beside_on_gpu, read_back
 from oomlint.memory.result import (
     Assumption,
@@ -20,8 +20,9 @@ from oomlint.memory.states import state_bytes
 
 __all__ = [
     "Assumption",
-    "Block",
     "Bounds",
+    "DecoderBlock",
+    "DecoderStructure",
     "DeviceEstimate",
     "Estimate",
     "GpuLimits",
@@ -29,7 +30,6 @@ __all__ = [
     "Linear",
     "ReadBack",
     "SavePeaks",
-    "Skeleton",
     "StateBytes",
     "asked_in_host",
     "beside_on_gpu",

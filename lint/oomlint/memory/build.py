@@ -11,14 +11,14 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from oomlint.memory.parameters import Block, Linear, Mixer, Skeleton
+from oomlint.memory.parameters import DecoderBlock, DecoderStructure, Linear, Mixer
 from oomlint.memory.traits import traits_of
 from oomlint.models.count import count_parameters
 from oomlint.plan.model import ModelDims, Moe
 
 # Models seen so far, so that a model's counts and profiles are worked out once; cleared when a
 # long-lived process has met very many.
-_SEEN: dict[tuple[object, ...], Skeleton | None] = {}
+_SEEN: dict[tuple[object, ...], DecoderStructure | None] = {}
 _SEEN_LIMIT = 4096
 # All dimensions but those that are mappings and so have no hash.
 _MAPPINGS = ("ssm", "linear_attn", "per_layer")
@@ -26,7 +26,7 @@ _PLAIN_DIMS = attrgetter(*(n for n in ModelDims.__struct_fields__ if n not in _M
 _MAPPED_DIMS = attrgetter(*_MAPPINGS)
 
 
-def skeleton(dims: ModelDims) -> Skeleton | None:
+def skeleton(dims: ModelDims) -> DecoderStructure | None:
     """The structure of a model; ``None`` where a needed dimension is unknown."""
     key = (*_PLAIN_DIMS(dims), repr(_MAPPED_DIMS(dims)))
     try:
@@ -296,7 +296,7 @@ class _Parts:
 
     def block(
         self, kind: str, *, experts: bool, count: int, shares: bool = False, sparse: bool = False
-    ) -> Block:
+    ) -> DecoderBlock:
         """``count`` blocks of the layer type ``kind``; ``shares``: with keys from below;
         ``sparse``: with few gates that pass."""
         linears: list[Linear] = []
@@ -343,7 +343,7 @@ class _Parts:
         if streams := self.own("altup_num_inputs"):
             linears += self.streamed(streams)
             norms, other = norms + 2, other + self.hidden
-        block = Block(
+        block = DecoderBlock(
             count, tuple(linears), norms * self.norm_width, other_numel=other,
             mixers=tuple(mixers), feeds=feeds, sizes=sizes,
             sliding=kind == "sliding_attention", crosses=kind == "decoder",
@@ -379,7 +379,7 @@ class _Parts:
             experts=moe.experts, topk=moe.topk or 2, moe_ffn=ffn, shared_ffn=shared,
         )  # fmt: skip
 
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[DecoderBlock, ...]:
         """All blocks from the bottom up, equal neighbours together; equal runs are one object."""
         dims, moe = self.dims, self.dims.moe
         types = dims.layer_types
@@ -399,8 +399,8 @@ class _Parts:
             # Two stacks of equal depth; the encoder's comes first, and below.
             stacks = ("encoder", "decoder")
             kinds = [(stack, False, False, False) for stack in stacks for _ in range(self.layers)]
-        made: dict[tuple[str, bool, bool, bool, int], Block] = {}
-        runs: list[Block] = []
+        made: dict[tuple[str, bool, bool, bool, int], DecoderBlock] = {}
+        runs: list[DecoderBlock] = []
         for (kind, sparse, shares, few), members in groupby(kinds):
             key = (kind, sparse, shares, few, len(list(members)))
             if key not in made:
@@ -411,7 +411,7 @@ class _Parts:
         return tuple(runs)
 
 
-def _build(dims: ModelDims) -> Skeleton | None:
+def _build(dims: ModelDims) -> DecoderStructure | None:
     layers, hidden, vocab = dims.layers, dims.hidden, dims.vocab
     if not layers or not hidden or not vocab or layers > _MOST_LAYERS:
         return None
@@ -435,7 +435,7 @@ def _build(dims: ModelDims) -> Skeleton | None:
     head = 0 if headless else vocab * hidden + (vocab if traits.head_bias else 0)
     positions = ((dims.ctx or 2048) + traits.positions) * hidden if traits.learned_positions else 0
     positions += parts.norm_width if traits.embed_norm else 0
-    found = Skeleton(
+    found = DecoderStructure(
         arch=parts.arch, traits=traits, layers=layers, hidden=hidden, heads=parts.heads,
         kv_heads=parts.kv_heads, head_dim=parts.head_dim, value_dim=parts.value_dim,
         ffn=parts.ffn, vocab=vocab, tied=tied, activation=parts.activation or "silu",
@@ -479,13 +479,15 @@ def _layer_inputs(parts: _Parts, vocab: int) -> int:
     return parts.layers * each * (rows + parts.hidden) + each + streams
 
 
-def _each(blocks: tuple[Block, ...], change: Callable[[Block], Block]) -> tuple[Block, ...]:
+def _each(
+    blocks: tuple[DecoderBlock, ...], change: Callable[[DecoderBlock], DecoderBlock]
+) -> tuple[DecoderBlock, ...]:
     """All blocks changed; blocks that are one object stay one."""
     changed = {id(b): change(b) for b in {id(b): b for b in blocks}.values()}
     return tuple(changed[id(b)] for b in blocks)
 
 
-def _scaled(block: Block, share: float) -> Block:
+def _scaled(block: DecoderBlock, share: float) -> DecoderBlock:
     linears = tuple(replace(x, outputs=int(x.outputs * share)) for x in block.linears)
     return replace(
         block, linears=linears, expert_numel=int(block.expert_numel * share),
@@ -493,7 +495,7 @@ def _scaled(block: Block, share: float) -> Block:
     )  # fmt: skip
 
 
-def _weights(block: Block) -> int:
+def _weights(block: DecoderBlock) -> int:
     return sum(x.inputs * x.outputs for x in block.linears)
 
 

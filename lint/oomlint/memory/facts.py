@@ -13,7 +13,7 @@ from oomlint.memory.build import skeleton, stand_in, without_head
 from oomlint.memory.layers import Kernel, Regime, interned
 from oomlint.memory.lengths import longest_sample
 from oomlint.memory.named import named
-from oomlint.memory.parameters import Skeleton
+from oomlint.memory.parameters import DecoderStructure
 from oomlint.memory.result import Assumption
 from oomlint.memory.trained import (
     ADAPTED,
@@ -52,7 +52,7 @@ class Facts:
         dims = plan.model.dims
         if dims is not None and plan.objective.kind in _HEADLESS:
             dims = dims if plan.loss.algorithm == "dropped" else without_head(dims)
-        self.model: Skeleton | None = skeleton(dims) if dims is not None else None
+        self.model: DecoderStructure | None = skeleton(dims) if dims is not None else None
         if self.model is None and dims is not None and dims.params_total:
             billions = f"{dims.params_total / 1e9:.3g}B"
             why = f"only the size is known: shaped like other models of {billions} parameters"
@@ -486,7 +486,7 @@ class Facts:
             return 4 if self.stream == 4 else 2
         return 4 if self.adapter_bytes == 4 else 2
 
-    def _scattered(self, model: Skeleton) -> float:
+    def _scattered(self, model: DecoderStructure) -> float:
         """The share of a fused projection's outputs that LitGPT's adapter covers."""
         targets = self.plan.trainable.targets
         if not model.traits.scattered_adapter or not isinstance(targets, tuple):
@@ -511,7 +511,7 @@ class Facts:
         dims = self.plan.model.dims
         return dims is not None and bool(dims.layers)
 
-    def _kernel(self, model: Skeleton) -> tuple[Kernel, bool]:
+    def _kernel(self, model: DecoderStructure) -> tuple[Kernel, bool]:
         """Which attention kernel runs, and whether it is given a dense mask.
 
         PyTorch's choice (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): flash needs

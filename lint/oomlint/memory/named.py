@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from oomlint.memory.parameters import Block, Skeleton
+from oomlint.memory.parameters import DecoderBlock, DecoderStructure
 from oomlint.memory.traits import ROLE_NAMES
 
 # Patterns are a user's: no quantified group and few quantifiers, so that none can take for ever
@@ -46,7 +46,7 @@ def readable(pattern: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def named(model: Skeleton, patterns: tuple[str, ...]) -> Named | None:
+def named(model: DecoderStructure, patterns: tuple[str, ...]) -> Named | None:
     """What ``patterns`` match from the beginning of a parameter's name; ``None`` where they
     cannot be tried."""
     if model.layers > _MOST_LAYERS or not all(map(readable, patterns)):
@@ -72,7 +72,7 @@ def named(model: Skeleton, patterns: tuple[str, ...]) -> Named | None:
     return Named(float(numel), embedding, head)
 
 
-def _parts(block: Block) -> Iterator[tuple[list[str], int]]:
+def _parts(block: DecoderBlock) -> Iterator[tuple[list[str], int]]:
     """The parameters of one block: the names that classes give them, and their elements."""
     for linear in block.linears:
         role = linear.role

@@ -1,6 +1,6 @@
 """The parts of a model with their element counts: linear layers, blocks, the whole skeleton.
 
-A :class:`Skeleton` is what the rest of the memory model asks; ``build.py`` makes it from
+A :class:`DecoderStructure` is what the rest of the memory model asks; ``build.py`` makes it from
 dimensions.
 """
 
@@ -30,7 +30,7 @@ class Linear(Struct, frozen=True):
 Mixer = Literal["attention", "delta", "mamba1", "mamba2", "conv"]
 
 
-class Block(Struct, frozen=True, eq=False, dict=True):
+class DecoderBlock(Struct, frozen=True, eq=False, dict=True):
     """One kind of decoder block and how many of it follow one another; compared by identity.
 
     ``mixers`` are what mixes the tokens, side by side; ``sizes`` are theirs: key heads, value
@@ -79,7 +79,7 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         return max(biggest, self.expert_numel * 2 // 3)
 
 
-class Skeleton(Struct, frozen=True, eq=False, dict=True):
+class DecoderStructure(Struct, frozen=True, eq=False, dict=True):
     """A decoder's structure with true element counts; compared by identity.
 
     ``layer_input`` is the width of the embedding that each layer gets beside its input.
@@ -99,7 +99,7 @@ class Skeleton(Struct, frozen=True, eq=False, dict=True):
     activation: Activation
     qk_norm: bool
     mla: tuple[int, int, int, int, int] | None
-    blocks: tuple[Block, ...]
+    blocks: tuple[DecoderBlock, ...]
     embed_numel: int
     position_numel: int
     final_norm_numel: int
@@ -147,7 +147,7 @@ def padded(rows: float, numel: float, ranks: int) -> float:
 
 
 @lru_cache(maxsize=2048)
-def padded_block(block: Block, hidden: int, ranks: int) -> float:
+def padded_block(block: DecoderBlock, hidden: int, ranks: int) -> float:
     """Elements of one block's parameters, each padded for ``ranks`` shards."""
     total = padded(hidden, block.norm_numel, ranks) + block.other_numel
     for x in block.linears:
@@ -161,7 +161,7 @@ def padded_block(block: Block, hidden: int, ranks: int) -> float:
 
 
 @lru_cache(maxsize=2048)
-def padded_adapter(block: Block, roles: frozenset[str], rank: int, ranks: int) -> float:
+def padded_adapter(block: DecoderBlock, roles: frozenset[str], rank: int, ranks: int) -> float:
     """Elements of one block's LoRA factors, each padded for ``ranks`` shards."""
     total = 0.0
     for x in block.linears:

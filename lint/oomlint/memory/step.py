@@ -19,7 +19,7 @@ from oomlint.memory.layers import LayerProfile, layer_inputs_profile, layer_prof
 from oomlint.memory.logits import logits_of
 from oomlint.memory.states import local_trained, offloads_gradients
 from oomlint.memory.units import units_of
-from oomlint.memory.walk import Group, Walk, walk
+from oomlint.memory.walk import LayerGroup, Walk, walk
 
 
 class Point(NamedTuple):
@@ -117,7 +117,7 @@ def walk_of(f: Facts) -> Walk:
     sharded = f.backend in ("fsdp1", "fsdp2")
     units = units_of(f).blocks if sharded else [0.0] * len(model.blocks)
     groups = [
-        Group(block, block.count / f.pp, layer_profile(model, block, regime), size)
+        LayerGroup(block, block.count / f.pp, layer_profile(model, block, regime), size)
         for block, size in zip(model.blocks, units, strict=True)
     ]
     return walk(groups, windows=sharded)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomlint.memory.parameters import Block, Skeleton
+from oomlint.memory.parameters import DecoderBlock, DecoderStructure
 from oomlint.memory.traits import ROLE_NAMES
 from oomlint.plan.model import Trainable
 
@@ -54,7 +54,7 @@ def splits_ranks(t: Trainable) -> bool:
     return t.target_params == "experts" and t.targets == "all_linear"
 
 
-def adapter_ends(model: Skeleton, roles: frozenset[str]) -> int:
+def adapter_ends(model: DecoderStructure, roles: frozenset[str]) -> int:
     """Adapter elements a rank: inputs and outputs of all layers of ``model`` in ``roles``."""
     return sum(
         block.count * sum(x.inputs + x.outputs for x in block.linears if x.role in roles)
@@ -62,14 +62,14 @@ def adapter_ends(model: Skeleton, roles: frozenset[str]) -> int:
     )
 
 
-def expert_ends(t: Trainable, model: Skeleton) -> int:
+def expert_ends(t: Trainable, model: DecoderStructure) -> int:
     """Adapter elements a rank of all experts (and routers), where they carry adapters."""
     if not t.target_params:
         return 0
     return sum(b.count * _expert_ends(model, b, split=splits_ranks(t)) for b in model.blocks)
 
 
-def _expert_ends(model: Skeleton, block: Block, *, split: bool) -> int:
+def _expert_ends(model: DecoderStructure, block: DecoderBlock, *, split: bool) -> int:
     if not block.experts:
         return 0
     hidden, ffn = model.hidden, block.moe_ffn
@@ -78,7 +78,7 @@ def _expert_ends(model: Skeleton, block: Block, *, split: bool) -> int:
     return block.experts * (up + ffn + hidden) + router
 
 
-def targeted(t: Trainable, model: Skeleton) -> frozenset[str]:
+def targeted(t: Trainable, model: DecoderStructure) -> frozenset[str]:
     """The roles of the linear layers of ``model`` that carry an adapter."""
     present = frozenset(x.role for b in model.blocks for x in b.linears)
     targets = t.targets

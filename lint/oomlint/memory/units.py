@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from oomlint.memory.facts import Facts, batchless
-from oomlint.memory.parameters import Block, padded, padded_adapter, padded_block
+from oomlint.memory.parameters import DecoderBlock, padded, padded_adapter, padded_block
 from oomlint.memory.states import IN_BUFFERS, expert_split, quantised_bytes
 
 
@@ -51,7 +51,7 @@ def stays_gathered(f: Facts) -> bool:
     return f.backend == "fsdp2" and fsdp.reshard_after_forward is False
 
 
-def experts_elsewhere(f: Facts, block: Block) -> float:
+def experts_elsewhere(f: Facts, block: DecoderBlock) -> float:
     """Elements of a block's experts that expert parallelism leaves to other ranks: a unit gathers
     this rank's own experts alone."""
     if f.ep == 1:
@@ -59,13 +59,13 @@ def experts_elsewhere(f: Facts, block: Block) -> float:
     return block.expert_numel * (1 / f.tp - 1 / (f.ep * expert_split(f)))
 
 
-def packed_away(block: Block, packed: float | None, width: float) -> float:
+def packed_away(block: DecoderBlock, packed: float | None, width: float) -> float:
     """Elements of ``width`` bytes that quantised linear weights save in a gathered block, all of
     them where they are no parameters (0 bytes)."""
     return 0.0 if packed is None else block.linear_numel * (1 - packed / width)
 
 
-def adapter_unit(f: Facts, block: Block) -> float:
+def adapter_unit(f: Facts, block: DecoderBlock) -> float:
     """Adapter elements in one block's unit."""
     m = f.model
     assert m is not None

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from oomlint.memory.parameters import Block, Linear, Skeleton
+from oomlint.memory.parameters import DecoderBlock, DecoderStructure, Linear
 from oomlint.memory.traits import Traits
 from oomlint.plan.model import ModelDims
 
@@ -21,7 +21,7 @@ class Tower(Struct, frozen=True, eq=False):
     they compute whatever is asked of the model.
     """
 
-    skeleton: Skeleton
+    skeleton: DecoderStructure
     patch: int
     merge: int
     tile: int = 0
@@ -107,14 +107,14 @@ def _tower(
     if gated:
         feed.insert(0, Linear("gate", hidden, ffn, bias))
     norm = hidden * (2 if traits.norm == "ln" else 1)
-    block = Block(
+    block = DecoderBlock(
         layers, (*attention, Linear("o", hidden, hidden, bias), *feed), 2 * norm,
         other_numel=2 * hidden if traits.layer_scale else 0,
     )  # fmt: skip
     rest = params - layers * block.numel
     if rest < 0 or heads > hidden:  # no such tower can be
         return None
-    skeleton = Skeleton(
+    skeleton = DecoderStructure(
         arch=f"{arch}_tower", traits=traits, layers=layers, hidden=hidden, heads=heads,
         kv_heads=heads, head_dim=hidden // heads, value_dim=hidden // heads, ffn=ffn, vocab=0,
         tied=False, activation=traits.activation or "gelu", qk_norm=False, mla=None,

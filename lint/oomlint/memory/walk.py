@@ -14,13 +14,13 @@ from operator import attrgetter
 from msgspec import Struct
 
 from oomlint.memory.layers import LayerProfile
-from oomlint.memory.parameters import Block
+from oomlint.memory.parameters import DecoderBlock
 
 
-class Group(Struct, frozen=True):
+class LayerGroup(Struct, frozen=True):
     """Equal layers that follow one another: how many, their profile, and their unit's elements."""
 
-    block: Block
+    block: DecoderBlock
     layers: float
     profile: LayerProfile
     size: float = 0.0
@@ -65,7 +65,7 @@ class Walk(Struct, frozen=True):
 _WINDOWS = attrgetter("size", "top", "next_size")
 
 
-def walk(groups: list[Group], *, windows: bool) -> Walk:
+def walk(groups: list[LayerGroup], *, windows: bool) -> Walk:
     """The walk down ``groups``, which come from the bottom up.
 
     With ``windows`` the first layer of a group, its last one and the topmost of all meet windows

@@ -34,7 +34,7 @@ _LAYER_TYPES: Final = {
 _FOLD: Final = bytes.maketrans(b"_.", b"--")
 
 
-class Match(Struct, frozen=True):
+class CatalogueMatch(Struct, frozen=True):
     """A catalogue line and the quantisation that the matched id implies, if any."""
 
     line: int
@@ -68,13 +68,13 @@ def fold(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-def find_id(name: str) -> Match | None:
+def find_id(name: str) -> CatalogueMatch | None:
     """The line whose ids hold ``name`` exactly, letter case aside."""
     needle = _needle(name.lower())
     return _first(_search(_ids(), b"\t" + needle)) if needle else None
 
 
-def find_basename(name: str) -> Match | None:
+def find_basename(name: str) -> CatalogueMatch | None:
     """The line with an id whose last path component folds to that of ``name``.
 
     ``None`` also where the lines found differ in size: then the basename says nothing.
@@ -96,11 +96,11 @@ def _needle(name: str) -> bytes:
     return name.encode("utf-8", "replace")
 
 
-def _first(matches: Iterator[Match]) -> Match | None:
+def _first(matches: Iterator[CatalogueMatch]) -> CatalogueMatch | None:
     return next(matches, None)
 
 
-def _search(data: bytes, needle: bytes) -> Iterator[Match]:
+def _search(data: bytes, needle: bytes) -> Iterator[CatalogueMatch]:
     at = data.find(needle)
     while at >= 0:
         end = at + len(needle)
@@ -110,7 +110,7 @@ def _search(data: bytes, needle: bytes) -> Iterator[Match]:
             if follows == b"=":
                 quant = data[end + 1 : data.index(b"\t", end)].decode()
                 quant = quant.replace("-", "_")  # undo the folding of bnb4_dynamic
-            yield Match(data.count(b"\n", 0, at), quant)
+            yield CatalogueMatch(data.count(b"\n", 0, at), quant)
         at = data.find(needle, end)
 
 
@@ -142,7 +142,7 @@ def all_ids() -> tuple[str, ...]:
     return tuple(n.partition("=")[0] for n in text.replace("\n", "\t").split("\t") if n)
 
 
-def facts(match: Match) -> ModelFacts:
+def facts(match: CatalogueMatch) -> ModelFacts:
     """The facts of a match."""
     row = record(match.line)
     return ModelFacts(

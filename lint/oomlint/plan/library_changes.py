@@ -1,6 +1,6 @@
 """What libraries do otherwise from one release on, where that moves memory.
 
-A :class:`Change` stands beside the row or the effect that it decides. Where a run's project pins
+A :class:`LibraryChange` stands beside the row or the effect that it decides. Where a run's project pins
 the library, the pin tells which side of the change it is on; where nobody does, the newest release
 is taken and the change stays open: see ``Run.alternatives``.
 """
@@ -16,7 +16,7 @@ Release = tuple[int, ...]
 """Numbers of a version, major first."""
 
 
-class Change(Struct, frozen=True):
+class LibraryChange(Struct, frozen=True):
     """One difference between the releases of a library.
 
     ``since`` is the first release with what is true today. ``before`` completes "before trl 1.6
@@ -59,37 +59,37 @@ def release_of(version: str | None) -> Release | None:
 
 # -- those that the arithmetic itself knows ------------------------------------------------------
 
-STACKED_EXPERTS = Change(
+STACKED_EXPERTS = LibraryChange(
     "transformers",
     (5, 0),
     "experts are linear layers of their own, which bitsandbytes quantizes",
     "transformers 4.57 and 5.0 models/mixtral/modeling_mixtral.py",
 )
-NARROW_LOGITS = Change(
+NARROW_LOGITS = LibraryChange(
     "transformers",
     (4, 46),
     "models return their logits in fp32",
     "transformers 4.45 and 4.46 models/llama/modeling_llama.py",
 )
-SHIFTED_LABELS = Change(
+SHIFTED_LABELS = LibraryChange(
     "transformers",
     (4, 49),
     "the loss cuts a shifted copy from the fp32 logits",
     "transformers 4.48.3 and 4.49.0 loss/loss_utils.py ForCausalLMLoss",
 )
-LAST_LOGITS = Change(
+LAST_LOGITS = LibraryChange(
     "transformers",
     (4, 45),
     "generation begins with the logits of every token of the prompts",
     "transformers 4.44.2 and 4.45.0 generation/utils.py _sample, models/llama/modeling_llama.py",
 )
-PACKED_BY_ONE_RANK = Change(
+PACKED_BY_ONE_RANK = LibraryChange(
     "transformers",
     (4, 45),
     "every rank keeps the packed weights in RAM that rank 0 alone is to load",
     "transformers 4.44.2 and 4.45.2 modeling_utils.py _load_state_dict_into_meta_model",
 )
-FLATTENED_ON_HOST = Change(
+FLATTENED_ON_HOST = LibraryChange(
     "deepspeed",
     (0, 18, 7),
     "every rank under ZeRO 1 or 2 flattens what it trains in RAM",

@@ -17,7 +17,7 @@ from oomlint.linting.headlines import suffices, worst_first
 from oomlint.linting.rule import Applicability, Finding, Severity
 from oomlint.report.excerpts import excerpt, finding_lines, fix_lines
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
-from oomlint.report.places import Places
+from oomlint.report.places import LineIndex
 from oomlint.report.wrapping import glued, wrapped
 from oomlint.wording.amounts import gib
 
@@ -119,7 +119,7 @@ def is_cause(finding: Finding, at_least: Severity = Severity.WARNING) -> bool:
     return finding.resource in ("gpu", "host") and finding.severity >= at_least
 
 
-def block(trouble: Trouble, places: Places, paint: Paint, width: int) -> Iterator[str]:
+def block(trouble: Trouble, places: LineIndex, paint: Paint, width: int) -> Iterator[str]:
     """The lines of a block."""
     judgement = trouble.judgement
     hardware = judgement.hardware
@@ -158,7 +158,7 @@ def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
 
 
 def _leading(
-    leader: Told, trouble: Trouble, places: Places, paint: Paint, width: int
+    leader: Told, trouble: Trouble, places: LineIndex, paint: Paint, width: int
 ) -> Iterator[str]:
     if leader in trouble.headlines:
         yield from _largest_part(leader, trouble.judgement, places, paint, width)
@@ -168,7 +168,7 @@ def _leading(
 
 
 def _largest_part(
-    headline: Told, judgement: Judgement, places: Places, paint: Paint, width: int
+    headline: Told, judgement: Judgement, places: LineIndex, paint: Paint, width: int
 ) -> Iterator[str]:
     """Where no rule names a cause: the largest parts of the need, where the files decide on the first."""
     label = headline.severity.label
@@ -183,7 +183,7 @@ def _largest_part(
 
 
 def _others(
-    trouble: Trouble, leader: Told, places: Places, paint: Paint, width: int
+    trouble: Trouble, leader: Told, places: LineIndex, paint: Paint, width: int
 ) -> Iterator[str]:
     """What else the need is made of, a line each."""
     for diagnosis in trouble.causes:

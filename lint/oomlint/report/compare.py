@@ -8,7 +8,14 @@ from typing import Any
 
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast
-from oomlint.judgement.comparison import Change, Comparison, Difference, Resource, Step, Value
+from oomlint.judgement.comparison import (
+    Comparison,
+    Difference,
+    GroupCost,
+    PeakDifference,
+    Resource,
+    Value,
+)
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import PHASE_WORDS, conclusion, peaks
 from oomlint.linting.rule import gib
@@ -142,7 +149,7 @@ def _origins(difference: Difference) -> str:
     return ours if same else f"{ours} | {theirs}"
 
 
-def _style(change: Change) -> str:
+def _style(change: PeakDifference) -> str:
     if change.step is None or abs(change.step) < _LEAST:
         return "bold"
     return "bad" if change.step > 0 else "good"
@@ -225,7 +232,7 @@ def _compared(total: int) -> str:
     return f"{gib(abs(total))} {'more' if total > 0 else 'less'} than"
 
 
-def _reasons(steps: Iterable[Step], resource: Resource) -> list[tuple[str, int]]:
+def _reasons(steps: Iterable[GroupCost], resource: Resource) -> list[tuple[str, int]]:
     """The groups by what they cost, the largest first."""
     found = [(step.group.title, getattr(step, resource).step or 0) for step in steps]
     large = [pair for pair in found if abs(pair[1]) >= _LEAST]
@@ -285,7 +292,7 @@ def comparison_object(comparison: Comparison) -> CompareShape:
     }
 
 
-def _step(step: Step) -> StepShape:
+def _step(step: GroupCost) -> StepShape:
     return {
         "group": step.group.name,
         "title": step.group.title,
@@ -296,7 +303,7 @@ def _step(step: Step) -> StepShape:
     }
 
 
-def _change(change: Change) -> ChangeShape:
+def _change(change: PeakDifference) -> ChangeShape:
     return {
         "change_bytes": change.step,
         "change_bytes_alone": change.alone,

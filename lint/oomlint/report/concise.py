@@ -7,13 +7,13 @@ from oomlint.judgement.words import in_trouble
 from oomlint.linting.engine import Results, Told
 from oomlint.report.blocks import troubles
 from oomlint.report.paint import Paint, visible
-from oomlint.report.places import Places
+from oomlint.report.places import LineIndex
 
 _PLAIN = Paint()
 
 
 def render(report: Results, paint: Paint = _PLAIN) -> str:
-    places = Places(report)
+    places = LineIndex(report)
     lines = [head(d, places, paint) for d in report.diagnoses]
     lines += [_run(trouble.judgement, paint) for trouble in troubles(report)]
     return "".join(line + "\n" for line in lines)
@@ -25,7 +25,7 @@ def _run(judgement: Judgement, paint: Paint) -> str:
     return f"{name}: {visible(in_trouble(judgement))}"
 
 
-def head(diagnosis: Told, places: Places, paint: Paint = _PLAIN) -> str:
+def head(diagnosis: Told, places: LineIndex, paint: Paint = _PLAIN) -> str:
     """``path:line:column: severity OOM301 zero-stage-too-low message``, always one line."""
     label = diagnosis.severity.label
     rule = diagnosis.rule

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.drafts import Found, Place
+from oomlint.drafts import FittingDraft, RankLayout
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.planner import Lever
@@ -51,20 +51,22 @@ def _why(assumed: Assumption) -> str:
     return f"{assumed.why}; {option} says otherwise" if option else assumed.why
 
 
-class Answer(Struct, frozen=True):
+class DraftReport(Struct, frozen=True):
     """A draft with all that is said of it."""
 
-    found: Found
+    found: FittingDraft
     judgement: Judgement
-    places: Sequence[Place]
+    places: Sequence[RankLayout]
     levers: Sequence[Lever]
 
     @classmethod
-    def of(cls, found: Found, places: Sequence[Place], levers: Sequence[Lever]) -> Answer:
+    def of(
+        cls, found: FittingDraft, places: Sequence[RankLayout], levers: Sequence[Lever]
+    ) -> DraftReport:
         return cls(found, judgement_of_draft(found), places, levers)
 
 
-def judgement_of_draft(found: Found) -> Judgement:
+def judgement_of_draft(found: FittingDraft) -> Judgement:
     """The judgement of its run, under the name of its model, with what was chosen among the assumptions."""
     judged = judgement_of(found.draft.run)
     written = replace(
@@ -76,7 +78,7 @@ def judgement_of_draft(found: Found) -> Judgement:
     return replace(judged, written=written)
 
 
-def render(answer: Answer, paint: Paint = _PLAIN) -> str:
+def render(answer: DraftReport, paint: Paint = _PLAIN) -> str:
     written = answer.judgement.written
     assumed = tuple(replace(each, why=_why(each)) for each in written.assumptions)
     judged = replace(answer.judgement, written=replace(written, assumptions=assumed))
@@ -84,7 +86,7 @@ def render(answer: Answer, paint: Paint = _PLAIN) -> str:
     return "".join(line + "\n" for line in _body(answer, paint))
 
 
-def _body(answer: Answer, paint: Paint) -> Iterator[str]:
+def _body(answer: DraftReport, paint: Paint) -> Iterator[str]:
     yield from _without_cards(estimates.render([answer.judgement], paint))
     yield ""
     yield from _places(answer)
@@ -99,7 +101,7 @@ def _without_cards(text: str) -> Iterator[str]:
             yield line
 
 
-def _places(answer: Answer) -> Iterator[str]:
+def _places(answer: DraftReport) -> Iterator[str]:
     if not answer.places:
         yield "smallest common cards that hold it: none, nor up to 16 nodes of 8"
         return
@@ -113,7 +115,7 @@ def _places(answer: Answer) -> Iterator[str]:
         yield f"  {hardware.name:<{width}}  {gib(need)} of {gib(has)} per GPU{shared}"
 
 
-def _levers(answer: Answer) -> Iterator[str]:
+def _levers(answer: DraftReport) -> Iterator[str]:
     if not answer.levers:
         return
     yield "what lowers it most, each alone:"
@@ -124,7 +126,7 @@ def _levers(answer: Answer) -> Iterator[str]:
         yield from wrapped(f"{lever.move.title}{given}", terminal_width(), head, blank)
 
 
-def model_estimate_object(answer: Answer) -> EstimateShape:
+def model_estimate_object(answer: DraftReport) -> EstimateShape:
     """The run as ``estimate`` prints any, beside it the cards and the changes."""
     made = answer.found.draft
     return {
@@ -136,7 +138,7 @@ def model_estimate_object(answer: Answer) -> EstimateShape:
     }
 
 
-def _place_object(place: Place) -> PlaceShape:
+def _place_object(place: RankLayout) -> PlaceShape:
     hardware = place.option.hardware
     return {
         "hardware": hardware.name,
@@ -165,7 +167,7 @@ def _lever_object(lever: Lever) -> LeverShape:
 # -- new configs ------------------------------------------------------------------------------
 
 
-def new_file(found: Found, file: str) -> str:
+def new_file(found: FittingDraft, file: str) -> str:
     """The text of a draft under comments that say what it was written for and how it is started."""
     made = found.draft
     need = made.run.estimate.gpu.peak_bytes or 0
@@ -182,7 +184,7 @@ def new_file(found: Found, file: str) -> str:
     return shebang + "".join(line + "\n" for line in head) + text
 
 
-def new_config_object(found: Found) -> NewConfigShape:
+def new_config_object(found: FittingDraft) -> NewConfigShape:
     made = found.draft
     file = made.skeleton.file
     return {
@@ -195,7 +197,7 @@ def new_config_object(found: Found) -> NewConfigShape:
     }
 
 
-def told(found: Found, file: str, *, is_written: bool) -> str:
+def told(found: FittingDraft, file: str, *, is_written: bool) -> str:
     """What was chosen for a new config, and why."""
     made, width = found.draft, terminal_width()
     judged = judgement_of_draft(found)
@@ -211,14 +213,14 @@ def told(found: Found, file: str, *, is_written: bool) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def _assumed(found: Found, width: int) -> Iterator[str]:
+def _assumed(found: FittingDraft, width: int) -> Iterator[str]:
     if found.assumed:
         yield "  chosen, since nobody says:"
     for each in found.assumed:
         yield from wrapped(f"{each.field} = {each.value}: {_why(each)}", width, "    ", "      ")
 
 
-def nothing_fits(answer: Answer, hardware: str) -> str:
+def nothing_fits(answer: DraftReport, hardware: str) -> str:
     """Why no config was written, and what would help."""
     made = answer.found.draft
     need = made.run.estimate.gpu.peak_bytes or 0

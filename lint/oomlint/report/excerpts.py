@@ -9,7 +9,7 @@ from oomlint.fix.edits import Fix
 from oomlint.linting.engine import Told
 from oomlint.linting.rule import Applicability, Finding
 from oomlint.report.paint import Paint, visible
-from oomlint.report.places import Places
+from oomlint.report.places import LineIndex
 from oomlint.report.wrapping import columns, glued, wrapped
 from oomlint.wording.amounts import gib, of_gib
 
@@ -20,7 +20,7 @@ _NEARBY = 20
 
 def finding_lines(
     diagnosis: Told,
-    places: Places,
+    places: LineIndex,
     paint: Paint,
     width: int,
     *,
@@ -77,7 +77,7 @@ def how(fix: Fix) -> str:
 
 
 def excerpt(
-    location: Location, style: str, places: Places, paint: Paint, width: int, *, indent: str = ""
+    location: Location, style: str, places: LineIndex, paint: Paint, width: int, *, indent: str = ""
 ) -> Iterator[str]:
     """Where a span is, and its first line with its text underlined; nothing for an empty file."""
     source = places.source(location.path)

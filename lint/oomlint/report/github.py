@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.rule import Severity
-from oomlint.report.places import Places
+from oomlint.report.places import LineIndex
 
 # GitHub keeps the first 10 annotations of each level a step and drops the rest without a word
 # (actions/toolkit docs/problem-matchers.md, "Limitations").
@@ -17,7 +17,7 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO
 def render(report: Results) -> str:
     """The ten worst of each level, and one notice that counts the rest: the last line, but among
     the first ten notices."""
-    places = Places(report)
+    places = LineIndex(report)
     groups = {
         level: sorted((d for d in report.diagnoses if d.severity == severity), key=_badness)
         for severity, level in _COMMANDS.items()
@@ -43,7 +43,7 @@ def _badness(diagnosis: Told) -> float:
     return -finding.predicted_bytes / finding.limit_bytes
 
 
-def _command(level: str, diagnosis: Told, places: Places) -> str:
+def _command(level: str, diagnosis: Told, places: LineIndex) -> str:
     location = diagnosis.finding.location
     start, end = places.start(location), places.end(location)
     properties: dict[str, object] = {

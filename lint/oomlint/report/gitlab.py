@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from oomlint.linting.engine import Results
 from oomlint.linting.rule import Severity
-from oomlint.report.places import Fingerprints, Places
+from oomlint.report.places import Fingerprints, LineIndex
 from oomlint.report.runs import as_json
 
 _LEVELS = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.INFO: "info"}
 
 
 def render(report: Results) -> str:
-    places, prints = Places(report), Fingerprints(report)
+    places, prints = LineIndex(report), Fingerprints(report)
     return as_json(
         [
             {

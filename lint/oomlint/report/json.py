@@ -11,7 +11,7 @@ from oomlint.linting.engine import Results, Told
 from oomlint.linting.headlines import leaders
 from oomlint.linting.rule import Applicability
 from oomlint.report.blocks import is_cause, ways_in
-from oomlint.report.places import Fingerprints, Places, url
+from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.runs import as_json, edit_object, run_object
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def check_object(report: Results) -> CheckShape:
 
 
 def _finding_objects(report: Results) -> list[FindingShape]:
-    places, prints, following = Places(report), Fingerprints(report), leaders(report.diagnoses)
+    places, prints, following = LineIndex(report), Fingerprints(report), leaders(report.diagnoses)
     return [finding_object(d, following.get(d), places, prints) for d in report.diagnoses]
 
 
 def finding_object(
-    diagnosis: Told, leader: Told | None, places: Places, prints: Fingerprints
+    diagnosis: Told, leader: Told | None, places: LineIndex, prints: Fingerprints
 ) -> FindingShape:
     finding = diagnosis.finding
     return {

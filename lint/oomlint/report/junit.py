@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
 from oomlint.linting.engine import Results, Told
-from oomlint.report.places import Places
+from oomlint.report.places import LineIndex
 
 # XML 1.0, production 2 (Char): what may not stand in a document even as a reference.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(report: Results) -> str:
-    places = Places(report)
+    places = LineIndex(report)
     by_file: dict[str, list[Told]] = {path: [] for path in report.files}
     for diagnosis in report.diagnoses:
         by_file.setdefault(diagnosis.finding.location.path, []).append(diagnosis)
@@ -38,7 +38,7 @@ def _is_clean(report: Results, path: str, group: list[Told]) -> bool:
     return not group and all(error.path != path for error in report.errors)
 
 
-def _suite(report: Results, path: str, group: list[Told], places: Places) -> Iterator[str]:
+def _suite(report: Results, path: str, group: list[Told], places: LineIndex) -> Iterator[str]:
     broken = [error for error in report.errors if error.path == path]
     tests = max(1, len(group) + len(broken))
     yield (

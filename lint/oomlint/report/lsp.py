@@ -7,14 +7,14 @@ from typing import Any
 from oomlint.documents.text import Location
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.rule import Severity
-from oomlint.report.places import Place, Places, url
+from oomlint.report.places import LineColumn, LineIndex, url
 from oomlint.report.runs import as_json
 
 _LEVELS = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.INFO: 3}
 
 
 def render(report: Results) -> str:
-    places = Places(report)
+    places = LineIndex(report)
     by_file: dict[str, list[dict[str, Any]]] = {path: [] for path in report.files}
     for diagnosis in report.diagnoses:
         group = by_file.setdefault(diagnosis.finding.location.path, [])
@@ -24,7 +24,7 @@ def render(report: Results) -> str:
     )
 
 
-def _diagnostic(report: Results, diagnosis: Told, places: Places) -> dict[str, Any]:
+def _diagnostic(report: Results, diagnosis: Told, places: LineIndex) -> dict[str, Any]:
     finding = diagnosis.finding
     return {
         "range": _range(finding.location, places),
@@ -51,9 +51,9 @@ def _uri(report: Results, path: str) -> str:
     return report.workspace.file(path).as_uri()
 
 
-def _range(location: Location, places: Places) -> dict[str, Any]:
+def _range(location: Location, places: LineIndex) -> dict[str, Any]:
     return {"start": _point(places.start(location)), "end": _point(places.end(location))}
 
 
-def _point(place: Place) -> dict[str, int]:
+def _point(place: LineColumn) -> dict[str, int]:
     return {"line": place.line - 1, "character": place.utf16_column - 1}

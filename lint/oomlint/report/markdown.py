@@ -14,7 +14,7 @@ from oomlint.linting.engine import Results, Told
 from oomlint.linting.headlines import leaders
 from oomlint.linting.rule import Finding, gib
 from oomlint.report.paint import visible
-from oomlint.report.places import Places, url
+from oomlint.report.places import LineIndex, url
 from oomlint.report.text import summary
 from oomlint.wording.amounts import of_gib
 
@@ -44,7 +44,7 @@ def _lines(report: Results) -> Iterator[str]:
             yield f"and {len(report.runs) - _MOST} more runs"
         yield ""
         yield from chart([judgement_of(run) for run in report.runs[:_MOST]])
-    places, following = Places(report), leaders(report.diagnoses)
+    places, following = LineIndex(report), leaders(report.diagnoses)
     leading = [d for d in report.diagnoses if d not in following]
     leading.sort(key=lambda d: -d.severity)
     for diagnosis in leading[:_MOST]:
@@ -115,7 +115,7 @@ def verdict(forecast: Forecast) -> str:
     return _BESIDE.get(forecast.verdict, "") + escaped(verdict_with_reason(forecast))
 
 
-def line(diagnosis: Told, places: Places) -> str:
+def line(diagnosis: Told, places: LineIndex) -> str:
     """A finding as an item of a list."""
     finding = diagnosis.finding
     rule = f"[{finding.rule.code} {finding.rule.name}]({url(finding.rule)})"

@@ -27,7 +27,7 @@ def url(rule: type[Rule]) -> str:
     return rule.url or DOCUMENTATION + page
 
 
-class Place(Struct, frozen=True):
+class LineColumn(Struct, frozen=True):
     """One offset: 1-based line; column counted in three units, each 1-based."""
 
     offset: int
@@ -37,7 +37,7 @@ class Place(Struct, frozen=True):
     utf8_column: int
 
 
-class Places:
+class LineIndex:
     """Turns offsets into lines and columns, reading each file once.
 
     A file that cannot be read or decoded has one place: its first character.
@@ -56,12 +56,12 @@ class Places:
             self._sources[path] = source
         return self._sources[path]
 
-    def at(self, path: str, offset: int) -> Place:
+    def at(self, path: str, offset: int) -> LineColumn:
         source = self.source(path)
         offset = min(offset, len(source.text))
         line, column = source.position(offset)
         before = source.text[offset - column + 1 : offset]
-        return Place(
+        return LineColumn(
             offset,
             line,
             column,
@@ -69,10 +69,10 @@ class Places:
             len(before.encode("utf-8", "surrogatepass")) + 1,
         )
 
-    def start(self, location: Location) -> Place:
+    def start(self, location: Location) -> LineColumn:
         return self.at(location.path, location.span.start)
 
-    def end(self, location: Location) -> Place:
+    def end(self, location: Location) -> LineColumn:
         """The place just behind the span."""
         return self.at(location.path, location.span.end)
 
@@ -102,7 +102,7 @@ class Places:
         return Location(edit.path, Span(edit.start, edit.end))
 
 
-def _point(place: Place) -> PointShape:
+def _point(place: LineColumn) -> PointShape:
     return {"line": place.line, "column": place.column, "offset": place.offset}
 
 

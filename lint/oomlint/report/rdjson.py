@@ -13,28 +13,28 @@ from msgspec.structs import replace
 from oomlint.documents.text import Edit, Location, Source, apply_edits
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.rule import Applicability
-from oomlint.report.places import Place, Places, url
+from oomlint.report.places import LineColumn, LineIndex, url
 from oomlint.report.runs import as_json
 
 _SOURCE = {"name": "oomlint"}
 
 
 def render(report: Results) -> str:
-    places = Places(report)
+    places = LineIndex(report)
     return as_json(
         {"source": _SOURCE, "diagnostics": [_diagnostic(d, places) for d in report.diagnoses]}
     )
 
 
 def render_lines(report: Results) -> str:
-    places = Places(report)
+    places = LineIndex(report)
     return "".join(
         as_json({**_diagnostic(d, places), "source": _SOURCE}, indent=None)
         for d in report.diagnoses
     )
 
 
-def _diagnostic(diagnosis: Told, places: Places) -> dict[str, Any]:
+def _diagnostic(diagnosis: Told, places: LineIndex) -> dict[str, Any]:
     finding = diagnosis.finding
     out: dict[str, Any] = {
         "message": finding.text,
@@ -54,7 +54,7 @@ def _diagnostic(diagnosis: Told, places: Places) -> dict[str, Any]:
     return out
 
 
-def _suggestions(diagnosis: Told, places: Places) -> list[dict[str, Any]]:
+def _suggestions(diagnosis: Told, places: LineIndex) -> list[dict[str, Any]]:
     """The fix, if it is one to apply and changes the finding's own file only: a suggestion names
     no file.
 
@@ -93,13 +93,13 @@ def _on_lines(edit: Edit, source: Source) -> Edit:
     return edit
 
 
-def _location(location: Location, places: Places) -> dict[str, Any]:
+def _location(location: Location, places: LineIndex) -> dict[str, Any]:
     return {"path": location.path, "range": _range(location, places)}
 
 
-def _range(location: Location, places: Places) -> dict[str, Any]:
+def _range(location: Location, places: LineIndex) -> dict[str, Any]:
     return {"start": _point(places.start(location)), "end": _point(places.end(location))}
 
 
-def _point(place: Place) -> dict[str, int]:
+def _point(place: LineColumn) -> dict[str, int]:
     return {"line": place.line, "column": place.utf8_column}

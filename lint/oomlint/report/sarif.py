@@ -10,7 +10,7 @@ from oomlint.documents.text import Location, by_path
 from oomlint.fix.edits import Fix
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.rule import Rule, Severity
-from oomlint.report.places import Fingerprints, Places, url
+from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.runs import as_json
 from oomlint.wording.addresses import REPOSITORY
 
@@ -34,7 +34,7 @@ _PRECISION = {"high": "very-high", "medium": "high", "low": "medium"}
 def render(report: Results) -> str:
     from oomlint import __version__
 
-    places, prints = Places(report), Fingerprints(report)
+    places, prints = LineIndex(report), Fingerprints(report)
     shown = report.diagnoses
     if len(shown) > _MOST_RESULTS:
         shown = tuple(sorted(shown, key=lambda d: -d.severity)[:_MOST_RESULTS])
@@ -88,7 +88,7 @@ def _rule(rule: type[Rule], found: Sequence[Told]) -> dict[str, Any]:
     }
 
 
-def _result(diagnosis: Told, rule_index: int, places: Places, print_: str) -> dict[str, Any]:
+def _result(diagnosis: Told, rule_index: int, places: LineIndex, print_: str) -> dict[str, Any]:
     finding = diagnosis.finding
     out: dict[str, Any] = {
         "ruleId": finding.rule.code,
@@ -111,7 +111,7 @@ def _result(diagnosis: Told, rule_index: int, places: Places, print_: str) -> di
     return out
 
 
-def _fix(fix: Fix, places: Places) -> dict[str, Any]:
+def _fix(fix: Fix, places: LineIndex) -> dict[str, Any]:
     return {
         "description": {"text": fix.title},
         "properties": {"applicability": fix.applicability.label},
@@ -131,7 +131,7 @@ def _fix(fix: Fix, places: Places) -> dict[str, Any]:
     }
 
 
-def _place(location: Location, places: Places) -> dict[str, Any]:
+def _place(location: Location, places: LineIndex) -> dict[str, Any]:
     return {
         "physicalLocation": {
             "artifactLocation": _uri(location.path),
@@ -146,7 +146,7 @@ def _uri(path: str) -> dict[str, str]:
     return {"uri": f"file://{quoted}" if path.startswith("/") else quoted}
 
 
-def _region(location: Location, places: Places) -> dict[str, int]:
+def _region(location: Location, places: LineIndex) -> dict[str, int]:
     start, end = places.start(location), places.end(location)
     return {
         "startLine": start.line,

@@ -13,7 +13,7 @@ from oomlint.report.blocks import block, counts, troubles
 from oomlint.report.excerpts import finding_lines, fix_lines
 from oomlint.report.json import fixable
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
-from oomlint.report.places import Places
+from oomlint.report.places import LineIndex
 from oomlint.report.wrapping import terminal_width, wrapped
 from oomlint.runs.run import Run
 
@@ -61,7 +61,7 @@ def render(
 
 
 def _blocks(report: Results, paint: Paint, width: int) -> Iterator[Iterator[str]]:
-    places, found = Places(report), troubles(report)
+    places, found = LineIndex(report), troubles(report)
     in_blocks = {id(d) for trouble in found for d in (*trouble.headlines, *trouble.causes)}
     for trouble in found:
         yield block(trouble, places, paint, width)

@@ -47,7 +47,7 @@ LEVEL_WORDS = {
 }
 
 
-class Account(Struct, frozen=True):
+class ValueAccount(Struct, frozen=True):
     """How a value is known: ``word`` for how well, ``place`` where a file says it (``a.yaml:12``,
     and the key), ``source`` for what else says it. ``conditions`` are the fields by which it counts,
     of one that a file states and whose counting hangs on what is known less well."""
@@ -64,16 +64,16 @@ class Account(Struct, frozen=True):
         return f"{self.word}: {about}" if about else self.word
 
 
-def account(run: Run, field: Any) -> Account:
+def account(run: Run, field: Any) -> ValueAccount:
     """How the run's value of a field is known."""
     level, setting, origin = run.level(field), run.settings.get(field), run.origin(field)
     place, source = _place(run, field), "" if origin is None else visible(origin.source)
     if setting is None and level is Level.UNREAD:
-        return Account(LEVEL_WORDS[level], place, visible(in_words(run, field)))
+        return ValueAccount(LEVEL_WORDS[level], place, visible(in_words(run, field)))
     if not place or level not in _COUNTS:
-        return Account(LEVEL_WORDS[level], place, source)
+        return ValueAccount(LEVEL_WORDS[level], place, source)
     conditions = tuple(root for root in run.roots(field) if root != field)
-    return Account(_COUNTS[level], place, source, conditions)
+    return ValueAccount(_COUNTS[level], place, source, conditions)
 
 
 def render(run: Run, field: Any | None, paint: Paint = _PLAIN) -> str:

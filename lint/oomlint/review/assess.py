@@ -25,11 +25,11 @@ from oomlint.linting.rule import Applicability, Severity
 from oomlint.report.blocks import troubles
 from oomlint.review import blame
 from oomlint.review.commands import flags
-from oomlint.review.trees import Tree
+from oomlint.review.trees import CommitTree
 from oomlint.runs.linking import Linked
 from oomlint.runs.run import Run
 from oomlint.session.jobs import Job, make_jobs, merge
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 # A finding that was there before counts as the change's if its peak rises by more than this.
 _WORSE = 1.01
@@ -64,7 +64,7 @@ class Card(Struct, frozen=True, eq=False):
     that ``puts_back`` what ``undo`` does, or else that of the fixes of its runs, if there are any.
     """
 
-    said: tuple[blame.Said, ...]
+    said: tuple[blame.KeyBeforeAfter, ...]
     lead: Told | None
     runs: tuple[RunChange, ...]
     members: tuple[Diagnosis, ...]
@@ -106,7 +106,12 @@ class Assessment(Struct, frozen=True, eq=False):
 
 
 def assess(
-    given: Given, before: Tree, after: Tree, renamed: Mapping[str, str], *, unsafe: bool = False
+    given: CheckRequest,
+    before: CommitTree,
+    after: CommitTree,
+    renamed: Mapping[str, str],
+    *,
+    unsafe: bool = False,
 ) -> Assessment:
     """Lint both sides of a change where they differ.
 
@@ -204,7 +209,7 @@ def _beside(
     ]
 
 
-def _saying(beside: Iterable[blame.Turn], cause: blame.Cause) -> Iterator[blame.Turn]:
+def _saying(beside: Iterable[blame.Turn], cause: blame.BlamedChange) -> Iterator[blame.Turn]:
     """Of these turns those that say what a cause does."""
     return (turn for turn in beside if not set(turn.said).isdisjoint(cause.said))
 
@@ -337,7 +342,7 @@ def _on_its_way(card: Card, fixes: Sequence[FixResult]) -> Card:
 class _Side:
     """One tree of files, linked as a whole, linted where it is asked for."""
 
-    def __init__(self, given: Given, tree: Tree) -> None:
+    def __init__(self, given: CheckRequest, tree: CommitTree) -> None:
         if given.project_root is not None:
             given = replace(given, project_root=tree.folder / given.project_root)
         try:

@@ -35,7 +35,7 @@ _RANKS: Mapping[Verdict, int] = {"fits": 0, "unknown": 1, "tight": 2, "does_not_
 _LINE = re.compile(r"""^\s*(?:-\s+)?["']?([\w.-]+)["']?\s*[:=]\s*(.*?),?\s*(?:#.*)?$""")
 
 
-class Said(Struct, frozen=True, order=True):
+class KeyBeforeAfter(Struct, frozen=True, order=True):
     """What a file says of a key, before and after; empty where it does not say it."""
 
     key: str
@@ -47,7 +47,7 @@ class Turn(Struct, frozen=True):
     """One place that a change turned, and the edit of whole lines that puts it back."""
 
     edit: Edit
-    said: tuple[Said, ...]
+    said: tuple[KeyBeforeAfter, ...]
 
     @property
     def path(self) -> str:
@@ -64,7 +64,7 @@ class Worse(Struct, frozen=True, eq=False):
     before: Run
     after: Run
     turns: tuple[Turn, ...]
-    said: tuple[Said, ...]
+    said: tuple[KeyBeforeAfter, ...]
 
 
 class Undo(Struct, frozen=True, eq=False):
@@ -80,15 +80,15 @@ class Undo(Struct, frozen=True, eq=False):
         return tuple(sorted({turn.edit for turn in self.turns}))
 
     @property
-    def said(self) -> tuple[Said, ...]:
+    def said(self) -> tuple[KeyBeforeAfter, ...]:
         return tuple(dict.fromkeys(said for turn in self.turns for said in turn.said))
 
 
-class Cause(Struct, frozen=True, eq=False):
+class BlamedChange(Struct, frozen=True, eq=False):
     """One cause with all runs that it made worse. ``undo`` is the best of what putting back can do, ``None``
     where no line can be put back."""
 
-    said: tuple[Said, ...]
+    said: tuple[KeyBeforeAfter, ...]
     worse: tuple[Worse, ...]
     undo: Undo | None
 
@@ -132,14 +132,18 @@ def worst(judged: Iterable[Judgement]) -> int:
 # -- causes ----------------------------------------------------------------------------------
 
 
-def causes(worse: Sequence[tuple[Run, Run]], turns: Sequence[Turn], relink: Relink) -> list[Cause]:
+def causes(
+    worse: Sequence[tuple[Run, Run]], turns: Sequence[Turn], relink: Relink
+) -> list[BlamedChange]:
     """The causes of what became worse, runs before and after, the one with most runs first."""
     alone = [(turn, relink((turn.edit,), _using(turn, worse))) for turn in turns]
     blamed = [_blamed(before, after, alone, relink) for before, after in worse]
-    groups: dict[tuple[Said, ...], list[Worse]] = {}
+    groups: dict[tuple[KeyBeforeAfter, ...], list[Worse]] = {}
     for each in blamed:
         groups.setdefault(each.said, []).append(each)
-    found = [Cause(said, tuple(group), _undo(group, relink)) for said, group in groups.items()]
+    found = [
+        BlamedChange(said, tuple(group), _undo(group, relink)) for said, group in groups.items()
+    ]
     return sorted(found, key=lambda cause: -len(cause.worse))
 
 
@@ -181,17 +185,19 @@ def _gain(after: Judgement, undone: Judgement) -> float:
     return better + max(saved, 0.0) if better or saved >= _LEAST else 0.0
 
 
-def _beyond_files(before: Run, after: Run) -> Iterator[Said]:
+def _beyond_files(before: Run, after: Run) -> Iterator[KeyBeforeAfter]:
     """What differs where no line of the run's files does."""
     old, new = before.hardware, after.hardware
     if old != new:
-        yield Said("hardware", old.name if old else "unknown", new.name if new else "unknown")
+        yield KeyBeforeAfter(
+            "hardware", old.name if old else "unknown", new.name if new else "unknown"
+        )
         return
     resource = resource_of(judgement_of(after))
     steps = [s for s in compare(before, after).steps if (getattr(s, resource).step or 0) > 0]
     for step in sorted(steps, key=lambda step: -(getattr(step, resource).step or 0))[:1]:
         for each in step.differences[:1]:
-            yield Said(each.field, short(each.a.value), short(each.b.value))
+            yield KeyBeforeAfter(each.field, short(each.a.value), short(each.b.value))
 
 
 # -- putting back ----------------------------------------------------------------------------
@@ -295,14 +301,14 @@ def _entries(runs: Sequence[Run], source: Source) -> Entries:
 
 def _said(
     edit: Edit, was: Span, were: Entries, are: Entries, new: Source, old: Source
-) -> tuple[Said, ...]:
+) -> tuple[KeyBeforeAfter, ...]:
     after = _within(are, Span(edit.start, edit.end))
     before = _within(were, was)
     if not before and not after:
         before = dict(_lines(old.text[was.start : was.end]))
         after = dict(_lines(new.text[edit.start : edit.end]))
     keys = dict.fromkeys((*after, *before))
-    found = [Said(key, before.get(key, ""), after.get(key, "")) for key in keys]
+    found = [KeyBeforeAfter(key, before.get(key, ""), after.get(key, "")) for key in keys]
     return tuple(said for said in found if said.before != said.after)
 
 

@@ -14,12 +14,12 @@ from oomlint.judgement import Forecast
 from oomlint.linting.rule import Severity, gib
 from oomlint.report import diff
 from oomlint.report.markdown import AS_WRITTEN, SIGNS, escaped, line, sentence, verdict
-from oomlint.report.places import Places
+from oomlint.report.places import LineIndex
 from oomlint.review import blame, cards
 from oomlint.review.assess import Assessment, Card, RunChange
 from oomlint.review.cards import code, quiet, span
 from oomlint.review.commands import fix_command
-from oomlint.review.comment import Topic, digest, titles
+from oomlint.review.comment import FailureTopic, digest, titles
 from oomlint.review.suggest import Remedy, change_of
 
 MOST_RUNS = 50
@@ -34,7 +34,7 @@ class Rest(Struct, frozen=True, eq=False):
     reach elsewhere."""
 
     ways: Mapping[Card, str]
-    topics: Sequence[Topic]
+    topics: Sequence[FailureTopic]
     remedies: Sequence[Remedy]
 
 
@@ -61,7 +61,7 @@ def summary(
 
     ``in_comments``: how many comments stand on lines.
     """
-    places = Places(assessment.report)
+    places = LineIndex(assessment.report)
     sources = {
         edit.path: places.source(edit.path)
         for remedy in rest.remedies
@@ -269,7 +269,7 @@ def _arrow(sides: Sequence[Forecast | None], cell: Callable[[Forecast], str]) ->
 # -- findings and fixes -----------------------------------------------------------------------
 
 
-def _listed(topics: Sequence[Topic], places: Places, most: int) -> Iterator[str]:
+def _listed(topics: Sequence[FailureTopic], places: LineIndex, most: int) -> Iterator[str]:
     if not topics:
         return
     # Remarks are for those who ask.
@@ -288,7 +288,7 @@ def _listed(topics: Sequence[Topic], places: Places, most: int) -> Iterator[str]
         yield "</details>"
 
 
-def _items(topics: Sequence[Topic], places: Places, most: int) -> Iterator[str]:
+def _items(topics: Sequence[FailureTopic], places: LineIndex, most: int) -> Iterator[str]:
     for topic in topics[:most]:
         more = f" Also at {_count(len(topic.alike), 'more place')}." if topic.alike else ""
         yield quiet(line(topic.leader, places)) + more

@@ -10,7 +10,7 @@ from oomlint.linting.rule import gib
 from oomlint.report.markdown import SIGNS, escaped, sentence, verdict
 from oomlint.review import blame
 from oomlint.review.assess import Card, RunChange
-from oomlint.review.blame import Said, Undo
+from oomlint.review.blame import KeyBeforeAfter, Undo
 from oomlint.wording.amounts import percent
 
 _MOST_NAMES = 3
@@ -86,7 +86,7 @@ def put_back(undo: Undo) -> str:
     return " and ".join(parts)
 
 
-def _back(said: Said) -> str:
+def _back(said: KeyBeforeAfter) -> str:
     if not said.before:
         return f"take {code(said.key)} out"
     if not said.after:
@@ -94,7 +94,7 @@ def _back(said: Said) -> str:
     return f"put {code(said.key)} back to {code(said.before)}"
 
 
-def _turned(said: Sequence[Said]) -> str:
+def _turned(said: Sequence[KeyBeforeAfter]) -> str:
     """``stage 3 → 0 and adding cpu_offload make``"""
     parts = [_turn(each) for each in said[:_MOST_SAID]]
     if len(said) > _MOST_SAID:
@@ -103,7 +103,7 @@ def _turned(said: Sequence[Said]) -> str:
     return f"{_listed(parts)} {'makes' if len(said) == 1 else 'make'}"
 
 
-def _turn(said: Said) -> str:
+def _turn(said: KeyBeforeAfter) -> str:
     if not said.before:
         return f"adding {code(f'{said.key}: {said.after}')}"
     if not said.after:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 _MOST_PATHS = 20
 
 
-def flags(given: Given) -> tuple[str, ...]:
+def flags(given: CheckRequest) -> tuple[str, ...]:
     """What was said of machine and run, so that a command that is printed judges as the review did."""
     said = (
         ("--hardware", given.hardware),

@@ -12,7 +12,7 @@ from oomlint.documents.text import Location
 from oomlint.linting.engine import Diagnosis, Told
 from oomlint.linting.rule import Applicability, gib
 from oomlint.report.markdown import SIGNS, sentence
-from oomlint.report.places import Places, url
+from oomlint.report.places import LineIndex, url
 from oomlint.review.cards import plain
 from oomlint.review.forge import Style
 from oomlint.review.suggest import Remedy, Suggestion
@@ -22,7 +22,7 @@ _BACKTICKS = re.compile(r"`+")
 _MOST_ALIKE = 20
 
 
-class Topic(Struct, frozen=True, eq=False):
+class FailureTopic(Struct, frozen=True, eq=False):
     """Findings that explain one failure: the one that leads, and those that follow it; ``alike`` are those
     that say the same of other places."""
 
@@ -50,7 +50,7 @@ def read_mark(body: str) -> tuple[tuple[str, ...], str] | None:
     return (tuple(found[1].split(",")), found[2]) if found is not None else None
 
 
-def topic_text(topic: Topic, places: Places, lines: tuple[str, int, int]) -> list[str]:
+def topic_text(topic: FailureTopic, places: LineIndex, lines: tuple[str, int, int]) -> list[str]:
     """What was found, for a reader who sees the ``lines``: a path, the first and the last."""
     finding = topic.leader.finding
     sign = SIGNS[topic.leader.severity.label]
@@ -87,7 +87,7 @@ def rule_link(diagnosis: Told) -> str:
     return f'<a href="{url(rule)}">{rule.code} {rule.name}</a>'
 
 
-def _elsewhere(location: Location, places: Places, lines: tuple[str, int, int]) -> str:
+def _elsewhere(location: Location, places: LineIndex, lines: tuple[str, int, int]) -> str:
     path, first, last = lines
     is_here = location.path == path and first <= places.start(location).line <= last
     return "" if is_here else f" (`{places.head(location)}`)"

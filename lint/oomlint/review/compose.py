@@ -17,12 +17,12 @@ from oomlint.linting.engine import Diagnosis
 from oomlint.linting.headlines import leaders, suffices
 from oomlint.linting.rule import Applicability, Severity
 from oomlint.report.markdown import sentence, sentences
-from oomlint.report.places import Fingerprints, Places
+from oomlint.report.places import Fingerprints, LineIndex
 from oomlint.review import body, cards
 from oomlint.review.assess import Assessment, Card
 from oomlint.review.commands import fix_command
 from oomlint.review.comment import (
-    Topic,
+    FailureTopic,
     companions_text,
     digest,
     fix_text,
@@ -34,7 +34,7 @@ from oomlint.review.comment import (
     topic_text,
 )
 from oomlint.review.diff import Hunks, parse_patch
-from oomlint.review.forge import Change, Comment, Review, Style
+from oomlint.review.forge import ChangeRequest, Comment, Review, Style
 from oomlint.review.suggest import Remedy, Suggestion, placed, remedies
 
 MOST_COMMENTS = 20
@@ -42,7 +42,7 @@ MOST_COMMENTS = 20
 
 def compose(
     assessment: Assessment,
-    change: Change,
+    change: ChangeRequest,
     style: Style,
     *,
     most_comments: int = MOST_COMMENTS,
@@ -62,7 +62,7 @@ def compose(
     return Review(text, tuple(draft.comments), not (draft.comments or body.has_news(assessment)))
 
 
-def _notes(change: Change) -> list[str]:
+def _notes(change: ChangeRequest) -> list[str]:
     listed = len(change.files)
     note = f"The forge lists only {listed} of the changed files: of others, all is said here."
     return [] if change.is_complete else [note]
@@ -91,14 +91,14 @@ class _Draft:
     def __init__(
         self,
         assessment: Assessment,
-        change: Change,
+        change: ChangeRequest,
         hunks: Mapping[str, Hunks],
         style: Style,
         most: int,
     ) -> None:
         report = assessment.report
         self._assessment = assessment
-        self._places = Places(report)
+        self._places = LineIndex(report)
         self._fingerprints = Fingerprints(report)
         self._old_paths = {file.path: file.old_path for file in change.files}
         self._hunks = hunks
@@ -107,10 +107,10 @@ class _Draft:
         self._uses: Counter[str] = Counter()
         spoken = {d for card in assessment.cards for d in card.members}
         self._topics = _topics([d for d in report.diagnoses if d not in spoken])
-        self._told: list[Topic] = []
+        self._told: list[FailureTopic] = []
         self.ways: dict[Card, str] = {}
         """Card → what to do, in a sentence."""
-        self.unplaced: list[Topic] = []
+        self.unplaced: list[FailureTopic] = []
         self.left: list[Remedy] = []
         """What no suggestion does."""
         self.comments: list[Comment] = []
@@ -339,7 +339,7 @@ class _Draft:
             ):
                 self.unplaced.append(topic)
 
-    def _topics_of(self, remedy: Remedy) -> list[Topic]:
+    def _topics_of(self, remedy: Remedy) -> list[FailureTopic]:
         """What a remedy is about: the failures that its fixes were proposed for, or else those
         of the same run."""
         fixed = {(d.rule.code, _run(d)) for d in remedy.fixes}
@@ -444,16 +444,18 @@ def _run(diagnosis: Diagnosis) -> str:
     return diagnosis.finding.location.path if run is None else run.name
 
 
-def _topics(diagnoses: Sequence[Diagnosis]) -> list[Topic]:
+def _topics(diagnoses: Sequence[Diagnosis]) -> list[FailureTopic]:
     """What is to be said, each thing once however many places it is said of."""
     following = leaders(diagnoses)
-    groups: dict[Hashable, list[Topic]] = {}
+    groups: dict[Hashable, list[FailureTopic]] = {}
     for leader in diagnoses:
         if leader not in following:
             own = tuple(d for d, head in following.items() if head is leader)
-            groups.setdefault(_kind(leader), []).append(Topic(leader, own))
+            groups.setdefault(_kind(leader), []).append(FailureTopic(leader, own))
     return [
-        Topic(first.leader, first.followers, tuple(d for topic in others for d in topic.members))
+        FailureTopic(
+            first.leader, first.followers, tuple(d for topic in others for d in topic.members)
+        )
         for first, *others in groups.values()
     ]
 
@@ -466,7 +468,7 @@ def _kind(diagnosis: Diagnosis) -> Hashable:
 
 
 def _nearest_first(
-    suggestions: Sequence[Suggestion], topics: Sequence[Topic], places: Places
+    suggestions: Sequence[Suggestion], topics: Sequence[FailureTopic], places: LineIndex
 ) -> list[Suggestion]:
     """The suggestion closest to what it is about in front."""
     spots = [t.leader.finding.location for t in topics]

@@ -11,23 +11,23 @@ from msgspec import Struct
 
 from oomlint.review.assess import Assessment, assess
 from oomlint.review.compose import compose
-from oomlint.review.forge import Change, Forge, ForgeError, Misplaced, Update
-from oomlint.review.trees import Tree, committed, write_tree
+from oomlint.review.forge import ChangeRequest, Forge, ForgeError, Misplaced, Update
+from oomlint.review.trees import CommitTree, committed, write_tree
 from oomlint.review.update import update
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 
-class Wanted(Struct, frozen=True):
+class Delivery(Struct, frozen=True):
     """What the command line asks for; ``checkout`` is a folder that may have the commits."""
 
-    given: Given
+    given: CheckRequest
     checkout: Path
     most_comments: int
     unsafe: bool
 
 
 @contextmanager
-def assessed(forge: Forge, change: Change, wanted: Wanted) -> Iterator[Assessment]:
+def assessed(forge: Forge, change: ChangeRequest, wanted: Delivery) -> Iterator[Assessment]:
     """What the change does. The files that it speaks of lie in a folder until the end."""
     renamed = {f.old_path: f.path for f in change.files if f.status == "renamed"}
     # What macOS calls /var is /private/var; paths are compared by their names.
@@ -38,13 +38,18 @@ def assessed(forge: Forge, change: Change, wanted: Wanted) -> Iterator[Assessmen
         yield assess(wanted.given, before, after, renamed, unsafe=wanted.unsafe)
 
 
-def _tree(forge: Forge, commit: str, checkout: Path, folder: Path) -> Tree:
+def _tree(forge: Forge, commit: str, checkout: Path, folder: Path) -> CommitTree:
     files = committed(commit, checkout)
     return write_tree(forge.archive(commit) if files is None else files, folder)
 
 
 def update_for(
-    forge: Forge, change: Change, assessment: Assessment, wanted: Wanted, *, use_diff: bool = True
+    forge: Forge,
+    change: ChangeRequest,
+    assessment: Assessment,
+    wanted: Delivery,
+    *,
+    use_diff: bool = True,
 ) -> Update:
     """What is to be posted, changed and resolved."""
     review = compose(
@@ -57,7 +62,7 @@ def update_for(
     return update(review, forge.earlier(), change.head)
 
 
-def publish(forge: Forge, change: Change, assessment: Assessment, wanted: Wanted) -> str:
+def publish(forge: Forge, change: ChangeRequest, assessment: Assessment, wanted: Delivery) -> str:
     """Leave the review, and say in a line what was done.
 
     Where the diff has moved in the meantime it is read again; what then still has no place
@@ -82,7 +87,7 @@ def publish(forge: Forge, change: Change, assessment: Assessment, wanted: Wanted
         return _done(found, forge.publish(found))
 
 
-def _reread(forge: Forge, change: Change) -> Change:
+def _reread(forge: Forge, change: ChangeRequest) -> ChangeRequest:
     now = forge.change()
     if now.head != change.head:
         raise ForgeError(

@@ -24,7 +24,7 @@ _PULL_REF = re.compile(r"refs/pull/(\d+)/")
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
-class Asked(Struct, frozen=True):
+class ReviewArguments(Struct, frozen=True):
     """What the command line says; ``None`` is left to the environment."""
 
     platform: Platform | None = None
@@ -32,7 +32,9 @@ class Asked(Struct, frozen=True):
     number: int | None = None
 
 
-def forge_from(asked: Asked, environ: Mapping[str, str], log: Callable[[str], None]) -> Forge:
+def forge_from(
+    asked: ReviewArguments, environ: Mapping[str, str], log: Callable[[str], None]
+) -> Forge:
     """The request to review.
 
     Raises:
@@ -42,7 +44,9 @@ def forge_from(asked: Asked, environ: Mapping[str, str], log: Callable[[str], No
     return _gitlab(asked, environ, log) if platform == "gitlab" else _github(asked, environ, log)
 
 
-def _github(asked: Asked, environ: Mapping[str, str], log: Callable[[str], None]) -> GitHub:
+def _github(
+    asked: ReviewArguments, environ: Mapping[str, str], log: Callable[[str], None]
+) -> GitHub:
     token = _token(environ, "GITHUB_TOKEN", "GH_TOKEN")
     repository = asked.repository or environ.get("GITHUB_REPOSITORY") or ""
     if not _REPOSITORY.fullmatch(repository):
@@ -64,7 +68,9 @@ def _github(asked: Asked, environ: Mapping[str, str], log: Callable[[str], None]
     return GitHub(repository, number, token, api=api, graphql=graphql, log=log)
 
 
-def _gitlab(asked: Asked, environ: Mapping[str, str], log: Callable[[str], None]) -> GitLab:
+def _gitlab(
+    asked: ReviewArguments, environ: Mapping[str, str], log: Callable[[str], None]
+) -> GitLab:
     token = _token(environ, "GITLAB_TOKEN")
     project = asked.repository or environ.get("CI_MERGE_REQUEST_PROJECT_ID")
     project = project or environ.get("CI_PROJECT_ID")

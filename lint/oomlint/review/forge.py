@@ -33,7 +33,7 @@ class ChangedFile(Struct, frozen=True):
     patch: str | None
 
 
-class Change(Struct, frozen=True):
+class ChangeRequest(Struct, frozen=True):
     """A pull or merge request. ``before`` is the commit that it starts from (the merge base),
     ``head`` its newest."""
 
@@ -150,7 +150,7 @@ class Forge(Protocol):
     @property
     def style(self) -> Style: ...
 
-    def change(self) -> Change:
+    def change(self) -> ChangeRequest:
         """The request as it stands now."""
 
     def archive(self, commit: str) -> Iterator[tuple[str, bytes]]:

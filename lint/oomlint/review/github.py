@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 from oomlint.review.body import is_summary
 from oomlint.review.comment import digest, read_mark
 from oomlint.review.forge import (
-    Change,
     ChangedFile,
+    ChangeRequest,
     Comment,
     Earlier,
     FileStatus,
@@ -124,7 +124,7 @@ class GitHub:
 
     # -- reading -------------------------------------------------------------------------
 
-    def change(self) -> Change:
+    def change(self) -> ChangeRequest:
         try:
             pull = self._http.get(self._pull, PullRequest)
             before, head = pull.base.sha, pull.head.sha
@@ -135,7 +135,7 @@ class GitHub:
         except Refused as error:
             raise _explained(error, self._http.host) from None
         self._url = pull.html_url
-        return Change(
+        return ChangeRequest(
             before=found.merge_base_commit.sha,
             head=head,
             is_fork=pull.head.repo != pull.base.repo,

@@ -16,8 +16,8 @@ from urllib.parse import quote
 from oomlint.review.body import is_summary
 from oomlint.review.comment import read_mark
 from oomlint.review.forge import (
-    Change,
     ChangedFile,
+    ChangeRequest,
     Comment,
     Earlier,
     FileStatus,
@@ -77,7 +77,7 @@ class GitLab:
 
     # -- reading -------------------------------------------------------------------------
 
-    def change(self) -> Change:
+    def change(self) -> ChangeRequest:
         try:
             merge = self._http.get(self._merge, MergeRequest)
             refs = merge.diff_refs.model_dump() if merge.diff_refs is not None else {}
@@ -92,7 +92,7 @@ class GitLab:
         self._source = merge.source_project_id
         self._url = merge.web_url
         count = merge.changes_count or "0"
-        return Change(
+        return ChangeRequest(
             before=refs["base_sha"],
             head=refs["head_sha"],
             is_fork=merge.source_project_id != merge.target_project_id,

@@ -58,7 +58,7 @@ class Token:
     __str__ = __repr__
 
 
-class Answer(Struct, frozen=True):
+class Response(Struct, frozen=True):
     """What a server said: ``data`` is the JSON of its body, ``None`` where there is none."""
 
     request: Request
@@ -70,7 +70,7 @@ class Answer(Struct, frozen=True):
 class Refused(ForgeError):
     """The server answered with an error."""
 
-    def __init__(self, host: str, message: str, answer: Answer) -> None:
+    def __init__(self, host: str, message: str, answer: Response) -> None:
         super().__init__(host, message)
         self.status = answer.status
         self.data = answer.data
@@ -132,7 +132,7 @@ class Transport:
             if 'rel="next"' not in answer.headers.get("link", ""):
                 return
 
-    def read(self, answer: Answer, kind: type[T]) -> T:
+    def read(self, answer: Response, kind: type[T]) -> T:
         """An answer as what the API promises.
 
         Raises:
@@ -145,7 +145,7 @@ class Transport:
             problem = f"answered {asked} in another shape than its API has: {error}"
             raise ForgeError(self.host, self._token.scrub(problem)) from None
 
-    def send(self, request: Request, *, is_repeatable: bool | None = None) -> Answer:
+    def send(self, request: Request, *, is_repeatable: bool | None = None) -> Response:
         """Send a request, again where that may help.
 
         A request that creates something is not repeated after an answer that leaves open whether
@@ -196,7 +196,7 @@ class Transport:
         try:
             stream: IO[bytes] = self._open(self._prepared(request), timeout=_TIMEOUT)
         except urllib.error.HTTPError as error:
-            answer = Answer(request, error.code, _lower(error.headers), None)
+            answer = Response(request, error.code, _lower(error.headers), None)
             wait = _asked_to_wait(answer)
             if wait is not None:
                 raise TooOften(self.host, _too_often(wait)) from None
@@ -208,7 +208,7 @@ class Transport:
 
     # -- one request ---------------------------------------------------------------------
 
-    def _once(self, request: Request) -> Answer:
+    def _once(self, request: Request) -> Response:
         prepared = self._prepared(request)
         try:
             response = self._open(prepared, timeout=_TIMEOUT)
@@ -229,7 +229,7 @@ class Transport:
                 )
                 raise ForgeError(self.host, problem) from None
             data = None  # an error page of some proxy on the way
-        return Answer(request, status, headers, data)
+        return Response(request, status, headers, data)
 
     def _prepared(self, request: Request) -> urllib.request.Request:
         is_whole = request.path.startswith(("https://", "http://"))
@@ -242,7 +242,7 @@ class Transport:
         prepared.add_unredirected_header(name, prefix + self._token.reveal())
         return prepared
 
-    def _said(self, answer: Answer) -> str:
+    def _said(self, answer: Response) -> str:
         words = self._token.scrub(said(answer.data))
         path = urlsplit(answer.request.path).path
         return f"{answer.request.method} {path} was answered with {answer.status}" + (
@@ -290,7 +290,7 @@ def _words(error: BaseException) -> str:
     return str(reason or error) or type(error).__name__
 
 
-def _asked_to_wait(answer: Answer) -> float | None:
+def _asked_to_wait(answer: Response) -> float | None:
     """Seconds to wait before asking again; ``None`` where the answer is about something else.
 
     GitHub refuses with 403 or 429 and says ``retry-after``, or names the time at which there are

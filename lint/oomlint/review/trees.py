@@ -30,20 +30,20 @@ _MOST_TREE_BYTES = 2 * 2**30
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
 
-class Tree(Struct, frozen=True):
+class CommitTree(Struct, frozen=True):
     """The files of a commit that a lint may look at, below ``folder``."""
 
     folder: Path
     digests: Mapping[str, bytes]
     """Path from the repository's root → digest of the bytes."""
 
-    def changed_to(self, other: Tree) -> frozenset[str]:
+    def changed_to(self, other: CommitTree) -> frozenset[str]:
         """The paths at which two trees differ."""
         paths = self.digests.keys() | other.digests.keys()
         return frozenset(p for p in paths if self.digests.get(p) != other.digests.get(p))
 
 
-def write_tree(files: Iterable[tuple[str, bytes]], folder: Path) -> Tree:
+def write_tree(files: Iterable[tuple[str, bytes]], folder: Path) -> CommitTree:
     """Write files into a folder that is empty and nobody else's.
 
     Raises:
@@ -71,7 +71,7 @@ def write_tree(files: Iterable[tuple[str, bytes]], folder: Path) -> Tree:
                 continue
             raise _unwritten(folder, error) from None
         digests[path] = hashlib.sha256(data).digest()
-    return Tree(folder, digests)
+    return CommitTree(folder, digests)
 
 
 # A name that is too long or of odd characters; one that is a file's and a folder's at once.

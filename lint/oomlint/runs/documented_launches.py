@@ -55,7 +55,7 @@ _MOST_COMPARED = 8
 _MOST_GUIDES = 24
 
 
-class Reading(Struct, frozen=True, eq=False):
+class LinkerReading(Struct, frozen=True, eq=False):
     """What a linker lends: the launch lines of a script by its name, those of a script that is
     started with arguments, and the run that comes of a claim."""
 
@@ -86,7 +86,7 @@ class _Way(Struct, frozen=True, eq=False):
 class Suggestions:
     """The launch lines that a project shows, by the config that they start."""
 
-    def __init__(self, workspace: Workspace, reading: Reading) -> None:
+    def __init__(self, workspace: Workspace, reading: LinkerReading) -> None:
         self.workspace = workspace
         self.reading = reading
         self._shown: dict[tuple[str, str], list[_Line]] = {}

@@ -19,7 +19,7 @@ from oomlint.dialects.common.backend import ADAPTER_METHODS
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.files.workspace import Workspace
 from oomlint.models.facts import ModelFacts
-from oomlint.runs.documented_launches import Reading
+from oomlint.runs.documented_launches import LinkerReading
 from oomlint.runs.run import Run
 
 # A folder with more scripts than these is a collection of runs of one kind.
@@ -45,7 +45,7 @@ class Saved(Struct, frozen=True, eq=False):
 class Lineage:
     """What the runs of a project save, by the script that starts them."""
 
-    def __init__(self, workspace: Workspace, reading: Reading) -> None:
+    def __init__(self, workspace: Workspace, reading: LinkerReading) -> None:
         self.workspace = workspace
         self.reading = reading
         self.is_reading = False

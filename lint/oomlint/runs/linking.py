@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.dialects.base import Claim, Dialect, Entry, Reference, Registry
+from oomlint.dialects.base import Claim, Dialect, DialectEntry, Reference, Registry
 from oomlint.dialects.cells import Given
 from oomlint.dialects.common.config_values import ConfigValues
 from oomlint.dialects.kinds import is_stand_in
@@ -50,7 +50,12 @@ from oomlint.files.workspace import Workspace
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.runs.documented_launches import IN_README, OF_ANOTHER, Reading as Lent, Suggestions
+from oomlint.runs.documented_launches import (
+    IN_README,
+    OF_ANOTHER,
+    LinkerReading as Lent,
+    Suggestions,
+)
 from oomlint.runs.inference_only import ForwardOnly
 from oomlint.runs.lineage import Lineage
 from oomlint.runs.measurements import KeptMeasurements
@@ -534,7 +539,7 @@ class Linker:
             if claims and not isinstance(document, ShellDocument):
                 return
 
-    def _in_order(self, document: Document, language: str) -> Sequence[Entry]:
+    def _in_order(self, document: Document, language: str) -> Sequence[DialectEntry]:
         """The dialects that read a language, and that need no marker there or have one. Of a file
         of plain data, which has one owner, those whose markers stand in it come before the rest,
         which is then mostly not even imported; those of plug-ins come before both."""

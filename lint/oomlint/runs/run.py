@@ -26,7 +26,7 @@ from oomlint.plan import Plan
 from oomlint.plan.called import called
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Change, Release
+from oomlint.plan.library_changes import LibraryChange, Release
 from oomlint.wording.amounts import gib
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     """Of a run made by ``what_if``: what its files would have to say, in the dialect's fields."""
     changes: MappingABC[Any, Any] = field(default_factory=dict)
     """Of a run made by ``what_if``: the canonical changes that made it."""
-    open: MappingABC[Change, bool] = field(default_factory=dict)
+    open: MappingABC[LibraryChange, bool] = field(default_factory=dict)
     """Changes of libraries whose version nobody says, and whether they were taken as made."""
     _cache: dict[str, Any] = field(default_factory=dict)
     remembered: dict[str, Any] = field(default_factory=dict)
@@ -503,17 +503,17 @@ class Run(Struct, frozen=True, eq=False, dict=True):
             return self._with_cells(parts, parts.completed.changed(self.wished), self.changes)
 
     @cached_property
-    def alternatives(self) -> tuple[tuple[tuple[Change, ...], Run], ...]:
+    def alternatives(self) -> tuple[tuple[tuple[LibraryChange, ...], Run], ...]:
         """This run with releases of its libraries that nobody excludes: as it would be on the
         other side of open changes, those of one release together, the nearest first."""
-        boundaries: dict[tuple[str, Release], list[Change]] = {}
+        boundaries: dict[tuple[str, Release], list[LibraryChange]] = {}
         for change in self.open:
             boundaries.setdefault((change.package, change.since), []).append(change)
         nearest = [tuple(boundaries[key]) for key in sorted(boundaries, reverse=True)]
         others = ((changes, self._across(changes[0])) for changes in nearest)
         return tuple((changes, other) for changes, other in others if other is not None)
 
-    def _across(self, change: Change) -> Run | None:
+    def _across(self, change: LibraryChange) -> Run | None:
         """``None`` where what is changed here cannot be said on the other side."""
         version = change.last_without if self.open[change] else change.release
         try:

@@ -29,7 +29,7 @@ from oomlint.plan.library_changes import release_of
 from oomlint.runs.run import Run
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.options import Options
+    from oomlint.documents.python.options import ScriptOptions
 
 # `src/llamafactory/hparams/model_args.py` of a copy in a folder of the project.
 _DEEPEST = 4
@@ -210,7 +210,7 @@ _PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
 _OF_TRAINING = r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$"
 
 
-def options_of_training(document: Document | None) -> Options | None:
+def options_of_training(document: Document | None) -> ScriptOptions | None:
     """The options of a script that fills a library's own class of training arguments from its command line."""
     options = None if document is None else parser_of(document)
     is_of_training = options is not None and any(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.config.settings import Found, Settings, discover, framework_named, load
+from oomlint.config.settings import ActiveSettings, Settings, discover, framework_named, load
 from oomlint.documents import SUFFIXES
 from oomlint.errors import UsageError
 from oomlint.files import dependencies
@@ -19,7 +19,7 @@ from oomlint.files.ignored import Ignored
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import Options, Results, Selection, distinct_errors
 from oomlint.plugins import PROFILE_FOLDER, rules_in_force
-from oomlint.session.request import Given
+from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
@@ -38,7 +38,7 @@ class Job(Struct, frozen=True):
     names: tuple[str, ...]
     explicit: frozenset[str]
     options: Options
-    found: Found
+    found: ActiveSettings
 
     @property
     def baseline_file(self) -> Path | None:
@@ -47,7 +47,7 @@ class Job(Struct, frozen=True):
 
 
 def make_jobs(
-    given: Given,
+    given: CheckRequest,
     paths: Sequence[str],
     overlay: dict[str, bytes] | None = None,
     cwd: Path | None = None,
@@ -64,14 +64,14 @@ def make_jobs(
     base = Workspace(cwd)
     texts = {base.name(path): data for path, data in (overlay or {}).items()}
     fixed = _fixed_settings(given)
-    cache: dict[Path, Found] = {}
+    cache: dict[Path, ActiveSettings] = {}
 
-    def settings_of(file: Path) -> Found:
+    def settings_of(file: Path) -> ActiveSettings:
         if fixed is not None:
             return fixed
         return discover(file.parent, cache)
 
-    groups: dict[Path | None, tuple[Found, list[str], set[str]]] = {}
+    groups: dict[Path | None, tuple[ActiveSettings, list[str], set[str]]] = {}
     for file, is_explicit in _files(base, paths, texts, settings_of):
         found = settings_of(file)
         if found.excludes(file):
@@ -90,7 +90,7 @@ def make_jobs(
     ]
 
 
-def settings_for(given: Given, paths: Sequence[str]) -> Found:
+def settings_for(given: CheckRequest, paths: Sequence[str]) -> ActiveSettings:
     """The settings that decide about the report as a whole: those of the first path."""
     fixed = _fixed_settings(given)
     if fixed is not None:
@@ -99,11 +99,11 @@ def settings_for(given: Given, paths: Sequence[str]) -> Found:
     return discover(first if os.path.isdir(first) else first.parent)
 
 
-def _fixed_settings(given: Given) -> Found | None:
+def _fixed_settings(given: CheckRequest) -> ActiveSettings | None:
     if given.isolated and given.config is not None:
         raise UsageError("--config and --isolated exclude one another")
     if given.isolated:
-        return Found(Settings())
+        return ActiveSettings(Settings())
     return load(given.config.absolute()) if given.config is not None else None
 
 
@@ -111,7 +111,7 @@ def _files(
     workspace: Workspace,
     paths: Sequence[str],
     texts: dict[str, bytes],
-    settings_of: Callable[[Path], Found],
+    settings_of: Callable[[Path], ActiveSettings],
 ) -> Iterator[tuple[Path, bool]]:
     """Absolute paths, and whether the user named that file itself."""
     ignored = Ignored()
@@ -157,9 +157,9 @@ def _is_there(file: Path) -> bool:
 
 
 def _job(
-    given: Given,
+    given: CheckRequest,
     workspace: Workspace,
-    found: Found,
+    found: ActiveSettings,
     names: list[str],
     explicit: set[str],
 ) -> Job:
@@ -189,12 +189,12 @@ def _job(
     return Job(rooted, tuple(names), frozenset(explicit), options, found)
 
 
-def _below(found: Found, path: str | None) -> Path | None:
+def _below(found: ActiveSettings, path: str | None) -> Path | None:
     """A path of the settings, relative to the folder of their file."""
     return found.folder / path if path is not None and found.folder is not None else None
 
 
-def _baseline(given: Given, found: Found, cwd: Path) -> Baseline | None:
+def _baseline(given: CheckRequest, found: ActiveSettings, cwd: Path) -> Baseline | None:
     file = given.baseline or _below(found, found.settings.baseline)
     if file is None or given.without_baseline:
         return None
@@ -203,18 +203,20 @@ def _baseline(given: Given, found: Found, cwd: Path) -> Baseline | None:
     return read_baseline(cwd / file, cwd)
 
 
-def plugin_folders(found: Found) -> tuple[str, ...]:
+def plugin_folders(found: ActiveSettings) -> tuple[str, ...]:
     """The folders of plug-ins that the settings name, absolute."""
     paths = (_below(found, name) for name in found.settings.plugins)
     return tuple(os.path.normpath(path) for path in paths if path is not None)
 
 
-def profile_folder(found: Found) -> str | None:
+def profile_folder(found: ActiveSettings) -> str | None:
     """Where the project would keep profiles of its own: beside its settings file."""
     return None if found.folder is None else os.path.join(found.folder, PROFILE_FOLDER)
 
 
-def _selection(given: Given, found: Found, cwd: Path, plugins: Sequence[str]) -> Selection:
+def _selection(
+    given: CheckRequest, found: ActiveSettings, cwd: Path, plugins: Sequence[str]
+) -> Selection:
     settings = found.settings
     chosen = given.select is not None
     selection = Selection(
@@ -228,7 +230,7 @@ def _selection(given: Given, found: Found, cwd: Path, plugins: Sequence[str]) ->
     return selection
 
 
-def _check_words(selection: Selection, found: Found, plugins: Sequence[str]) -> None:
+def _check_words(selection: Selection, found: ActiveSettings, plugins: Sequence[str]) -> None:
     rules = rules_in_force(plugins)
     try:
         selection.check(rules.items)
@@ -239,7 +241,7 @@ def _check_words(selection: Selection, found: Found, plugins: Sequence[str]) -> 
         raise UsageError(f"{error}{where}") from None
 
 
-def machine_of(given: Given, settings: Settings) -> tuple[Hardware | None, dict[Any, Any]]:
+def machine_of(given: CheckRequest, settings: Settings) -> tuple[Hardware | None, dict[Any, Any]]:
     """The hardware that options and settings name, and plan values that follow from them."""
     spec = given.hardware or settings.hardware
     memory = given.host_memory

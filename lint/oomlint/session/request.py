@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class CheckRequest(Struct, frozen=True, kw_only=True):
     """What the command line says about machine, run and settings; ``None`` is not said."""
 
     hardware: str | None = None

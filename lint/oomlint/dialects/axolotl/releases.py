@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oomlint.plan.library_changes import Change, Release
+from oomlint.plan.library_changes import LibraryChange, Release
 
-FUSED_BY_DEFAULT = Change(
+FUSED_BY_DEFAULT = LibraryChange(
     "axolotl", (0, 8), "the default optimizer is adamw_hf",
     "axolotl 0.7.1 utils/config/models/input/v0_4_1 and 0.8.0 utils/schemas/training.py",
     was="adamw_hf",
 )  # fmt: skip
-LOADS_WITH_WORKERS = Change(
+LOADS_WITH_WORKERS = LibraryChange(
     "axolotl", (0, 11), "no worker processes load data unless a key asks for them",
     "axolotl 0.10.1 and 0.11.0 utils/schemas/config.py default_dataloader_opts",
 )  # fmt: skip
-OWN_FSDP2 = Change(
+OWN_FSDP2 = LibraryChange(
     "axolotl", (0, 12), "Accelerate prepares FSDP2, which makes the whole model fp32",
     "axolotl 0.11.0 and 0.12.0 monkeypatch/accelerate/fsdp2.py fsdp2_prepare_model",
 )  # fmt: skip
-KERNELS_WITH_DROPOUT = Change(
+KERNELS_WITH_DROPOUT = LibraryChange(
     "axolotl", (0, 16), "LoRA kernels run only without dropout",
     "axolotl 0.15.0 and 0.16.0 monkeypatch/lora_kernels.py apply_lora_kernel_patches",
 )  # fmt: skip
-KERNELS_BY_DEFAULT = Change(
+KERNELS_BY_DEFAULT = LibraryChange(
     "axolotl", (0, 10), "LoRA kernels run only where a key asks for them",
     "axolotl 0.9.2 and 0.10.0 utils/schemas/config.py check_auto_enable_lora_kernels",
 )  # fmt: skip
-STACKS_EXPERTS = Change(
+STACKS_EXPERTS = LibraryChange(
     "axolotl", (0, 14), "experts are linear layers of their own, which bitsandbytes quantizes",
     "axolotl 0.13.2 and 0.14.0 requirements.txt: transformers 4.57.6 and 5.0.0",
 )  # fmt: skip

@@ -20,7 +20,7 @@ from oomlint.documents.base import ShellDocument, parser_of
 from oomlint.errors import CannotEdit
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.options import Options
+    from oomlint.documents.python.options import ScriptOptions
     from oomlint.documents.python.parsers import Stored
 
 _ARGUMENTS = (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)
@@ -105,7 +105,7 @@ def stored_options(blocks: Sequence[Block]) -> dict[str, Stored]:
     return {name: stored for parser in _parsers(blocks) for name, stored in parser.stored.items()}
 
 
-def _parsers(blocks: Sequence[Block]) -> tuple[Options, ...]:
+def _parsers(blocks: Sequence[Block]) -> tuple[ScriptOptions, ...]:
     documents = {id(block.document): block.document for block in blocks}.values()
     found = map(parser_of, documents)
     return tuple(each for each in found if each is not None and (each.names or each.bases))
@@ -132,7 +132,7 @@ def _rows_of(base: str) -> tuple[Row, ...]:
     return MODEL_CONFIG_ROWS if name == "ModelConfig" else (*_ARGUMENTS, *CONFIG_ROWS)
 
 
-def _library_keys(parsers: Iterable[Options]) -> frozenset[str]:
+def _library_keys(parsers: Iterable[ScriptOptions]) -> frozenset[str]:
     """The options that libraries' classes give the parsers which are made of them."""
     bases = frozenset[str]().union(*(parser.bases for parser in parsers))
     return frozenset(row.key for base in bases for row in _rows_of(base))

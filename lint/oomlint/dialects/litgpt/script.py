@@ -61,9 +61,9 @@ def _variables(document: Document) -> dict[str, Entry]:
     import ast
 
     from oomlint.documents.python.tree import read_tree
-    from oomlint.documents.python.values import Evaluator, Places
+    from oomlint.documents.python.values import Evaluator, NodeSpans
 
-    places = Places(document.source)
+    places = NodeSpans(document.source)
     tree = read_tree(ast.parse(document.source.text))
     evaluator = Evaluator(places, tree)
     found: dict[str, Entry] = {}

@@ -28,30 +28,30 @@ from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Origin
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
 without_launcher = Meaning()
 """What holds where no launcher says otherwise; it is asked after them."""
 
-LOADS_16_BIT = Change(
+LOADS_16_BIT = LibraryChange(
     "llama-recipes",
     (0, 0, 3),
     "weights become fp32 as they are loaded, which takes twice the memory",
     "llama-recipes 0.0.2 finetuning.py:132 and 0.0.3 finetuning.py:126",
 )
-FIRST_RANK_BY_VARIABLES = Change(
+FIRST_RANK_BY_VARIABLES = LibraryChange(
     "llama-recipes",
     (0, 0, 3),
     "--low_cpu_fsdp alone lets only the first rank read the model",
     "llama-recipes 0.0.2 and 0.0.3 finetuning.py; pull request 572",
 )
-NO_PREPARING = Change(
+NO_PREPARING = LibraryChange(
     "llama-recipes",
     (0, 0, 3),
     "prepare_model_for_kbit_training makes what is not quantized fp32",
     "llama-recipes 0.0.2 finetuning.py:147 and 0.0.3 finetuning.py",
 )
-SAVES_ADAPTER_ALONE = Change(
+SAVES_ADAPTER_ALONE = LibraryChange(
     "llama-recipes",
     (0, 0, 4),
     "saving an adapter under FSDP gathers the whole model on every GPU",

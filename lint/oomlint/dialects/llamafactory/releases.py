@@ -4,43 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oomlint.plan.library_changes import Change, Release
+from oomlint.plan.library_changes import LibraryChange, Release
 
-LONGER_CUTOFF = Change(
+LONGER_CUTOFF = LibraryChange(
     "llamafactory", (0, 9, 1), "cutoff_len is 1024 by default",
     "LLaMA-Factory 0.9.0 and 0.9.1 hparams/data_args.py", was=1024,
 )  # fmt: skip
-LARGER_IMAGES = Change(
+LARGER_IMAGES = LibraryChange(
     "llamafactory", (0, 9, 2), "images have up to 512 x 512 pixels by default",
     "LLaMA-Factory 0.9.1 and 0.9.2 hparams/model_args.py", was=512 * 512,
 )  # fmt: skip
-MORE_FRAMES = Change(
+MORE_FRAMES = LibraryChange(
     "llamafactory", (0, 9, 2), "videos have up to 64 frames by default",
     "LLaMA-Factory 0.9.1 and 0.9.2 hparams/model_args.py", was=64,
 )  # fmt: skip
 
-EXPANDS_SEGMENTS = Change(
+EXPANDS_SEGMENTS = LibraryChange(
     "llamafactory", (0, 9, 3), "llamafactory-cli leaves PyTorch's allocator without expandable segments",
     "LLaMA-Factory 0.9.2 and 0.9.3 src/llamafactory/cli.py, 3ef36d00 (2025-04-14)",
 )  # fmt: skip
-LOADS_ONTO_GPU = Change(
+LOADS_ONTO_GPU = LibraryChange(
     "llamafactory", (0, 6), "the model is read into RAM, and made fp32 there",
     "LLaMA-Factory 0.5.3 and 0.6.0 model/patcher.py, 9a69cadab (2024-03-07)",
 )  # fmt: skip
-STARTS_TORCHRUN = Change(
+STARTS_TORCHRUN = LibraryChange(
     "llamafactory", (0, 8), "llamafactory-cli is one process, whatever GPUs it sees",
     "LLaMA-Factory 0.7.1 and 0.8.0 cli.py, 9138a7a5 (2024-05-28)",
 )  # fmt: skip
-REFUSES_DATA_PARALLEL = Change(
+REFUSES_DATA_PARALLEL = LibraryChange(
     "llamafactory", (0, 8, 2), "one process that sees several GPUs wraps the model in nn.DataParallel",
     "LLaMA-Factory 0.8.1 and 0.8.2 hparams/parser.py, 2af932d9 (2024-06-15)",
 )  # fmt: skip
-DROPS_LABELS = Change(
+DROPS_LABELS = LibraryChange(
     "llamafactory", (0, 9, 4), "preference training hands the labels on, of which the model computes its own loss",
     "LLaMA-Factory 0.9.3 and 0.9.4 train/dpo/trainer.py, 0894b4f3 (2025-12-20)",
 )  # fmt: skip
 
-TRAINS_ON_TOKENS = Change(
+TRAINS_ON_TOKENS = LibraryChange(
     "llamafactory", (0, 9, 2), "the run ends once tokenized_path is written",
     "LLaMA-Factory 0.9.1 and 0.9.2 data/loader.py, 478e8194 (2025-03-11)",
 )  # fmt: skip

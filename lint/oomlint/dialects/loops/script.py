@@ -58,7 +58,7 @@ from oomlint.documents.base import (
     Scalar,
     parser_of,
 )
-from oomlint.documents.python.loops import Place
+from oomlint.documents.python.loops import InsertionPoint
 from oomlint.documents.python.nodes import PythonScalar, guards_of
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
@@ -290,7 +290,7 @@ class LineBlock(Block, frozen=True, eq=False):
     """A line that the script lacks: ``model.gradient_checkpointing_enable()``, behind that which loads
     the model."""
 
-    place: Place = Place("", 0, "")
+    place: InsertionPoint = InsertionPoint("", 0, "")
 
     def write(self, values: MappingABC[str, Any]) -> list[Edit]:
         if list(values.values()) != [True]:

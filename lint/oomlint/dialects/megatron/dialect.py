@@ -64,7 +64,7 @@ _OWN_PARSER = re.compile(
 )
 
 
-class Options(RemovingBlock, frozen=True, eq=False):
+class MegatronOptions(RemovingBlock, frozen=True, eq=False):
     """Options in which a switch may seem to have a value: ``--bf16 $DATA_ARGS``."""
 
     def write(self, values: MappingABC[str, Any]) -> list[Edit]:
@@ -113,7 +113,7 @@ class MegatronLm(Dialect):
                 yield Claim(self, "aside", document, ())
             elif kind is not None:
                 flags = as_options(document, launch.flags)
-                blocks = (*launch.blocks, Options(document, flags, MEGATRON, launch.anchor))
+                blocks = (*launch.blocks, MegatronOptions(document, flags, MEGATRON, launch.anchor))
                 references = (*launch.scene_references, *_evidence(launch, kind))
                 yield Claim(self, kind, document, blocks, references)
 

@@ -19,7 +19,7 @@ from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
 training = Meaning()
 
@@ -57,7 +57,7 @@ def words_of_fsdp(run: Cells) -> Any:
 
 # -- evaluating and saving -------------------------------------------------------------------------
 
-SPLITS_NOTHING = Change(
+SPLITS_NOTHING = LibraryChange(
     "ms-swift", (3, 6), "a hundredth of the data is held out for evaluation by default",
     "ms-swift 3.5.3 and 3.6.0 llm/argument/base_args/data_args.py", was=0.01,
 )  # fmt: skip

@@ -15,7 +15,7 @@ from oomlint.dialects.openrlhf.keys import ACTOR, STRATEGY, own
 from oomlint.dialects.openrlhf.programs import defaults_of, is_dotted, program_of, reinforces
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
 training = Meaning()
 
@@ -111,15 +111,15 @@ training.cannot_say(
     f.loss.logits_materialised,
 )
 
-_BY_ROWS = Change(
+_BY_ROWS = LibraryChange(
     "openrlhf", (0, 5, 8), "log probabilities come from one log_softmax of all logits",
     "OpenRLHF v0.5.7 and v0.5.8 models/utils.py log_probs_from_logits",
 )  # fmt: skip
-_BY_KERNEL = Change(
+_BY_KERNEL = LibraryChange(
     "openrlhf", (0, 6, 2), "log probabilities are taken sample by sample",
     "OpenRLHF v0.6.1 and v0.6.2 models/utils.py log_probs_from_logits",
 )  # fmt: skip
-_WIDENED = Change(
+_WIDENED = LibraryChange(
     "openrlhf", (0, 5, 6), "logits stay as narrow as the model gives them",
     "OpenRLHF v0.5.5.post2 and v0.5.6 models/actor.py forward",
 )  # fmt: skip

@@ -25,7 +25,7 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.plan.fields import Private, f
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
 SOURCE = "prime-rl 559b4477"
 _CONFIGS = f"{SOURCE} packages/prime-rl-configs/src/prime_rl/configs"
@@ -40,8 +40,8 @@ SHARED = f"{_CONFIGS}/shared.py"
 _THRIFT = "prime-rl c5afcaa2 (2026-06-26) configs/trainer.py"
 
 
-def _thrift(before: str, was: Any) -> Change:
-    return Change("prime-rl", (0, 7), before, _THRIFT, was)
+def _thrift(before: str, was: Any) -> LibraryChange:
+    return LibraryChange("prime-rl", (0, 7), before, _THRIFT, was)
 
 
 RECOMPUTES = _thrift("no activations are recomputed unless a key asks for it", "None")
@@ -49,7 +49,7 @@ OFFLOADS_INPUTS = _thrift("what recomputation starts from stays on the GPU", "No
 VISITING_STATES = _thrift("the optimizer's states stay on the GPU between steps", False)
 COMPILES = _thrift("nothing is compiled unless a key asks for it", "None")
 SPREADS_EXPERTS = _thrift("experts are spread over ranks only where a key asks for it", 1)
-_LARGER_CHUNKS = Change(
+_LARGER_CHUNKS = LibraryChange(
     "prime-rl", (0, 8, 1), "the head's loss takes 1024 tokens at a time",
     "prime-rl 2acb19ec (2026-08-19) configs/trainer.py", 1024,
 )  # fmt: skip
@@ -57,7 +57,7 @@ _WHOLE_LOGITS = "the loss is computed from all logits at once"
 _CHUNKS = (_LARGER_CHUNKS, _thrift(_WHOLE_LOGITS, 0))
 _CHUNKS_OF_SFT = (
     _LARGER_CHUNKS,
-    Change("prime-rl", (0, 8), _WHOLE_LOGITS, "prime-rl e0d60e4d (2026-07-16) trainer/sft/train.py", 0),
+    LibraryChange("prime-rl", (0, 8), _WHOLE_LOGITS, "prime-rl e0d60e4d (2026-07-16) trainer/sft/train.py", 0),
 )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def _read_maybe_count(raw: Any) -> int | None:
 _MAYBE_COUNT = Kind(_read_maybe_count, schema={"type": ["integer", "string"]})
 
 
-def _of_trainer(p: str, chunks: tuple[Change, ...]) -> tuple[Row, ...]:
+def _of_trainer(p: str, chunks: tuple[LibraryChange, ...]) -> tuple[Row, ...]:
     """What every trainer says, below ``p``."""
     m = f"{p}model."
     lora = (f"{m}lora.", f"{m}experimental.lora.")

@@ -17,7 +17,7 @@ from oomlint.dialects import kinds
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.profiles.formulas import BadFormula, Formula, formula
-from oomlint.dialects.profiles.records import Option, ProfileError, Rule, Script
+from oomlint.dialects.profiles.records import FieldRule, Option, ProfiledScript, ProfileError
 from oomlint.dialects.table import Block, Origin, Row, Table
 from oomlint.dialects.trainer import keys
 from oomlint.dialects.trainer.fields import script as shared_script
@@ -54,7 +54,7 @@ def meaning_of_script(blocks: Iterable[Block]) -> Meaning | None:
 
 
 @cache
-def script_table(script: Script) -> ScriptTable:
+def script_table(script: ProfiledScript) -> ScriptTable:
     """The options of a script with what it makes of them.
 
     Raises:
@@ -64,7 +64,7 @@ def script_table(script: Script) -> ScriptTable:
 
 
 class _Builder:
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: ProfiledScript) -> None:
         self.script = script
         named = (*(option.stands_for for option in script.options), *script.derive)
         own = {path for path in named if path.startswith(_OWN) and path not in _SHARED}
@@ -174,7 +174,7 @@ class _Builder:
         except BadFormula as error:
             raise self.fault(key, str(error)) from None
 
-    def _computed(self, rule: Rule, key: str) -> Formula:
+    def _computed(self, rule: FieldRule, key: str) -> Formula:
         value = rule.value
         what = self._formula(rule.formula, key) if rule.formula else lambda run: value
         if not rule.when:

@@ -11,7 +11,7 @@ from typing import Any
 
 from oomlint.dialects.profiles.build import script_table
 from oomlint.dialects.profiles.load import profile_of, raw_of
-from oomlint.dialects.profiles.records import Profile, ProfileError, Rule, Script
+from oomlint.dialects.profiles.records import FieldRule, Profile, ProfiledScript, ProfileError
 
 SCHEMA = Path(__file__).with_name("profile.schema.json")
 
@@ -60,7 +60,7 @@ def _steps(path: Any) -> Iterator[str]:
             yield f'."{step}"' if "." in step else f".{step}"
 
 
-def _check_values(script: Script) -> None:
+def _check_values(script: ProfiledScript) -> None:
     """A plain value of a field of the plan is of the field's type."""
     pairs = [
         *((f"defaults.{field}", field, value) for field, value in script.defaults.of.items()),
@@ -72,7 +72,7 @@ def _check_values(script: Script) -> None:
             (f"options.{option.name}", option.stands_for, v) for v in option.spellings.values()
         )
     for kind in ("derive", "override", "assume"):
-        rules: Mapping[str, Rule] = getattr(script, kind)
+        rules: Mapping[str, FieldRule] = getattr(script, kind)
         pairs += ((f"{kind}.{field}", field, rule.value) for field, rule in rules.items())
     for key, field, value in pairs:
         fault = None if value is None else _fault_of(field, value)

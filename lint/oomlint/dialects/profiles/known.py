@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from oomlint.dialects.profiles.load import shipped
-from oomlint.dialects.profiles.match import Profiles, Project, Told
-from oomlint.dialects.profiles.records import Match, Profile, ProfileError, Script
+from oomlint.dialects.profiles.match import Profiles, Told, UnreadProfile
+from oomlint.dialects.profiles.records import Match, Profile, ProfiledScript, ProfileError
 from oomlint.errors import in_words
 from oomlint.files import dependencies
 from oomlint.files.entry_points import PROFILES, entry_points, name_of
@@ -40,13 +40,13 @@ def with_own(folder: str) -> Profiles:
 
 
 @cache
-def _shipped() -> tuple[Project, ...]:
+def _shipped() -> tuple[UnreadProfile, ...]:
     """What tells the scripts of oomlint's profiles stands in :mod:`.index`, which
     ``python -m oomlint.dialects`` writes anew."""
     from oomlint.dialects.profiles.index import PROJECTS
 
     return tuple(
-        Project(
+        UnreadProfile(
             tuple(
                 Told(tuple(Match(**match) for match in matches), framework, _named(file, number))
                 for number, framework, matches in scripts
@@ -57,11 +57,11 @@ def _shipped() -> tuple[Project, ...]:
     )
 
 
-def _named(file: str, number: int) -> Callable[[], Script]:
+def _named(file: str, number: int) -> Callable[[], ProfiledScript]:
     return lambda: shipped(file).scripts[number]
 
 
-def script_named(name: str) -> Script:
+def script_named(name: str) -> ProfiledScript:
     """The script of oomlint's profiles of a name such as reports show it: ``PROJECT's train.py``."""
     scripts = (told.load() for project in _shipped() for told in project.scripts)
     return next(script for script in scripts if script.name == name)
@@ -74,7 +74,7 @@ class Brought(Struct, frozen=True, eq=False):
     """Profiles that others bring: how many by whom, and what is wrong with those left out, by the
     file or the package that it is."""
 
-    projects: tuple[Project, ...] = ()
+    projects: tuple[UnreadProfile, ...] = ()
     origins: tuple[str, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()
 
@@ -108,7 +108,7 @@ def _of_packages() -> Iterator[tuple[str, str, str | ProfileError]]:
 
 def _brought(files: Iterable[tuple[str, str, str | ProfileError]]) -> Brought:
     """What files hold, each with who brings it and whom its faults are said of."""
-    projects: list[Project] = []
+    projects: list[UnreadProfile] = []
     origins: list[str] = []
     faults: list[tuple[str, str]] = []
     for origin, blamed, file in files:
@@ -122,14 +122,14 @@ def _brought(files: Iterable[tuple[str, str, str | ProfileError]]) -> Brought:
     return Brought(tuple(projects), tuple(origins), tuple(faults))
 
 
-def _project(profile: Profile) -> Project:
+def _project(profile: Profile) -> UnreadProfile:
     scripts = (
         Told(script.match, script.framework, partial(_same, script)) for script in profile.scripts
     )
-    return Project(tuple(scripts), profile.ignored)
+    return UnreadProfile(tuple(scripts), profile.ignored)
 
 
-def _same(script: Script) -> Script:
+def _same(script: ProfiledScript) -> ProfiledScript:
     return script
 
 

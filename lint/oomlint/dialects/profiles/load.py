@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from oomlint.dialects.profiles.records import (
+    FieldRule,
     Match,
     Option,
     Profile,
+    ProfiledScript,
     ProfileError,
-    Rule,
-    Script,
     Values,
 )
 
@@ -98,11 +98,11 @@ def _whole(name: str, scripts: _Raw, file: str, *seen: str) -> dict[str, Any]:
     return {**base, **own}
 
 
-def _script(name: str, project: str, raw: _Raw, file: str) -> Script:
+def _script(name: str, project: str, raw: _Raw, file: str) -> ProfiledScript:
     if "source" not in raw:
         raise ProfileError(file, f"scripts.{name}.source", "is missing: where this was read")
     options = raw.get("options", {})
-    return Script(
+    return ProfiledScript(
         file=file,
         name=raw.get("title", f"{project}'s {name}.py"),
         source=raw["source"],
@@ -137,11 +137,11 @@ def _values(raw: _Raw) -> Values:
     return Values(of, raw.get("source", ""))
 
 
-def _rule(raw: _Raw | str) -> Rule:
+def _rule(raw: _Raw | str) -> FieldRule:
     """A text alone is a formula."""
     if isinstance(raw, str):
-        return Rule(formula=raw)
-    return Rule(**{key: _plain(value) for key, value in raw.items()})
+        return FieldRule(formula=raw)
+    return FieldRule(**{key: _plain(value) for key, value in raw.items()})
 
 
 def _words(raw: _Raw, name: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from oomlint.dialects.profiles.records import Match, Script
+from oomlint.dialects.profiles.records import Match, ProfiledScript
 
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch
@@ -19,10 +19,10 @@ class Told(Struct, frozen=True, eq=False):
 
     match: tuple[Match, ...]
     framework: str
-    load: Callable[[], Script]
+    load: Callable[[], ProfiledScript]
 
 
-class Project(Struct, frozen=True, eq=False):
+class UnreadProfile(Struct, frozen=True, eq=False):
     """A profile before it is read: see :class:`.records.Profile`."""
 
     scripts: tuple[Told, ...]
@@ -40,7 +40,7 @@ class Project(Struct, frozen=True, eq=False):
 class Profiles(Struct, frozen=True, eq=False):
     """All profiles in force, in the order in which they are tried."""
 
-    projects: tuple[Project, ...]
+    projects: tuple[UnreadProfile, ...]
 
     @property
     def frameworks(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class Profiles(Struct, frozen=True, eq=False):
         scripts = (told for project in self.projects for told in project.scripts)
         return tuple(dict.fromkeys(told.framework for told in scripts if told.framework))
 
-    def script_of(self, launch: Launch) -> Script | None:
+    def script_of(self, launch: Launch) -> ProfiledScript | None:
         """The script that a command starts, if a profile knows it."""
         options = set(launch.flags.entries)
         for project in self.projects:
@@ -59,7 +59,7 @@ class Profiles(Struct, frozen=True, eq=False):
                 return None
         return None
 
-    def script_of_arguments(self, keys: Iterable[str]) -> Script | None:
+    def script_of_arguments(self, keys: Iterable[str]) -> ProfiledScript | None:
         """The script whose arguments a file holds, if a profile knows it."""
         held = set(keys)
         for project in self.projects:

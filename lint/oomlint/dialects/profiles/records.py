@@ -60,7 +60,7 @@ class Values(Struct, frozen=True):
     source: str = ""
 
 
-class Rule(Struct, frozen=True):
+class FieldRule(Struct, frozen=True):
     """What a field is: a ``value`` or a ``formula``, where ``when`` holds.
 
     ``by``: the fields of which the first that has a value, or is said, leaves this one open. ``why``:
@@ -75,7 +75,7 @@ class Rule(Struct, frozen=True):
     source: str = ""
 
 
-class Script(Struct, frozen=True, eq=False):
+class ProfiledScript(Struct, frozen=True, eq=False):
     """One script of a project; ``file`` is the profile's, ``source`` says where it was read."""
 
     file: str
@@ -96,10 +96,10 @@ class Script(Struct, frozen=True, eq=False):
     options: tuple[Option, ...] = ()
     defaults: Values = field(default_factory=Values)
     facts: Values = field(default_factory=Values)
-    derive: Mapping[str, Rule] = field(default_factory=dict)
-    override: Mapping[str, Rule] = field(default_factory=dict)
-    assume: Mapping[str, Rule] = field(default_factory=dict)
-    unread: Mapping[str, Rule] = field(default_factory=dict)
+    derive: Mapping[str, FieldRule] = field(default_factory=dict)
+    override: Mapping[str, FieldRule] = field(default_factory=dict)
+    assume: Mapping[str, FieldRule] = field(default_factory=dict)
+    unread: Mapping[str, FieldRule] = field(default_factory=dict)
     cannot: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -110,7 +110,7 @@ class Profile(Struct, frozen=True, eq=False):
 
     project: str
     file: str
-    scripts: tuple[Script, ...]
+    scripts: tuple[ProfiledScript, ...]
     ignored: tuple[str, ...]
     repository: str
     commit: str

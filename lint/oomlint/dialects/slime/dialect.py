@@ -17,7 +17,7 @@ from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.common.paths import with_ends_of_paths
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.megatron.dialect import Options, as_options
+from oomlint.dialects.megatron.dialect import MegatronOptions, as_options
 from oomlint.dialects.slime.keys import SLIME, SWITCHES
 from oomlint.dialects.slime.meaning import meaning
 from oomlint.dialects.slime.signature import is_slimes
@@ -60,7 +60,7 @@ class Slime(Dialect):
         elsewhere = set(map(_file_of, flags.entries.values())) - {""}
         # The command starts one process, which asks Ray for the others.
         scene = launch.blocks[:-1]
-        block = Options(document, _as_options(document, _here(flags)), SLIME, launch.anchor)
+        block = MegatronOptions(document, _as_options(document, _here(flags)), SLIME, launch.anchor)
         where = Location(document.source.path, place(launch.program))
         named = (Reference(file, where, SlimeArguments.name) for file in sorted(elsewhere))
         references = (*launch.scene_references, *named)
@@ -80,7 +80,7 @@ class SlimeArguments(Dialect):
     def adopt(self, document: Document) -> Claim | None:
         arrays = document.arrays if isinstance(document, ShellDocument) else ()
         blocks = tuple(
-            Options(document, _as_options(document, _here(options)), SLIME, options.span)
+            MegatronOptions(document, _as_options(document, _here(options)), SLIME, options.span)
             for options in arrays
         )
         return Claim(self, "part", document, blocks) if blocks else None

@@ -27,7 +27,7 @@ from oomlint.dialects.torchtune.training import training
 from oomlint.errors import CannotEdit
 from oomlint.models.given import with_members
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
 meaning = Meaning(recipes, training, world, launch_one_process, batch)
 
@@ -35,7 +35,7 @@ _F = f.parallel.fsdp
 
 # -- sharding --------------------------------------------------------------------------------------
 
-SHARDS_WITH_FSDP2 = Change(
+SHARDS_WITH_FSDP2 = LibraryChange(
     "torchtune", (0, 3), "recipes shard with FSDP1",
     "torchtune 0.2.1 and 0.3.0 recipes/full_finetune_distributed.py _setup_model",
 )  # fmt: skip

@@ -24,7 +24,7 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.olmo_core.signature import says_part
 from oomlint.dialects.profiles.build import meaning_of_script, script_table
-from oomlint.dialects.profiles.records import Script
+from oomlint.dialects.profiles.records import ProfiledScript
 from oomlint.dialects.table import Block, StrayKey, Table
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
@@ -187,7 +187,7 @@ def config_reference(launch: Launch) -> Iterator[Reference]:
                 yield reference
 
 
-def _with_words(options: Mapping, launch: Launch, known: Script) -> Mapping:
+def _with_words(options: Mapping, launch: Launch, known: ProfiledScript) -> Mapping:
     """The options, and the words behind the script that stand for some."""
     entries = dict(options.entries)
     for option in known.options:

@@ -21,7 +21,7 @@ from oomlint.dialects.trainer.unfollowed import of_unread_program
 from oomlint.errors import CannotEdit
 from oomlint.models.architectures import own_dtype
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
 model = Meaning()
 """Who is trained, and what the frozen weights are stored in."""
@@ -154,7 +154,7 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {f.model.attn_impl: wanted}
 
 
-_SDPA = Change(
+_SDPA = LibraryChange(
     "transformers", (4, 36), "attention is computed step by step, with all its scores in memory",
     "transformers' release notes of 4.36: PyTorch's scaled_dot_product_attention by default",
 )  # fmt: skip

@@ -2,87 +2,87 @@
 
 from __future__ import annotations
 
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
-CHECKPOINTS = Change(
+CHECKPOINTS = LibraryChange(
     "trl", (0, 22), "gradient checkpointing is off by default",
     "TRL 0.21.0 and 0.22.0 trainer/sft_config.py", was=False,
 )  # fmt: skip
-MIXES_PRECISION = Change(
+MIXES_PRECISION = LibraryChange(
     "trl", (0, 19), "bf16 is off by default",
     "TRL 0.18.2 and 0.19.0 trainer/sft_config.py", was=False,
 )  # fmt: skip
-HAS_MAX_LENGTH = Change(
+HAS_MAX_LENGTH = LibraryChange(
     "trl", (0, 16), "SFTConfig has max_seq_length alone",
     "TRL 0.15.2 and 0.16.0 trainer/sft_config.py",
 )  # fmt: skip
-CHUNKS_LOSS = Change(
+CHUNKS_LOSS = LibraryChange(
     "trl", (1, 7), "the loss is computed from all logits at once (loss_type nll)",
     "TRL 1.6.0 and 1.7.0 trainer/sft_config.py __post_init__",
 )  # fmt: skip
-LOADS_FP32 = Change(
+LOADS_FP32 = LibraryChange(
     "trl", (0, 27), "the dtype of the weights is left to transformers",
     "TRL 0.26.2 and 0.27.0 trainer/model_config.py",
 )  # fmt: skip
 # Until 0.24 peft's prepare_model_for_kbit_training runs; 0.25 has one of its own for norms alone.
-SFT_LEAVES_ENDS = Change(
+SFT_LEAVES_ENDS = LibraryChange(
     "trl", (0, 25), "what QLoRA does not quantize becomes fp32",
     "TRL 0.24.0 and 0.25.0 models/utils.py prepare_peft_model",
 )  # fmt: skip
-DPO_LEAVES_ENDS = Change(
+DPO_LEAVES_ENDS = LibraryChange(
     "trl", (0, 29), "what QLoRA does not quantize becomes fp32",
     "TRL 0.28.0 and 0.29.0 trainer/dpo_trainer.py",
 )  # fmt: skip
-GRPO_NEEDS_NO_REFERENCE = Change(
+GRPO_NEEDS_NO_REFERENCE = LibraryChange(
     "trl", (0, 19), "beta is 0.04, which needs a reference model",
     "TRL 0.18.2 and 0.19.0 trainer/grpo_config.py", was=0.04,
 )  # fmt: skip
 # What is computed beforehand needed no second model at first, then one that stays, then none again.
-LOADS_REFERENCE = Change(
+LOADS_REFERENCE = LibraryChange(
     "trl", (0, 29), "DPO loads no reference whose log probabilities are computed beforehand",
     "TRL 0.28.0 and 0.29.0 trainer/dpo_trainer.py",
 )  # fmt: skip
-SPARES_REFERENCE = Change(
+SPARES_REFERENCE = LibraryChange(
     "trl", (1, 2), "DPO keeps a reference whose log probabilities are computed beforehand",
     "TRL 1.1.0 and 1.2.0 trainer/dpo_trainer.py",
 )  # fmt: skip
-LOADS_REFERENCE_UNDER_FSDP = Change(
+LOADS_REFERENCE_UNDER_FSDP = LibraryChange(
     "trl", (1, 15), "under FSDP nothing is loaded to compute a reference beforehand",
     "TRL 1.14.0 and 1.15.0 trainer/dpo_trainer.py",
 )  # fmt: skip
-STEPS_BY_ITSELF = Change(
+STEPS_BY_ITSELF = LibraryChange(
     "trl", (0, 12), "the script's own loop generates and calls PPOTrainer.step",
     "TRL 0.11.4 and 0.12.0 trainer/ppo_trainer.py",
 )  # fmt: skip
-RLOO_OF_TRAINER = Change(
+RLOO_OF_TRAINER = LibraryChange(
     "trl", (0, 22), "RLOOTrainer trains by the Trainer's own loop",
     "TRL 0.21.0 and 0.22.0 trainer/rloo_trainer.py",
 )  # fmt: skip
-LONG_COMPLETIONS = Change(
+LONG_COMPLETIONS = LibraryChange(
     "trl", (1, 10), "completions have up to 256 tokens",
     "TRL 1.9.0 and f2cd5771 (1.10.0.dev0) trainer/grpo_config.py", was=256,
 )  # fmt: skip
-COUNTS_COMPLETIONS = Change(
+COUNTS_COMPLETIONS = LibraryChange(
     "trl", (0, 15), "a micro batch counts prompts, of each of which all completions are trained at once",
     "TRL 0.14.0 and 0.15.2 trainer/grpo_trainer.py",
 )  # fmt: skip
-GROUPS_BY_ROUND = Change(
+GROUPS_BY_ROUND = LibraryChange(
     "trl", (0, 17), "a micro batch of all ranks must hold whole groups of completions",
     "TRL 0.16.1 and 0.17.0 trainer/grpo_trainer.py possible_values",
 )  # fmt: skip
-HAS_CHUNKS = Change(
+HAS_CHUNKS = LibraryChange(
     "trl", (1, 4), "loss_type has no chunked_nll",
     "TRL 1.3.0 and 1.4.0 trainer/sft_config.py",
 )  # fmt: skip
-COLOCATES = Change(
+COLOCATES = LibraryChange(
     "trl", (1, 0), "vLLM runs as a server elsewhere (vllm_mode)",
     "TRL 0.29.1 and 1.0.0 trainer/grpo_config.py", was="vllm_server",
 )  # fmt: skip
-SFT_EVALUATES_FUSED = Change(
+SFT_EVALUATES_FUSED = LibraryChange(
     "trl", (0, 29), "Liger fuses the loss in training alone, so that evaluation makes all logits",
     "TRL 0.28.0 and 0.29.0 trainer/sft_trainer.py compute_loss: skip_logits",
 )  # fmt: skip
-SPREADS = Change(
+SPREADS = LibraryChange(
     "trl", (0, 26), "a model named by its path is loaded without a device map",
     "TRL 0.25.1 and 0.26.2 trainer/utils.py create_model_from_path",
 )  # fmt: skip

@@ -31,7 +31,7 @@ from oomlint.dialects.verl.sharding import sharding
 from oomlint.documents.base import UNKNOWN
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Change
+from oomlint.plan.library_changes import LibraryChange
 
 meaning = Meaning(sharding, batches)
 
@@ -141,7 +141,7 @@ def share_of(run: Cells) -> Any:
     return "card" if _vllm_has(run, VLLM_COUNTS_OWN) else "process"
 
 
-def _vllm_has(run: Cells, change: Change) -> bool:
+def _vllm_has(run: Cells, change: LibraryChange) -> bool:
     """Who runs a model that came later has a newer engine than the files allow that came with the copy of verl."""
     model = str(run[f.model.id] or "").lower()
     needed = (since for named, since in NEEDS_VLLM.items() if re.search(named, model))

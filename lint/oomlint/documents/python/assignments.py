@@ -14,7 +14,7 @@ from oomlint.documents.base import UNKNOWN, Entry, Mapping, Scalar
 from oomlint.documents.python.document import PythonScript
 from oomlint.documents.python.nodes import PythonMapping
 from oomlint.documents.python.tree import read_tree
-from oomlint.documents.python.values import Evaluator, Places
+from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.text import Span
 
 _SEVERAL: Final = "several statements decide on it"
@@ -26,7 +26,7 @@ def settings_of(document: PythonScript) -> Mapping:
     module = ast.parse(document.source.text)
     module.body = _folded(module.body)
     tree = read_tree(module)
-    places = Places(document.source)
+    places = NodeSpans(document.source)
     evaluator, scope = Evaluator(places, tree), tree.scopes.module
     entries: dict[str, Entry] = {}
     for statement in module.body:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from oomlint.documents.python.scopes import Binding, Scope, dotted
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.calls import Step
+    from oomlint.documents.python.calls import ReachedCall
 
 _MODEL = re.compile(r"transformers\.\w*(?:ForCausalLM|LMHeadModel)(?P<loads>\.from_config)?")
 _CONFIG = re.compile(r"\w*Config\.from_pretrained")
@@ -31,7 +31,7 @@ def is_built(name: str) -> bool:
     return _MODEL.fullmatch(name) is not None
 
 
-def name_of_built(step: Step) -> tuple[ast.expr, Scope] | None:
+def name_of_built(step: ReachedCall) -> tuple[ast.expr, Scope] | None:
     """The expression that names the model whose configuration a call builds one of, and where it stands;
     ``None`` where that is not plain, or where the script changes its dimensions."""
     given = [*step.node.args[:1], *(k.value for k in step.node.keywords if k.arg == "config")]

@@ -16,7 +16,7 @@ from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Evaluator, Places
+from oomlint.documents.python.values import Evaluator, NodeSpans
 
 _CONFIGS = (
     "SFT DPO GRPO KTO ORPO CPO Reward PRM PPO PPOv2 RLOO GKD XPO NashMD OnlineDPO BCO GOLD MiniLLM Model "
@@ -61,7 +61,7 @@ _NO_MODEL = re.compile(
 )
 
 
-class Step(Struct, frozen=True, eq=False):
+class ReachedCall(Struct, frozen=True, eq=False):
     """A call of any kind as the program reaches it."""
 
     node: ast.Call
@@ -91,12 +91,12 @@ class Store(Struct, frozen=True, eq=False):
 
 class _Walk(Struct):
     tree: Tree
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ReachedCall] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     entered: set[int] = field(default_factory=set)
 
 
-def run_order(tree: Tree) -> tuple[list[Step], list[Store]]:
+def run_order(tree: Tree) -> tuple[list[ReachedCall], list[Store]]:
     """Every call of the file: module level first, functions where they are first called,
     and what nobody calls at the end, in the order of the file; so the attributes that it sets."""
     walk = _Walk(tree)
@@ -106,7 +106,7 @@ def run_order(tree: Tree) -> tuple[list[Step], list[Store]]:
     return walk.steps, walk.stores
 
 
-def steps_of(function: FunctionNode, tree: Tree) -> list[Step]:
+def steps_of(function: FunctionNode, tree: Tree) -> list[ReachedCall]:
     """Every call that a function makes, in it and in functions of its file."""
     walk = _Walk(tree)
     _enter(function, walk, reached=True)
@@ -149,7 +149,7 @@ def _run(
             walk.stores += _stores_of(statement, scope, guards, arms)
         for call in _calls_in(statement, walk.tree):
             name = scope.resolved(dotted(call.func) or "")
-            step = Step(call, name, call_name(call), scope, function, reached, guards, arms)
+            step = ReachedCall(call, name, call_name(call), scope, function, reached, guards, arms)
             walk.steps.append(step)
             callee = call.func.id if isinstance(call.func, ast.Name) else None
             target = walk.tree.scopes.functions.get(callee or "")
@@ -271,7 +271,7 @@ def cuts_samples(call: ast.Call, last: str) -> bool:
     return last.endswith("Dataset") and "tokenizer" in given and not LENGTH_NAMES.isdisjoint(given)
 
 
-_Reached = TypeVar("_Reached", Step, Store)
+_Reached = TypeVar("_Reached", ReachedCall, Store)
 
 
 def reached_by_files(steps: list[_Reached], tree: Tree, evaluator: Evaluator) -> list[_Reached]:
@@ -306,7 +306,7 @@ _ARGUMENTS = re.compile(
 
 
 def read_stores(
-    stores: list[Store], calls: list[Call], tree: Tree, evaluator: Evaluator, places: Places
+    stores: list[Store], calls: list[Call], tree: Tree, evaluator: Evaluator, places: NodeSpans
 ) -> Iterator[Call]:
     """The statements that change training arguments, each as a call that is given the new value;
     open-ended behind a test of which its switches do not tell all."""
@@ -344,7 +344,7 @@ def _holds_arguments(store: Store, evaluator: Evaluator) -> bool:
 _MAKES_TOKENIZER = re.compile(r"Tokenizer\w*\.from_pretrained$")
 
 
-def _is_of_tokenizer(step: Step) -> bool:
+def _is_of_tokenizer(step: ReachedCall) -> bool:
     """Whether a call is one of a variable, whatever its name, that was given a tokenizer."""
     if not isinstance(step.node.func, ast.Name):
         return False
@@ -357,11 +357,11 @@ def _is_of_tokenizer(step: Step) -> bool:
 
 
 def read_calls(
-    steps: list[Step], evaluator: Evaluator, places: Places
-) -> tuple[list[Call], dict[int, Step]]:
+    steps: list[ReachedCall], evaluator: Evaluator, places: NodeSpans
+) -> tuple[list[Call], dict[int, ReachedCall]]:
     """The calls that matter, and the step that each one (by ``id``) was read from."""
     calls: list[Call] = []
-    origin: dict[int, Step] = {}
+    origin: dict[int, ReachedCall] = {}
     for step in steps:
         last = step.name.rpartition(".")[2] or step.last
         cuts = _is_of_tokenizer(step)

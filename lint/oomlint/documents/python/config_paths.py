@@ -35,7 +35,7 @@ class At(Struct, frozen=True, eq=False):
 
     scope: Scope
     home: Evaluator
-    frame: Frame | None = None
+    frame: CallFrame | None = None
     depth: int = 0
 
     @property
@@ -58,7 +58,7 @@ class At(Struct, frozen=True, eq=False):
         there, inner = found
         return inner, At(there.scopes.module, there, depth=self.depth + 1)
 
-    def called(self, function: ast.AST) -> Frame | None:
+    def called(self, function: ast.AST) -> CallFrame | None:
         """The call of a function that is followed here, if one is."""
         frame = self.frame
         while frame is not None and frame.function is not function:
@@ -66,7 +66,7 @@ class At(Struct, frozen=True, eq=False):
         return frame
 
 
-class Frame(Struct, frozen=True, eq=False):
+class CallFrame(Struct, frozen=True, eq=False):
     """One call of a function, and where that stands: there its parameters come from."""
 
     function: FunctionNode

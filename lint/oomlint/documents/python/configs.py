@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.config_changes import POPPED, Coded, ConfigChanges, Held, has
 from oomlint.documents.python.config_files import LOADS, LoadedFiles
-from oomlint.documents.python.config_paths import At, Frame, function_of
+from oomlint.documents.python.config_paths import At, CallFrame, function_of
 from oomlint.documents.python.modules import FindSource
 from oomlint.documents.python.nodes import (
     ConfigFile,
@@ -185,7 +185,7 @@ class ConfigFiles(ConfigChanges):
         function, there = found
         if at.called(function) is not None:
             return None
-        own, inner = there.scopes.of_node[id(function)], Frame(function, call, at)
+        own, inner = there.scopes.of_node[id(function)], CallFrame(function, call, at)
         values = [n.value for n in _enclosed_statements(function) if isinstance(n, ast.Return)]
         inside = At(own, there, inner, at.depth + 1)
         # Branches for other languages end at other readers of the same file.

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from oomlint.documents.base import Fact, Scalar
-from oomlint.documents.python.calls import Step
-from oomlint.documents.python.values import Evaluator, Places
+from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.text import Location, Source
 
 # datasets 4.8, pandas 2 and torch 2.9: what else data comes from, or is joined by.
@@ -20,11 +20,11 @@ _OWN_SET = re.compile(r"^[A-Z]\w*(?:Dataset|DataModule)$")
 
 
 def data_facts(
-    source: Source, places: Places, evaluator: Evaluator, steps: Sequence[Step]
+    source: Source, places: NodeSpans, evaluator: Evaluator, steps: Sequence[ReachedCall]
 ) -> Iterator[Fact]:
     """Facts of one kind, ``loads-sets``: ``names``, as ``datasets.load_dataset`` is given them. None where one name
     is not plain, where data comes from elsewhere too, or where samples are joined to longer ones."""
-    names: dict[str, Step] = {}
+    names: dict[str, ReachedCall] = {}
     for step in steps:
         if step.last == "load_dataset":
             name = _name_of(step, evaluator)
@@ -39,7 +39,7 @@ def data_facts(
         yield Fact("loads-sets", where, {"names": tuple(names)})
 
 
-def _name_of(step: Step, evaluator: Evaluator) -> str | None:
+def _name_of(step: ReachedCall, evaluator: Evaluator) -> str | None:
     """The set that is loaded; ``None`` of files, and of what only running tells."""
     given = {keyword.arg: keyword.value for keyword in step.node.keywords}
     said = given.get("path") or (step.node.args[0] if step.node.args else None)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from oomlint.documents.python.loops import Loop
     from oomlint.documents.python.modules import FindSource
-    from oomlint.documents.python.options import Options
+    from oomlint.documents.python.options import ScriptOptions
     from oomlint.documents.python.scopes import Scopes
 
 # A file without any of these has nothing for us: two files of three are dropped here.
@@ -64,7 +64,7 @@ class PythonScript(PythonDocument, frozen=True, eq=False):
     """Modules and names that the file imports, dotted, with the package that each is from."""
     modules: MappingABC[str, str]
     """Names bound to imported modules, by module: how this file spells ``torch``."""
-    options: Options
+    options: ScriptOptions
     """What the script's command line may say."""
     starts: str | None = None
     """Path of the file whose function the script does nothing but call."""
@@ -331,9 +331,9 @@ def _read(
     from oomlint.documents.python.options import read_options, started
     from oomlint.documents.python.samplers import sampler_facts
     from oomlint.documents.python.tree import read_tree
-    from oomlint.documents.python.values import Evaluator, Places
+    from oomlint.documents.python.values import Evaluator, NodeSpans
 
-    places = Places(source)
+    places = NodeSpans(source)
     tree = read_tree(root)
     scopes = tree.scopes
     taken_in = Modules(find)

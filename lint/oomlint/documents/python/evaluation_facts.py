@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from oomlint.documents.base import Fact, Scalar
-from oomlint.documents.python.calls import Step
+from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Evaluator, Places
+from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.text import Location, Source
 
 _CUTS = re.compile(r"\.select\(|train_test_split\(|split\s*=\s*f?[\"'][^\"']*\[:")
@@ -20,7 +20,11 @@ _FIRST = re.compile(r"^(?:eval|val|valid|validation|test|dev)\w*\[:(\d+)\]$")
 
 
 def evaluation_facts(
-    source: Source, tree: Tree, places: Places, evaluator: Evaluator, steps: Sequence[Step]
+    source: Source,
+    tree: Tree,
+    places: NodeSpans,
+    evaluator: Evaluator,
+    steps: Sequence[ReachedCall],
 ) -> Iterator[Fact]:
     """Facts of one kind, ``cuts-evaluation``: ``size``, ``None`` where only running tells it, and the switches
     (``guards``) under which it is cut. What is ``min(N, len(set))`` has at most N."""
@@ -44,7 +48,7 @@ def evaluation_facts(
             yield Fact("cuts-evaluation", where, detail)
 
 
-def _cut(step: Step, target: str) -> ast.expr | int | None:
+def _cut(step: ReachedCall, target: str) -> ast.expr | int | None:
     """What says how many samples of an evaluation set a call leaves, if it is such a call."""
     call = step.node
     given = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -95,7 +99,7 @@ def _is_min(said: ast.expr) -> bool:
     return isinstance(said, ast.Call) and ast.unparse(said.func) == "min"
 
 
-def _number(said: ast.expr, step: Step, evaluator: Evaluator) -> int | None:
+def _number(said: ast.expr, step: ReachedCall, evaluator: Evaluator) -> int | None:
     """The number that an expression comes to; 0 of ``None``, which cuts nothing."""
     if isinstance(said, ast.Call) and _is_min(said):
         sizes = [_number(each, step, evaluator) for each in said.args]

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.documents.base import UNKNOWN, Call, Fact, Mapping, Scalar
-from oomlint.documents.python.calls import Step
+from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.data_facts import data_facts
 from oomlint.documents.python.evaluation_facts import evaluation_facts
 from oomlint.documents.python.loss_facts import loss_facts
@@ -18,7 +18,7 @@ from oomlint.documents.python.nodes import option_of
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, enclosed
 from oomlint.documents.python.side_facts import side_facts
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Evaluator, Places
+from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.python.wording import code_says
 from oomlint.documents.text import Edit, Location, Source
 
@@ -43,11 +43,11 @@ _COPIES_TO_HOST = frozenset({"cpu", "clone", "deepcopy", "offload_to_cpu"})
 def facts_of(
     source: Source,
     tree: Tree,
-    places: Places,
+    places: NodeSpans,
     evaluator: Evaluator,
-    steps: Sequence[Step],
+    steps: Sequence[ReachedCall],
     calls: Sequence[Call],
-    origin: dict[int, Step],
+    origin: dict[int, ReachedCall],
 ) -> tuple[Fact, ...]:
     """All facts of a script, in file order. Where the text leaves doubt there is no fact.
 
@@ -80,11 +80,11 @@ def facts_of(
 class _Look(Struct, frozen=True, eq=False):
     source: Source
     tree: Tree
-    places: Places
+    places: NodeSpans
     evaluator: Evaluator
-    steps: Sequence[Step]
+    steps: Sequence[ReachedCall]
     calls: Sequence[Call]
-    origin: dict[int, Step]
+    origin: dict[int, ReachedCall]
 
     def _fact(
         self, kind: str, node: ast.expr | ast.stmt | ast.ExceptHandler, **detail: Any

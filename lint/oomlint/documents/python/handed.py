@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomlint.documents.base import Mapping
-from oomlint.documents.python.calls import Step, steps_of
+from oomlint.documents.python.calls import ReachedCall, steps_of
 from oomlint.documents.python.config_paths import At, argument_of, default_of, function_of
 from oomlint.documents.python.nodes import Filed
 from oomlint.documents.python.scopes import FunctionNode
@@ -18,7 +18,7 @@ from oomlint.documents.python.values import Evaluator
 _DEEPEST: Final = 3
 
 
-def note_handed(steps: list[Step], evaluator: Evaluator) -> None:
+def note_handed(steps: list[ReachedCall], evaluator: Evaluator) -> None:
     """See what functions of other files are given by a script that loads config files, and what
     they change in these."""
     if not evaluator.may_load:
@@ -29,7 +29,7 @@ def note_handed(steps: list[Step], evaluator: Evaluator) -> None:
 
 
 def _entered(
-    step: Step, evaluator: Evaluator, depth: int
+    step: ReachedCall, evaluator: Evaluator, depth: int
 ) -> Iterator[tuple[FunctionNode, Evaluator]]:
     """The functions of other files that a call hands a config to, the innermost first."""
     if depth >= _DEEPEST or not _gives_config(step, evaluator):
@@ -49,13 +49,13 @@ def _entered(
     yield function, there
 
 
-def _gives_config(step: Step, evaluator: Evaluator) -> bool:
+def _gives_config(step: ReachedCall, evaluator: Evaluator) -> bool:
     given = (*step.node.args, *(keyword.value for keyword in step.node.keywords))
     found = (evaluator.files.held(each, At(step.scope, evaluator)) for each in given)
     return any(isinstance(each, Filed) and isinstance(each.node, Mapping) for each in found)
 
 
-def _hand(step: Step, function: FunctionNode, there: Evaluator, caller: Evaluator) -> bool:
+def _hand(step: ReachedCall, function: FunctionNode, there: Evaluator, caller: Evaluator) -> bool:
     """Note what a call gives the parameters of a function; whether another one did before."""
     parameters = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     is_known = any((id(function), each.arg) in there.handed for each in parameters)

@@ -31,7 +31,7 @@ _FROM_ENVIRONMENT: Final = "BaseSettings"
 _FIELDS: Final = frozenset({"field", "Field", "ib"})
 
 
-class Found(Struct, frozen=True, eq=False):
+class AttributeValue(Struct, frozen=True, eq=False):
     """An expression that gives an attribute its value, and where it is to be evaluated."""
 
     value: ast.expr
@@ -52,14 +52,16 @@ class _Object(Struct, frozen=True, eq=False):
     caller: Evaluator
 
 
-def attribute(expression: ast.Attribute, scope: Scope, evaluator: Evaluator) -> Found | None:
+def attribute(
+    expression: ast.Attribute, scope: Scope, evaluator: Evaluator
+) -> AttributeValue | None:
     """What ``object.name`` is, if the text tells."""
     return _attribute(expression, scope, evaluator, 0)
 
 
 def _attribute(
     expression: ast.Attribute, scope: Scope, evaluator: Evaluator, depth: int
-) -> Found | None:
+) -> AttributeValue | None:
     held = _object(expression.value, scope, evaluator, depth)
     if _is_changed(expression, evaluator):
         return None
@@ -127,7 +129,9 @@ def _handed(name: ast.Name, scope: Scope, evaluator: Evaluator) -> tuple[ast.exp
     return given[0] if len(given) == 1 else None
 
 
-def _of_library(expression: ast.Attribute, scope: Scope, evaluator: Evaluator) -> Found | None:
+def _of_library(
+    expression: ast.Attribute, scope: Scope, evaluator: Evaluator
+) -> AttributeValue | None:
     """What the call of a library's class, TRL's ``ModelConfig(model_name_or_path="...")``, gives the
     attribute of that name: its defaults are for the tables of dialects to know."""
     value: ast.expr = expression.value
@@ -148,21 +152,21 @@ def _of_library(expression: ast.Attribute, scope: Scope, evaluator: Evaluator) -
     if qualified.partition(".")[0] not in _LIBRARIES:
         return None
     given = next((k.value for k in value.keywords if k.arg == expression.attr), None)
-    return None if given is None else Found(given, evaluator, scope)
+    return None if given is None else AttributeValue(given, evaluator, scope)
 
 
 # -- what it says of an attribute ------------------------------------------------------------------
 
 
-def _of_call(held: _Object, name: str) -> Found | None:
+def _of_call(held: _Object, name: str) -> AttributeValue | None:
     """What the call that makes an instance gives the attribute of that name."""
     if held.call is None or _method(held.cls, "__init__") is not None:
         return None
     given = next((k.value for k in held.call.keywords if k.arg == name), None)
-    return None if given is None else Found(given, held.caller, held.scope)
+    return None if given is None else AttributeValue(given, held.caller, held.scope)
 
 
-def _of_class(held: _Object, first: _Object, name: str, depth: int) -> Found | None:
+def _of_class(held: _Object, first: _Object, name: str, depth: int) -> AttributeValue | None:
     """What a class says of an attribute; ``first`` is what it was asked of. ``None`` as well where
     nobody can tell: a positional argument, a method that assigns it, a base that is not here."""
     if depth > _DEEPEST or (first.call is not None and _is_open(first.call)):
@@ -176,7 +180,7 @@ def _of_class(held: _Object, first: _Object, name: str, depth: int) -> Found | N
         default = _default(values[0]) if len(values) == 1 else None
         if default is None:
             return None
-        return Found(default, held.home, scope, may_differ=_asks_environment(first, 0))
+        return AttributeValue(default, held.home, scope, may_differ=_asks_environment(first, 0))
     for base in held.cls.bases:
         parent = _object(base, held.home.scopes.module, held.home, depth + 1)
         if parent is None and (dotted(base) or "").rpartition(".")[2] not in _BASES:
@@ -187,7 +191,7 @@ def _of_class(held: _Object, first: _Object, name: str, depth: int) -> Found | N
     return None
 
 
-def _of_init(held: _Object, first: _Object, stores: list[Assignment]) -> Found | None:
+def _of_init(held: _Object, first: _Object, stores: list[Assignment]) -> AttributeValue | None:
     """What the one statement of ``__init__`` that assigns the attribute gives it."""
     init = _method(held.cls, "__init__")
     if init is None or len(stores) != 1 or stores[0] not in init.body or held.cls is not first.cls:
@@ -195,14 +199,14 @@ def _of_init(held: _Object, first: _Object, stores: list[Assignment]) -> Found |
     value = stores[0].value
     scope = held.home.scopes.of_node[id(init)]
     if not isinstance(value, ast.Name) or value.id not in scope.bindings:
-        return None if value is None else Found(value, held.home, scope)
+        return None if value is None else AttributeValue(value, held.home, scope)
     assert first.call is not None
     given = next((k.value for k in first.call.keywords if k.arg == value.id), None)
     if given is not None:
-        return Found(given, first.caller, first.scope)
+        return AttributeValue(given, first.caller, first.scope)
     binding = scope.bindings[value.id]
     default = binding[0].value if len(binding) == 1 else None
-    return None if default is None else Found(default, held.home, held.home.scopes.module)
+    return None if default is None else AttributeValue(default, held.home, held.home.scopes.module)
 
 
 def _is_open(call: ast.Call) -> bool:

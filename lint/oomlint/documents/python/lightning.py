@@ -23,7 +23,7 @@ _RESUMES: Final = "load_from_checkpoint"
 _LONGEST_CHAIN: Final = 4
 
 
-class Part(Struct, frozen=True):
+class ProjectClass(Struct, frozen=True):
     """A class of another file of the project."""
 
     path: str
@@ -68,7 +68,7 @@ def holds(classes: Iterable[ast.ClassDef], node: ast.expr) -> bool:
 
 def given_to(
     call: ast.Call, scope: Scope, flow: Flow, modules: Modules, source: Source
-) -> Iterator[Part]:
+) -> Iterator[ProjectClass]:
     """Of what ``fit`` is given: the classes of other files that it is made of."""
     here = Module(source, flow.tree)
     for value in (*call.args, *(keyword.value for keyword in call.keywords)):
@@ -82,7 +82,7 @@ def given_to(
                 yield found
 
 
-def _home_of(name: str, here: Module, modules: Modules) -> Part | None:
+def _home_of(name: str, here: Module, modules: Modules) -> ProjectClass | None:
     """The file in which a class is defined that goes by a name in one that may only pass it on."""
     for _ in range(_LONGEST_CHAIN):
         head, _, last = name.rpartition(".")
@@ -101,6 +101,6 @@ def _home_of(name: str, here: Module, modules: Modules) -> Part | None:
         if found is None:
             return None
         if last in found.classes:
-            return Part(found.source.path, last)
+            return ProjectClass(found.source.path, last)
         here, name = found, last
     return None

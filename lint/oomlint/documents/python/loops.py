@@ -16,11 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Call, Entry, Mapping, Node, Scalar
-from oomlint.documents.python.calls import Step
+from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.flow import Flow
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.lightning import (
-    Part,
+    ProjectClass,
     given_to,
     holds,
     imports_lightning,
@@ -31,7 +31,7 @@ from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Evaluator, Places, plain_value
+from oomlint.documents.python.values import Evaluator, NodeSpans, plain_value
 from oomlint.documents.python.wording import code_says
 from oomlint.documents.text import Span
 
@@ -73,7 +73,7 @@ _EVALUATES: Final = re.compile(
 _STEPS_AGAIN: Final = re.compile(r"accum", re.IGNORECASE)
 
 
-class Place(Struct, frozen=True):
+class InsertionPoint(Struct, frozen=True):
     """Where a line can be added that speaks of the model, just behind the one that loads it."""
 
     name: str
@@ -120,11 +120,11 @@ class Loop(Struct, frozen=True, eq=False):
     switches: Mapping | None = None
     engine_config: Node | None = None
     """The file that DeepSpeed's config is read from, or the config itself."""
-    behind_load: Place | None = None
+    behind_load: InsertionPoint | None = None
     """Where the one call that loads the model is all that a statement gives a name."""
     lengths: tuple[Entry, ...] = ()
     """Values of options and variables that are named for the length of samples."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ProjectClass, ...] = ()
     """Classes of other files that Lightning is given: they load what is trained, or make its batches."""
     name: str = ""
     """Of a class for Lightning by itself, which another file trains: its name."""
@@ -134,11 +134,11 @@ class Loop(Struct, frozen=True, eq=False):
 
 def read_loop(
     tree: Tree,
-    steps: Sequence[Step],
+    steps: Sequence[ReachedCall],
     evaluator: Evaluator,
-    places: Places,
+    places: NodeSpans,
     calls: Sequence[Call],
-    origin: dict[int, Step],
+    origin: dict[int, ReachedCall],
 ) -> Loop | None:
     """The loop of a script; ``None`` where it has none, or trains several models at once."""
     if not tree.calls.keys() & {"backward", "fit"}:
@@ -150,11 +150,11 @@ def read_loop(
 
 def read_parts(
     tree: Tree,
-    steps: Sequence[Step],
+    steps: Sequence[ReachedCall],
     evaluator: Evaluator,
-    places: Places,
+    places: NodeSpans,
     calls: Sequence[Call],
-    origin: dict[int, Step],
+    origin: dict[int, ReachedCall],
 ) -> tuple[Loop, ...]:
     """What each class of a file says that Lightning trains, or takes batches from, in another file."""
     if "fit" in tree.calls or not imports_lightning(tree):
@@ -171,11 +171,11 @@ class _Reader:
     def __init__(
         self,
         tree: Tree,
-        steps: Sequence[Step],
+        steps: Sequence[ReachedCall],
         evaluator: Evaluator,
-        places: Places,
+        places: NodeSpans,
         calls: Sequence[Call],
-        origin: dict[int, Step],
+        origin: dict[int, ReachedCall],
     ) -> None:
         self.tree, self.steps, self.evaluator, self.places = tree, steps, evaluator, places
         self.calls = calls
@@ -192,7 +192,7 @@ class _Reader:
 
     # -- who trains --------------------------------------------------------------------------------
 
-    def centre(self) -> tuple[Kind, Step] | None:
+    def centre(self) -> tuple[Kind, ReachedCall] | None:
         """Who runs backward, and where, if an optimizer steps too."""
         backward = [(self._kind(step), step) for step in self.steps if step.last == "backward"]
         found = [(kind, step) for kind, step in backward if kind is not None]
@@ -208,7 +208,7 @@ class _Reader:
                 return True
         return False
 
-    def _kind(self, step: Step) -> Kind | None:
+    def _kind(self, step: ReachedCall) -> Kind | None:
         """Of a call of ``backward``: who runs it; that of an autograd function is nobody's."""
         function = step.node.func
         if not isinstance(function, ast.Attribute):
@@ -229,7 +229,7 @@ class _Reader:
             return "fabric"
         return "torch" if _keeps_graph(step.node) else None
 
-    def _fits(self) -> tuple[Kind, Step] | None:
+    def _fits(self) -> tuple[Kind, ReachedCall] | None:
         """``Trainer(...).fit(module)`` of Lightning, where the module is defined in the project."""
         if not imports_lightning(self.tree):
             return None
@@ -241,7 +241,7 @@ class _Reader:
                     return "lightning", step
         return None
 
-    def _parts(self, step: Step) -> tuple[Part, ...]:
+    def _parts(self, step: ReachedCall) -> tuple[ProjectClass, ...]:
         found = given_to(
             step.node, step.scope, self.flow, self.evaluator.modules, self.places.source
         )
@@ -249,7 +249,7 @@ class _Reader:
 
     # -- what is trained ---------------------------------------------------------------------------
 
-    def loop(self, kind: Kind, step: Step) -> Loop | None:
+    def loop(self, kind: Kind, step: ReachedCall) -> Loop | None:
         self.loaders = {
             node: call for node, call in self.loaders.items() if not self._comes_after(call, step)
         }
@@ -358,7 +358,7 @@ class _Reader:
                     yield model, self.evaluator.node(names[0], step.scope)
                     break
 
-    def _call(self, step: Step, order: int) -> Call:
+    def _call(self, step: ReachedCall, order: int) -> Call:
         arguments = replace(
             self.evaluator.arguments(step.node, step.scope), guards=step.guards, arms=step.arms
         )
@@ -368,7 +368,7 @@ class _Reader:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _batches(self, step: Step) -> Call | None:
+    def _batches(self, step: ReachedCall) -> Call | None:
         """The DataLoader that the loop around ``backward`` goes over, or the one for training."""
         makers = self._named(lambda call: call.callee.rpartition(".")[2] == "DataLoader")
         if not makers:
@@ -417,7 +417,7 @@ class _Reader:
             if self.flow.leads_to(receiver, step.scope, wanted):
                 yield self._call(step, len(self.calls))
 
-    def _names_dtype(self, step: Step) -> bool:
+    def _names_dtype(self, step: ReachedCall) -> bool:
         for value in step.node.args:
             said = self.evaluator.node(value, step.scope)
             if isinstance(said, Scalar) and "torch." in str(said.value):
@@ -477,7 +477,7 @@ class _Reader:
                     return self.evaluator.node(node.right, self.flow.scope_at(node))
         return None
 
-    def _comes_after(self, call: Call, step: Step) -> bool:
+    def _comes_after(self, call: Call, step: ReachedCall) -> bool:
         """Whether a call loads a model when the loop is done, to try it."""
         node = self.node_of[id(call)]
         is_beside = self.flow.scope_of[id(node)] is step.scope
@@ -492,7 +492,7 @@ class _Reader:
             return None
         return Scalar(self.places.span(found[0][0]), int(number), locked="a launcher may set it")
 
-    def _has_own_loss(self, kind: Kind, step: Step) -> bool:
+    def _has_own_loss(self, kind: Kind, step: ReachedCall) -> bool:
         if kind == "lightning" or not isinstance(step.node.func, ast.Attribute):
             return False
         value = step.node.args[0] if step.node.args else step.node.func.value
@@ -511,7 +511,7 @@ class _Reader:
                 return any(node.value is step.node for node in self.tree.assignments)
         return None
 
-    def _behind_load(self, models: tuple[Call, ...]) -> Place | None:
+    def _behind_load(self, models: tuple[Call, ...]) -> InsertionPoint | None:
         if len(models) != 1:
             return None
         loader = self.node_of[id(models[0])]
@@ -523,7 +523,7 @@ class _Reader:
                 if lines is None:
                     return None
                 start = self.places.source.text.rfind("\n", 0, span.start) + 1
-                return Place(name, span.end, self.places.source.text[start : span.start])
+                return InsertionPoint(name, span.end, self.places.source.text[start : span.start])
         return None
 
     def _engine_config(self) -> Node | None:

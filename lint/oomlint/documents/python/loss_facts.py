@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from oomlint.documents.base import Fact
 from oomlint.documents.python.scopes import dotted
-from oomlint.documents.python.values import Places
+from oomlint.documents.python.values import NodeSpans
 from oomlint.documents.text import Location, Source
 
 _TRAINER = re.compile(r"Trainer$")
@@ -20,7 +20,7 @@ _STEPS = frozenset({"compute_loss", "training_step", "train", "_inner_training_l
 _OF_LOGITS = re.compile(r"logit|logp|log_p|label_smoother")
 
 
-def loss_facts(source: Source, tree: ast.Module, places: Places) -> Iterator[Fact]:
+def loss_facts(source: Source, tree: ast.Module, places: NodeSpans) -> Iterator[Fact]:
     """Facts of the kind ``own-loss`` (``class``, ``function``): a Trainer's ``compute_loss`` or a
     model's ``forward`` that the script defines, in a class where no logits occur, and which
     takes its loss neither from the model nor from the class above. Facts of the kind ``own-passes``

@@ -27,7 +27,7 @@ from oomlint.documents.python.parsers import (
 )
 from oomlint.documents.python.scopes import dotted
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Places
+from oomlint.documents.python.values import NodeSpans
 from oomlint.documents.text import Source, Span
 
 # A file without any of these declares no options of its own.
@@ -41,7 +41,7 @@ _NO_FIELDS = frozenset({"object", "abc.ABC", "ABC", "typing.Generic"})
 _DEEPEST_IMPORT = 3
 
 
-class Options(Struct, frozen=True, eq=False):
+class ScriptOptions(Struct, frozen=True, eq=False):
     """What a script's command line may say."""
 
     names: frozenset[str] = frozenset()
@@ -57,10 +57,10 @@ class Options(Struct, frozen=True, eq=False):
     """Of options without a value that store it elsewhere, or ``False``: see :func:`stored_constants`."""
 
 
-def read_options(source: Source, tree: Tree, modules: Modules) -> Options:
+def read_options(source: Source, tree: Tree, modules: Modules) -> ScriptOptions:
     """The options that a file declares or imports the declarations of."""
     if not DECLARES.search(source.text):
-        return Options()
+        return ScriptOptions()
     reader = _Reader(source, modules)
     script = Module(source, tree)
     reader.read(script)
@@ -68,7 +68,7 @@ def read_options(source: Source, tree: Tree, modules: Modules) -> Options:
     if lengths and reader.bases <= PLAIN_BASES:
         for name in read_by_nobody(frozenset(lengths), script, modules):
             del reader.entries[name]
-    return Options(
+    return ScriptOptions(
         frozenset(reader.names),
         frozenset(reader.bases),
         reader.found_parser and reader.is_whole,
@@ -103,7 +103,7 @@ class _Reader:
 
     def read(self, file: Module) -> None:
         """Declarations of one file."""
-        places = Places(file.source)
+        places = NodeSpans(file.source)
         for cls in file.tree.root.body:
             # Also those that only other scripts parse: their defaults are what the file says.
             if isinstance(cls, ast.ClassDef) and cls.decorator_list:
@@ -144,7 +144,7 @@ class _Reader:
                 self.is_whole = False
         self.names |= {name for name, _, _ in _fields(cls)}
         if home.source is not self.source:
-            self._defaults(cls, home, Places(home.source), place)
+            self._defaults(cls, home, NodeSpans(home.source), place)
 
     def _resolved(self, name: str, file: Module, depth: int) -> tuple[ast.ClassDef, Module] | None:
         if name in file.classes:
@@ -160,7 +160,7 @@ class _Reader:
         return None if home is None else self._resolved(inner or rest, home, depth + 1)
 
     def _defaults(
-        self, cls: ast.ClassDef, file: Module, places: Places, place: Span | None
+        self, cls: ast.ClassDef, file: Module, places: NodeSpans, place: Span | None
     ) -> None:
         """Note the plain defaults of a class's fields; ``place`` is where this file names a
         class of another one."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from oomlint.documents.python.calls import Step
+from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree
 
@@ -14,7 +14,9 @@ _ENVIRONMENT: Final = frozenset({"os.environ", "environ"})
 _SETTERS: Final = frozenset({"os.environ.setdefault", "environ.setdefault", "os.putenv"})
 
 
-def variable_set(name: str, tree: Tree, steps: Sequence[Step]) -> Iterator[tuple[ast.expr, Scope]]:
+def variable_set(
+    name: str, tree: Tree, steps: Sequence[ReachedCall]
+) -> Iterator[tuple[ast.expr, Scope]]:
     """What the script gives an environment variable whenever it is started by hand, with the scope that it is
     written in: at module level and in functions that are called from there, in no branch but one that asks
     whether a launcher has set such variables."""
@@ -24,7 +26,7 @@ def variable_set(name: str, tree: Tree, steps: Sequence[Step]) -> Iterator[tuple
                 yield value, scope
 
 
-def _bodies(tree: Tree, steps: Sequence[Step]) -> Iterator[tuple[list[ast.stmt], Scope]]:
+def _bodies(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[list[ast.stmt], Scope]]:
     yield tree.root.body, tree.scopes.module
     called: dict[int, FunctionNode] = {}
     for step in steps:

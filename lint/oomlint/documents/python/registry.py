@@ -19,7 +19,7 @@ from oomlint.documents.python.document import PythonScript
 from oomlint.documents.python.nodes import PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree, read_tree
-from oomlint.documents.python.values import Evaluator, Places
+from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.text import Span
 
 _DEEPEST: Final = 12
@@ -67,7 +67,7 @@ class CallReader:
     """Reads calls as nested mappings; a name that is bound once is what it stands for."""
 
     def __init__(self, document: Document, tree: Tree) -> None:
-        self.places = Places(document.source)
+        self.places = NodeSpans(document.source)
         self.scopes = tree.scopes
         self.evaluator = Evaluator(self.places, tree)
 

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from oomlint.documents.python.values import Places
+from oomlint.documents.python.values import NodeSpans
 from oomlint.documents.text import Source, Span
 
 
@@ -38,8 +38,8 @@ class Code(Struct, frozen=True, eq=False, dict=True):
         return tuple(ast.walk(self.root))
 
     @cached_property
-    def _places(self) -> Places:
-        return Places(self.source)
+    def _places(self) -> NodeSpans:
+        return NodeSpans(self.source)
 
     def reads(self, path: str) -> Span | None:
         """Where a setting is first named, be it to read or to change it."""

@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import Any
 
 from oomlint.documents.base import Fact
-from oomlint.documents.python.calls import Step
+from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Places
+from oomlint.documents.python.values import NodeSpans
 from oomlint.documents.text import Edit, Location, Source
 
 # deepspeed edaa7221 utils/zero_to_fp32.py; the third holds the model in RAM whatever it is told.
@@ -39,7 +39,9 @@ _PARAMETERS = frozenset({"parameters", "named_parameters"})
 _OTHER_MODEL = re.compile(r"ref|teacher|reward|critic|draft|judge|frozen", re.IGNORECASE)
 
 
-def side_facts(source: Source, tree: Tree, places: Places, steps: Sequence[Step]) -> Iterator[Fact]:
+def side_facts(
+    source: Source, tree: Tree, places: NodeSpans, steps: Sequence[ReachedCall]
+) -> Iterator[Fact]:
     """Facts of these kinds: ``merges-adapter`` (``how``, ``share``, ``quantized``), ``zero-to-fp32`` (``how``),
     ``dataset-in-memory`` (``how``), ``debug-mode`` (``what``, ``effect``), ``overrides-state-dict``,
     ``freezes-tower``, ``chooses-trained`` (``guards``).
@@ -73,7 +75,7 @@ def side_facts(source: Source, tree: Tree, places: Places, steps: Sequence[Step]
 
 
 class _Look:
-    def __init__(self, source: Source, tree: Tree, places: Places) -> None:
+    def __init__(self, source: Source, tree: Tree, places: NodeSpans) -> None:
         self.source = source
         self.tree = tree
         self.defined = {function.name for function in tree.functions}
@@ -146,7 +148,7 @@ class _Look:
                     effect="builds a histogram of every weight and every gradient",
                 )  # fmt: skip
 
-    def freezes(self, step: Step) -> Iterator[Fact]:
+    def freezes(self, step: ReachedCall) -> Iterator[Fact]:
         """``model.vision_tower.requires_grad_(False)``, or a loop over its parameters that switches off each."""
         call = step.node
         if step.guards or step.arms or not step.reached or not isinstance(call.func, ast.Attribute):
@@ -160,7 +162,7 @@ class _Look:
         if is_off:
             yield self.fact("freezes-tower", call)
 
-    def chooses(self, step: Step) -> Iterator[Fact]:
+    def chooses(self, step: ReachedCall) -> Iterator[Fact]:
         """``model.requires_grad_(False)``, or a loop over parameters that says of each whether it is trained, so that not
         all are; of towers that are frozen in any case :meth:`freezes` tells."""
         call = step.node
@@ -173,7 +175,7 @@ class _Look:
             return
         yield self.fact("chooses-trained", call, guards=step.guards)
 
-    def _is_another(self, step: Step, owner: ast.expr) -> bool:
+    def _is_another(self, step: ReachedCall, owner: ast.expr) -> bool:
         """Whether the model is called like one that is not trained, in the function or by all that call it."""
         if _OTHER_MODEL.search(ast.unparse(owner)):
             return True

@@ -25,7 +25,7 @@ from oomlint.documents.base import (
 from oomlint.documents.python.config_files import MAY_LOAD
 from oomlint.documents.python.config_paths import At, function_of
 from oomlint.documents.python.configs import ConfigFiles
-from oomlint.documents.python.instances import Found, attribute
+from oomlint.documents.python.instances import AttributeValue, attribute
 from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import (
     Filed,
@@ -98,7 +98,7 @@ _OF_CARD: Final = frozenset(
 _SHARED: Final = "{} is used in several places"
 
 
-class Places:
+class NodeSpans:
     """Spans of syntax nodes: ``ast`` counts lines from 1 and columns in UTF-8 bytes."""
 
     def __init__(self, source: Source) -> None:
@@ -136,7 +136,7 @@ class Evaluator:
 
     def __init__(
         self,
-        places: Places,
+        places: NodeSpans,
         tree: Tree,
         modules: Modules | None = None,
         known: dict[str, Evaluator] | None = None,
@@ -677,7 +677,7 @@ class Evaluator:
         ]
         return found[0] if len(found) == 1 else None
 
-    def _of_object(self, found: Found, span: Span, name: str, depth: int) -> Node:
+    def _of_object(self, found: AttributeValue, span: Span, name: str, depth: int) -> Node:
         """What an attribute of an object of the project is, from where it is asked for."""
         node = found.home.node(found.value, found.scope, depth + 1)
         if found.home is not self:
@@ -713,7 +713,7 @@ class Evaluator:
     def _reader_of(self, module: Module) -> Evaluator:
         path = module.source.path
         if path not in self.known:
-            places = Places(module.source)
+            places = NodeSpans(module.source)
             self.known[path] = Evaluator(places, module.tree, self.modules, self.known, self.files)
         return self.known[path]
 

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from oomlint.documents.shell.machine import SCHEDULER_VARIABLES
 from oomlint.documents.shell.words import (
-    Binding,
     Chunk,
     Container,
+    Expansion,
     Field,
-    Step,
+    Variable,
     field_text,
     from_character,
 )
@@ -26,29 +26,29 @@ _PROPOSAL = re.compile(
 _ENV_WORD = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 
 
-UNSET = Binding("", Span(0, 0), Span(0, 0))
+UNSET = Variable("", Span(0, 0), Span(0, 0))
 GIVEN_NAMES = frozenset({"PWD", "HOME", "0", "#", "BASH_SOURCE", *SCHEDULER_VARIABLES})
 
 
-def given_bindings(source: Source) -> dict[str, Binding]:
+def given_bindings(source: Source) -> dict[str, Variable]:
     """What every script finds: it is started without arguments, where it lies or in a folder
     that nobody knows, from which its paths lead on all the same. Slurm gives a job its size."""
     nowhere = Span(0, 0)
 
     def held(text: str | None, asks: str = "") -> tuple[Chunk, ...]:
         box = Container("value", nowhere, shared=True)
-        return (Chunk(text, (Step(box, nowhere, nowhere),), asks=asks),)
+        return (Chunk(text, (Expansion(box, nowhere, nowhere),), asks=asks),)
 
     texts = {"PWD": ".", "HOME": "~", "0": source.path, "#": "0"}
-    bindings = {name: Binding(name, nowhere, nowhere, held(t)) for name, t in texts.items()}
+    bindings = {name: Variable(name, nowhere, nowhere, held(t)) for name, t in texts.items()}
     itself = held(source.path)
-    bindings["BASH_SOURCE"] = Binding("BASH_SOURCE", nowhere, nowhere, fields=(itself,))
+    bindings["BASH_SOURCE"] = Variable("BASH_SOURCE", nowhere, nowhere, fields=(itself,))
     if "#SBATCH" in source.text:
         for name, asks in SCHEDULER_VARIABLES.items():
-            bindings[name] = Binding(name, nowhere, nowhere, held(None, asks))
+            bindings[name] = Variable(name, nowhere, nowhere, held(None, asks))
     for name, text in _proposals(source.text).items():
         chunks = tuple(replace(chunk, proposed=True) for chunk in held(text))
-        bindings.setdefault(name, Binding(name, nowhere, nowhere, chunks))
+        bindings.setdefault(name, Variable(name, nowhere, nowhere, chunks))
     return bindings
 
 
@@ -72,7 +72,7 @@ def _proposals(text: str) -> dict[str, str]:
     return found
 
 
-def retold(chunks: Field | None, step: Step) -> Field | None:
+def retold(chunks: Field | None, step: Expansion) -> Field | None:
     """A value of another file as one that stands at ``step``."""
     text = None if chunks is None else field_text(chunks)
     return None if text is None else (Chunk(text, (step,)),)
@@ -84,7 +84,7 @@ def behind_option(words: Field) -> Field:
     return from_character(words, option.end()) if option else words
 
 
-def assignment_word(words: Field) -> Binding | None:
+def assignment_word(words: Field) -> Variable | None:
     """The variable that a word ``A=1`` sets, where a program takes such words."""
     match = _ENV_WORD.match(words[0].text or "")
     if match is None:
@@ -103,4 +103,4 @@ def assignment_word(words: Field) -> Binding | None:
         for chunk in chunks
     )
     key = Span(step.span.start, step.span.start + match.end(1))
-    return Binding(match.group(1), key, step.word, value)
+    return Variable(match.group(1), key, step.word, value)

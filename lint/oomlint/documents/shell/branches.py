@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from oomlint.documents.shell.expand import Expander
-from oomlint.documents.shell.syntax import Script
+from oomlint.documents.shell.syntax import ShellTree
 from oomlint.documents.shell.values import compared
 from oomlint.documents.shell.words import Container, field_question, held_text
 
@@ -30,17 +30,17 @@ _COUNT_IS = {
 }  # fmt: skip
 
 
-def reads_arguments(script: Script, condition: Syntax | None) -> bool:
+def reads_arguments(script: ShellTree, condition: Syntax | None) -> bool:
     """Whether a loop goes through the script's own arguments, of which there are none."""
     return condition is not None and bool(_ARGUMENT_LOOP.search(script.text.of(condition)))
 
 
-def gives_up(script: Script, statements: list[Syntax]) -> bool:
+def gives_up(script: ShellTree, statements: list[Syntax]) -> bool:
     """Whether statements end the script: without arguments it would not run at all."""
     return any(re.search(r"\bexit\b", script.text.of(node)) for node in statements)
 
 
-def matching_item(script: Script, node: Syntax, expander: Expander) -> Syntax | None:
+def matching_item(script: ShellTree, node: Syntax, expander: Expander) -> Syntax | None:
     """The item of a ``case`` whose pattern fits a known value."""
     subject = node.child_by_field_name("value")
     value = expander.known(subject) if subject is not None else None
@@ -64,7 +64,7 @@ class Conditions:
 
     def __init__(
         self,
-        script: Script,
+        script: ShellTree,
         expander: Expander,
         filled_in: set[str],
         read: Callable[[str], str | None],

@@ -22,8 +22,8 @@ from oomlint.documents.shell.nodes import ShellEntry, ShellMapping, ShellScalar,
 from oomlint.documents.shell.words import (
     Chunk,
     Container,
+    Expansion,
     Field,
-    Step,
     field_question,
     field_text,
     file_of,
@@ -244,7 +244,7 @@ class CommandReader:
         chunks = self.words[number].chunks
         alone = range(number, number + 1)
 
-        def mixed(step: Step) -> bool:
+        def mixed(step: Expansion) -> bool:
             return self.origins.shared_place(step, alone)
 
         return value_of(self.source_text, chunks, start, style, mixed)
@@ -279,11 +279,11 @@ class _Origins:
                     self._by_span.setdefault((box, step.span), set()).add(number)
                     self._by_word.setdefault((box, step.word), set()).add(number)
 
-    def shared_place(self, step: Step, numbers: range) -> bool:
+    def shared_place(self, step: Expansion, numbers: range) -> bool:
         """Whether words other than ``numbers`` come from the same characters or reference."""
         return any(n not in numbers for n in self._by_span[id(step.container), step.span])
 
-    def shared_word(self, step: Step, numbers: range) -> bool:
+    def shared_word(self, step: Expansion, numbers: range) -> bool:
         """Whether words other than ``numbers`` come from the same word."""
         return any(n not in numbers for n in self._by_word[id(step.container), step.word])
 
@@ -293,7 +293,7 @@ def value_of(
     field: Field,
     start: int,
     style: str,
-    mixed: Callable[[Step], bool] = lambda step: False,
+    mixed: Callable[[Expansion], bool] = lambda step: False,
 ) -> ShellScalar:
     """The value that ``field`` holds from character ``start`` on, and where to edit it.
 
@@ -339,7 +339,7 @@ def value_of(
     )
 
 
-def _place_of(text: str, steps: Sequence[Step], key: Step | None) -> tuple[Span, str]:
+def _place_of(text: str, steps: Sequence[Expansion], key: Expansion | None) -> tuple[Span, str]:
     """Where to write a value that is read from ``steps``, and the quote that it stands in there.
     ``key`` is what stands right before it in the same word: ``key=`` of an override."""
     word = Span(min(step.word.start for step in steps), max(step.word.end for step in steps))
@@ -351,7 +351,7 @@ def _place_of(text: str, steps: Sequence[Step], key: Step | None) -> tuple[Span,
     return Span(key.span.end, word.end), ""
 
 
-def _before_character(field: Field, start: int, level: int) -> Step | None:
+def _before_character(field: Field, start: int, level: int) -> Expansion | None:
     """The place of the character before ``start``, as seen at ``level`` of its way."""
     cursor = 0
     for chunk in field:

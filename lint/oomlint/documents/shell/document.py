@@ -37,7 +37,7 @@ from oomlint.documents.shell.commands import CommandReader
 from oomlint.documents.shell.names import SBATCH_SHORT
 from oomlint.documents.shell.nodes import ShellEntry, ShellMapping, ShellScalar, ShellSequence
 from oomlint.documents.shell.syntax import CONTINUATION, MOST_CHARACTERS, Unparsable
-from oomlint.documents.shell.words import Binding, Container, field_text
+from oomlint.documents.shell.words import Container, Variable, field_text
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.errors import CannotEdit, ParseError
 
@@ -70,7 +70,7 @@ class ShellScript(ShellDocument, frozen=True, eq=False):
     """Names of all files that its commands write, whatever stands in them."""
     sourced: tuple[str, ...] = ()
     """Paths of other files whose variables it takes in."""
-    held: MappingABC[str, Binding] = field(default_factory=dict)
+    held: MappingABC[str, Variable] = field(default_factory=dict)
     """What its variables hold at its end."""
 
     @cached_property
@@ -313,7 +313,7 @@ class ShellScript(ShellDocument, frozen=True, eq=False):
         return [self._edit(end, end, text)]
 
 
-def _options_in(text: str, held: Iterable[Binding]) -> Iterator[Mapping]:
+def _options_in(text: str, held: Iterable[Variable]) -> Iterator[Mapping]:
     """``ARGS=(--a 1 --b)`` as the options of a command."""
     for binding in held:
         first = field_text(binding.fields[0]) if binding.fields else None

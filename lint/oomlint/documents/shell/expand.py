@@ -13,11 +13,11 @@ from oomlint.documents.shell.machine import asked_by_program, asked_by_variable
 from oomlint.documents.shell.syntax import PLACEHOLDER, Text
 from oomlint.documents.shell.values import arithmetic, operated, output_of
 from oomlint.documents.shell.words import (
-    Binding,
     Chunk,
     Container,
+    Expansion,
     Field,
-    Step,
+    Variable,
     field_question,
     field_text,
     held_text,
@@ -68,7 +68,7 @@ _Piece = Chunk | _Break
 class Expander:
     """Expands words of one syntax tree against the variables known at that point."""
 
-    def __init__(self, text: Text, bindings: dict[str, Binding]) -> None:
+    def __init__(self, text: Text, bindings: dict[str, Variable]) -> None:
         self.text = text
         self.bindings = bindings
 
@@ -247,7 +247,7 @@ class Expander:
             pieces = list(self._other_words(other, here, place))
             if sign in _ASSIGNS_DEFAULT:
                 chunks = tuple(piece for piece in pieces if isinstance(piece, Chunk))
-                self.bindings[name] = Binding(name, span, span, chunks)
+                self.bindings[name] = Variable(name, span, span, chunks)
             yield from pieces
         elif binding is not None and whole_array and binding.fields is not None:
             yield _BREAK
@@ -266,7 +266,7 @@ class Expander:
             several = place.splits or whole_array or name in ("@", "*")
             yield Chunk(None, (here,), many=several, absent=binding is None and name.isdigit())
 
-    def _other_words(self, node: Node, here: Step, place: _Place) -> Iterator[_Piece]:
+    def _other_words(self, node: Node, here: Expansion, place: _Place) -> Iterator[_Piece]:
         """The words after ``:-`` or ``:+``, which stand in a text of their own."""
         box = Container(
             "value",
@@ -378,7 +378,7 @@ class Expander:
             return held
         return operated(held, operation)
 
-    def _held(self, binding: Binding, index: str | None) -> str | None:
+    def _held(self, binding: Variable, index: str | None) -> str | None:
         if binding.fields is None:
             known = binding.chunks is not None and index in (None, "0")
             return field_text(binding.chunks or ()) if known else None
@@ -457,8 +457,8 @@ class _Place(Struct, frozen=True):
     quote: str = ""
     splits: bool = False
 
-    def step(self, span: Span) -> Step:
-        return Step(self.container, span, self.word, self.quote)
+    def step(self, span: Span) -> Expansion:
+        return Expansion(self.container, span, self.word, self.quote)
 
     def quoted(self, quote: str) -> _Place:
         return replace(self, quote=quote, splits=False)
@@ -473,7 +473,7 @@ def _inside_substitution(written: str) -> str:
     return written[2:-1] if written.startswith("$(") else written[1:-1]
 
 
-def _referred(chunks: Sequence[Chunk], here: Step, *, splits: bool) -> Iterator[_Piece]:
+def _referred(chunks: Sequence[Chunk], here: Expansion, *, splits: bool) -> Iterator[_Piece]:
     """A variable's chunks as seen from a place that refers to it."""
     if any(len(chunk.path) >= _LONGEST_PATH for chunk in chunks):
         yield Chunk(None, (here,), many=splits)

@@ -16,7 +16,7 @@ from oomlint.documents.shell.names import (
     known_environment,
 )
 from oomlint.documents.shell.side_facts import side_facts
-from oomlint.documents.shell.syntax import Script, prefix_is_cut
+from oomlint.documents.shell.syntax import ShellTree, prefix_is_cut
 from oomlint.documents.text import Edit, Location, Source, Span
 from oomlint.wording.spelling import distance, is_misspelling
 
@@ -38,7 +38,7 @@ _REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
 
 
 def facts_of(
-    source: Source, scripts: Sequence[Script], commands: Sequence[Command]
+    source: Source, scripts: Sequence[ShellTree], commands: Sequence[Command]
 ) -> tuple[Fact, ...]:
     """All facts of a script, in the order in which they stand.
 
@@ -77,7 +77,7 @@ def _nodes(root: Syntax, *kinds: str) -> Iterator[Syntax]:
 # -- lines that lost their command --------------------------------------------------------
 
 
-def _broken_continuations(source: Source, script: Script) -> Iterator[Fact]:
+def _broken_continuations(source: Source, script: ShellTree) -> Iterator[Fact]:
     seen: set[int] = set()
     for command in _nodes(script.root, "command"):
         if not script.sound(command):
@@ -268,7 +268,7 @@ def _in_array(node: Syntax) -> bool:
 # -- environment variables ----------------------------------------------------------------
 
 
-def _not_exported(source: Source, script: Script) -> Iterator[Fact]:
+def _not_exported(source: Source, script: ShellTree) -> Iterator[Fact]:
     """Assignments of variables that a launch further down was meant to see and does not."""
     if _EXPORTS_ALL.search(source.text):
         return
@@ -313,7 +313,7 @@ _ASSIGNMENTS = ("variable_assignment", "variable_assignments")
 _NO_STATEMENT_IN = frozenset({"command", "declaration_command", "variable_assignments", "array"})
 
 
-def _assignment_lines(script: Script) -> Iterator[list[Syntax]]:
+def _assignment_lines(script: ShellTree) -> Iterator[list[Syntax]]:
     """Assignments that are statements of their own, those on one line together."""
     for node in _nodes(script.root, "variable_assignment", "variable_assignments", "command"):
         parent = node.parent
@@ -327,7 +327,7 @@ def _assignment_lines(script: Script) -> Iterator[list[Syntax]]:
             yield children if node.type == "variable_assignments" else [node]
 
 
-def _command_start(script: Script, command: Syntax) -> int:
+def _command_start(script: ShellTree, command: Syntax) -> int:
     name = command.child_by_field_name("name")
     cut = name is not None and prefix_is_cut(script.text, command)
     return script.text.span(name if name is not None and cut else command).start
@@ -343,7 +343,7 @@ def _inside_condition(node: Syntax) -> bool:
     return False
 
 
-def _exported_names(script: Script) -> set[str]:
+def _exported_names(script: ShellTree) -> set[str]:
     names: set[str] = set()
     for node in _nodes(script.root, "declaration_command"):
         words = script.text.of(node).split()
@@ -352,7 +352,7 @@ def _exported_names(script: Script) -> set[str]:
     return names
 
 
-def _program(script: Script, command: Syntax) -> str:
+def _program(script: ShellTree, command: Syntax) -> str:
     name = command.child_by_field_name("name")
     words = [script.text.of(name)] if name is not None else []
     words += [script.text.of(child) for child in command.children_by_field_name("argument")]
@@ -360,7 +360,7 @@ def _program(script: Script, command: Syntax) -> str:
     return plain[0] if plain else ""
 
 
-def _unknown_names(source: Source, script: Script) -> Iterator[Fact]:
+def _unknown_names(source: Source, script: ShellTree) -> Iterator[Fact]:
     """Exported or prefixed names that miss a known one by a letter or two."""
     used = set(_REFERENCE.findall(source.text))
     for assignment in _nodes(script.root, "variable_assignment"):

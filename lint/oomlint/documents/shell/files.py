@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from oomlint.documents.base import Document
 from oomlint.documents.json import JsonDocument, parse_json
 from oomlint.documents.shell.expand import Expander
-from oomlint.documents.shell.syntax import Script, heredoc_expands
+from oomlint.documents.shell.syntax import ShellTree, heredoc_expands
 from oomlint.documents.shell.words import Container, Field, field_text
 from oomlint.documents.text import Edit, Source
 from oomlint.documents.yaml.document import YamlDocument, parse_yaml
@@ -31,7 +31,7 @@ _UNKNOWN_IN_YAML = "${"
 
 
 def written_names(
-    script: Script,
+    script: ShellTree,
     expander: Expander,
     fields: Sequence[Field],
     redirects: Sequence[Syntax],
@@ -66,7 +66,7 @@ def copied_names(words: Sequence[str | None]) -> Iterator[str]:
 
 
 def content_of(
-    script: Script, expander: Expander, fields: Sequence[Field], heredoc: Syntax | None
+    script: ShellTree, expander: Expander, fields: Sequence[Field], heredoc: Syntax | None
 ) -> tuple[Field, str] | None:
     """What a command writes, piece by piece where it stands, and the characters that cannot
     be written there."""

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from oomlint.documents.shell.bindings import retold
 from oomlint.documents.shell.words import (
-    Binding,
     Chunk,
     Container,
+    Expansion,
     Field,
-    Step,
+    Variable,
     field_text,
     held_text,
 )
@@ -25,8 +25,8 @@ _OVERRIDE = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=")
 
 
 def may_hold(
-    names: Iterable[str], outcomes: Sequence[Mapping[str, Binding]]
-) -> Iterator[tuple[str, Binding]]:
+    names: Iterable[str], outcomes: Sequence[Mapping[str, Variable]]
+) -> Iterator[tuple[str, Variable]]:
     """Variables that hold options in some outcomes of a branch and others in the rest: what all of them begin
     with, and the options of each without their values. None of it is edited."""
     for name in names:
@@ -34,7 +34,7 @@ def may_hold(
         if not found:
             continue
         last = found[-1]
-        step = Step(Container("value", last.span, shared=True), last.span, last.span)
+        step = Expansion(Container("value", last.span, shared=True), last.span, last.span)
         if all(each.fields is not None for each in found):
             arrays = [each.fields or () for each in found]
             arrays += [()] * (len(found) < len(outcomes))
@@ -50,7 +50,7 @@ def may_hold(
                 yield name, replace(last, chunks=(*chunks, Chunk(None, (step,), many=True)))
 
 
-def _elements(arrays: Sequence[Sequence[Field]], step: Step) -> Iterator[Field]:
+def _elements(arrays: Sequence[Sequence[Field]], step: Expansion) -> Iterator[Field]:
     words = [[field_text(field) for field in array] for array in arrays]
     shared = list(takewhile(_are_alike, zip(*arrays, strict=False)))
     for number, _ in enumerate(shared):

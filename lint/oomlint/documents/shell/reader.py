@@ -42,7 +42,7 @@ from oomlint.documents.shell.perhaps import may_hold
 from oomlint.documents.shell.syntax import (
     HIDDEN_IN_HEREDOC,
     HIDDEN_IN_QUOTES,
-    Script,
+    ShellTree,
     Unparsable,
     assigned_names,
     count_uses,
@@ -54,11 +54,11 @@ from oomlint.documents.shell.syntax import (
 )
 from oomlint.documents.shell.variables import Variables
 from oomlint.documents.shell.words import (
-    Binding,
     Chunk,
     Container,
+    Expansion,
     Field,
-    Step,
+    Variable,
     field_text,
     held_text,
 )
@@ -113,15 +113,15 @@ class Reader:
         self.source = source
         self.find = find
         self.commands: list[Command] = []
-        self.scripts: list[Script] = []
+        self.scripts: list[ShellTree] = []
         self.variables = Variables(source)
         self.variables.start_with(arguments)
         self.variables.inherit(inherited)
-        self.functions: dict[str, tuple[Script, Syntax]] = {}
+        self.functions: dict[str, tuple[ShellTree, Syntax]] = {}
         self.calls: dict[str, int] = {}
         self.batches: list[Span] = []
         """Here-documents that are handed to Slurm."""
-        self.jobs: dict[str, tuple[Script, Syntax]] = {}
+        self.jobs: dict[str, tuple[ShellTree, Syntax]] = {}
         self.files: dict[str, WrittenFile] = {}
         self.made: set[str] = set()
         self.sourced: list[str] = []
@@ -130,7 +130,7 @@ class Reader:
         self.rounds = 0
         self.is_left = False
         """Whether the loop that is running was left by ``break``."""
-        self.parsed: dict[Span, Script] = {}
+        self.parsed: dict[Span, ShellTree] = {}
 
     def run(self) -> None:
         script = self._parse(Span(0, len(self.source.text)))
@@ -142,7 +142,7 @@ class Reader:
 
     def _parse(
         self, span: Span, forbidden: str = "", hidden: re.Pattern[str] | None = None
-    ) -> Script:
+    ) -> ShellTree:
         script = self.parsed.get(span)
         if script is None:
             script = parse_script(self.source.text, span, forbidden, hidden)
@@ -152,18 +152,18 @@ class Reader:
 
     # -- statements -------------------------------------------------------------------
 
-    def _statements(self, script: Script, node: Syntax) -> None:
+    def _statements(self, script: ShellTree, node: Syntax) -> None:
         for child in node.named_children:
             self._statement(script, child)
 
-    def _statement(self, script: Script, node: Syntax) -> None:
+    def _statement(self, script: ShellTree, node: Syntax) -> None:
         self.depth += 1
         if self.depth > _DEEPEST:
             raise RecursionError
         self._read_statement(script, node)
         self.depth -= 1
 
-    def _read_statement(self, script: Script, node: Syntax) -> None:
+    def _read_statement(self, script: ShellTree, node: Syntax) -> None:
         kind = node.type
         if kind == "ERROR":
             self.variables.forget(assigned_names(script, node))
@@ -194,7 +194,7 @@ class Reader:
         elif kind != "comment":
             self._statements(script, node)
 
-    def _list(self, script: Script, node: Syntax) -> None:
+    def _list(self, script: ShellTree, node: Syntax) -> None:
         """``a && b || c``: after a test, or after ``||``, what follows may not run."""
         operands: list[tuple[str, Syntax]] = []
         while node.type == "list":
@@ -216,7 +216,7 @@ class Reader:
                 self._statement(script, operand)
                 tested = is_test(script, operand)
 
-    def _conditions(self, script: Script, guarded: Iterable[tuple[str, Syntax]]) -> Conditions:
+    def _conditions(self, script: ShellTree, guarded: Iterable[tuple[str, Syntax]]) -> Conditions:
         names = {name for _, node in guarded for name in assigned_names(script, node)}
         return Conditions(script, self.variables.expander(script), names, self._text_of)
 
@@ -227,7 +227,7 @@ class Reader:
             self.sourced.append(found.path)
         return None if found is None else found.text
 
-    def _branch(self, script: Script, node: Syntax) -> None:
+    def _branch(self, script: ShellTree, node: Syntax) -> None:
         if node.type == "for_statement":
             self._loop(script, node)
         elif node.type == "c_style_for_statement" and self._counts(script, node):
@@ -255,7 +255,7 @@ class Reader:
             self.variables.forget(assigned_names(script, node))
             self._any_of(script, node, [[child] for child in node.named_children])
 
-    def _first_round(self, script: Script, node: Syntax) -> bool:
+    def _first_round(self, script: ShellTree, node: Syntax) -> bool:
         """Read what a ``while`` that counts runs at first, as things stand before it; whether it is known to
         run. What later rounds make of its variables nobody knows; of a loop without a count (``while true``) a
         later round may be the one that is meant: it tries again with less."""
@@ -272,7 +272,7 @@ class Reader:
         self.variables.forget(assigned_names(script, node))
         return True
 
-    def _take_arguments(self, script: Script, node: Syntax) -> bool:
+    def _take_arguments(self, script: ShellTree, node: Syntax) -> bool:
         """Run a loop that takes the script's arguments apart, as long as each round uses some up;
         whether it can be told what comes of that."""
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
@@ -300,7 +300,7 @@ class Reader:
         return False
 
     def _take_options(
-        self, script: Script, letters: str, name: str, left: Sequence[Field], body: Syntax
+        self, script: ShellTree, letters: str, name: str, left: Sequence[Field], body: Syntax
     ) -> bool:
         """Run the loop of a ``getopts`` for each option among the arguments (POSIX.1-2017, "getopts");
         whether all of them are told apart."""
@@ -325,20 +325,20 @@ class Reader:
             self._statements(script, body)
             at += 1
         place = script.text.span(body)
-        step = Step(Container("value", place, shared=True), place, place)
+        step = Expansion(Container("value", place, shared=True), place, place)
         self._hold("OPTIND", (Chunk(str(at + 1), (step,)),))
         return True
 
     def _hold(self, name: str, value: Field) -> None:
         place = value[0].path[0].word if value else Span(0, 0)
-        self.variables.held[name] = Binding(name, place, place, value)
+        self.variables.held[name] = Variable(name, place, place, value)
 
     def _any_of(
-        self, script: Script, node: Syntax, groups: list[list[Syntax]], *, one_runs: bool = False
+        self, script: ShellTree, node: Syntax, groups: list[list[Syntax]], *, one_runs: bool = False
     ) -> None:
         """Read groups of statements of which nobody knows whether they run; with ``one_runs``, one of
         them does. A variable that holds the same whichever it is stays known."""
-        outcomes: list[Mapping[str, Binding]] = [] if one_runs else [dict(self.variables.held)]
+        outcomes: list[Mapping[str, Variable]] = [] if one_runs else [dict(self.variables.held)]
         for group in groups:
             before = dict(self.variables.held)
             with self.folders.kept():
@@ -352,7 +352,7 @@ class Reader:
         self.variables.held.update(may_hold(names, outcomes))
         self.variables.held.update(_alike(names, outcomes))
 
-    def _if(self, script: Script, node: Syntax) -> None:
+    def _if(self, script: ShellTree, node: Syntax) -> None:
         conditions = self._conditions(script, [("", node)])
         open_groups: list[list[Syntax]] = []
         held: bool | None = None
@@ -374,7 +374,7 @@ class Reader:
         if open_groups:
             self._any_of(script, node, open_groups, one_runs=held is True)
 
-    def _perhaps(self, script: Script, nodes: list[Syntax]) -> None:
+    def _perhaps(self, script: ShellTree, nodes: list[Syntax]) -> None:
         before = dict(self.variables.held)
         names: set[str] = set()
         for node in nodes:
@@ -386,7 +386,7 @@ class Reader:
         self.variables.forget(names)
         self.variables.held.update(may_hold(names, outcomes))
 
-    def _loop(self, script: Script, node: Syntax) -> None:
+    def _loop(self, script: ShellTree, node: Syntax) -> None:
         """A ``for`` over known words runs once for each; of others one round is read."""
         names = assigned_names(script, node)
         variable = node.child_by_field_name("variable")
@@ -402,12 +402,12 @@ class Reader:
         name, key = script.text.of(variable), script.text.span(variable)
         for value in values:
             self.rounds += 1
-            self.variables.held[name] = Binding(name, key, value[0].path[-1].word, value)
+            self.variables.held[name] = Variable(name, key, value[0].path[-1].word, value)
             self._statement(script, body)
         if len(values) > 1:
             self.variables.forget(names)
 
-    def _counts(self, script: Script, node: Syntax) -> bool:
+    def _counts(self, script: ShellTree, node: Syntax) -> bool:
         """Run ``for ((i=0; i<N; i++))`` where it does nothing but set variables; whether it could."""
         header, body = _COUNTED.match(script.text.of(node)), node.child_by_field_name("body")
         if header is None or body is None or _holds_command(body):
@@ -417,14 +417,14 @@ class Reader:
         if first is None or last is None or last - first > _MOST_COUNTED:
             return False
         name, span = header["name"], script.text.span(node)
-        step = Step(Container("value", span, shared=True), span, span)
+        step = Expansion(Container("value", span, shared=True), span, span)
         for number in range(first, last + (header["sign"] == "<=")):
             chunks = (Chunk(str(number), (step,)),)
-            self.variables.held[name] = Binding(name, span, span, chunks)
+            self.variables.held[name] = Variable(name, span, span, chunks)
             self._statement(script, body)
         return True
 
-    def _loop_values(self, script: Script, node: Syntax, variable: Syntax | None) -> list[Field]:
+    def _loop_values(self, script: ShellTree, node: Syntax, variable: Syntax | None) -> list[Field]:
         """The words that a loop goes over; none where one of them is not known."""
         found: list[Field] = []
         expander = self.variables.expander(script)
@@ -438,14 +438,14 @@ class Reader:
             found += words
         return found
 
-    def _isolated(self, script: Script, node: Syntax) -> None:
+    def _isolated(self, script: ShellTree, node: Syntax) -> None:
         """A subshell, or a function that is called from elsewhere: its variables stay inside."""
         with self.variables.kept(), self.folders.kept():
             self._statements(script, node)
 
     # -- commands ---------------------------------------------------------------------
 
-    def _redirected(self, script: Script, node: Syntax) -> None:
+    def _redirected(self, script: ShellTree, node: Syntax) -> None:
         body = node.child_by_field_name("body")
         redirects = tuple(node.children_by_field_name("redirect"))
         if body is None:
@@ -460,7 +460,7 @@ class Reader:
                 if child.type in ("pipeline", "list", "command"):
                     self._statement(script, child)
 
-    def _command(self, script: Script, node: Syntax, redirects: tuple[Syntax, ...]) -> None:
+    def _command(self, script: ShellTree, node: Syntax, redirects: tuple[Syntax, ...]) -> None:
         text = script.text
         if not script.sound(node) or misread(text, node):
             self.variables.forget(assigned_names(script, node))
@@ -475,7 +475,7 @@ class Reader:
         box = Container("command", span, forbidden=text.forbidden)
         expander = self.variables.expander(script)
         fields: list[Field] = []
-        prefix: list[Binding] = []
+        prefix: list[Variable] = []
         program: Syntax | None = None
         for child in node.named_children:
             if child.type == "variable_assignment" and cut:
@@ -506,9 +506,9 @@ class Reader:
             self.commands.append(replace(command, folder=self.folders.current))
         self._consequences(script, node, fields, redirects)
 
-    def _env_words(self, fields: list[Field]) -> list[Binding]:
+    def _env_words(self, fields: list[Field]) -> list[Variable]:
         """The assignments of ``env A=1 program``, and those out of a variable."""
-        found: list[Binding] = []
+        found: list[Variable] = []
         wrapped = False
         for words in fields:
             text = field_text(words) or ""
@@ -521,7 +521,7 @@ class Reader:
         return found if expanded or field_text(fields[0]) in WRAPPERS else []
 
     def _consequences(
-        self, script: Script, node: Syntax, fields: list[Field], redirects: tuple[Syntax, ...]
+        self, script: ShellTree, node: Syntax, fields: list[Field], redirects: tuple[Syntax, ...]
     ) -> None:
         """What a command does to the script itself: defines, sources, runs quoted text."""
         texts = [field_text(words) for words in fields]
@@ -560,7 +560,7 @@ class Reader:
             self._written(script, node, fields, redirects)
         self._runs_other(script, texts, fields)
 
-    def _runs_other(self, script: Script, texts: list[str | None], fields: list[Field]) -> None:
+    def _runs_other(self, script: ShellTree, texts: list[str | None], fields: list[Field]) -> None:
         for number, text in enumerate(texts):
             if text is None:
                 continue
@@ -591,7 +591,7 @@ class Reader:
         with self.variables.called_with(arguments):
             self._statements(owner, body)
 
-    def _source(self, script: Script, node: Syntax, name: str) -> None:
+    def _source(self, script: ShellTree, node: Syntax, name: str) -> None:
         """Take in the variables of another file; edits of them belong to whoever reads that."""
         other = self.find(name)
         if other is None or len(self.sourced) >= _MOST_SOURCED:
@@ -603,7 +603,7 @@ class Reader:
         self.variables.take_in(reader.variables, script.text.span(node))
 
     def _written(
-        self, script: Script, node: Syntax, fields: list[Field], redirects: tuple[Syntax, ...]
+        self, script: ShellTree, node: Syntax, fields: list[Field], redirects: tuple[Syntax, ...]
     ) -> None:
         """``cat > job.sh <<EOF``: a script is read where it is run, a config where it is named."""
         heredoc = next((r for r in redirects if r.type == "heredoc_redirect"), None)
@@ -619,7 +619,7 @@ class Reader:
                     key = name.removeprefix("./")
                     self.files[key] = WrittenFile(self.source, text, content[1])
 
-    def _heredoc_script(self, script: Script, heredoc: Syntax) -> None:
+    def _heredoc_script(self, script: ShellTree, heredoc: Syntax) -> None:
         body = next((c for c in heredoc.children if c.type == "heredoc_body"), None)
         if body is None or script.text.forbidden:
             return
@@ -627,7 +627,7 @@ class Reader:
         hidden = HIDDEN_IN_HEREDOC if expands else None
         self._nested(script.text.span(body), "$`" if expands else "", hidden)
 
-    def _quoted_script(self, fields: list[Field], script: Script) -> bool:
+    def _quoted_script(self, fields: list[Field], script: ShellTree) -> bool:
         """Read a script in quotes, where one place holds all of it; whether it did."""
         chunks = [chunk for words in fields for chunk in words]
         if not chunks or script.text.forbidden:
@@ -671,8 +671,8 @@ _WORD_TYPES = frozenset(
 
 
 def _alike(
-    names: set[str], outcomes: Sequence[Mapping[str, Binding]]
-) -> Iterator[tuple[str, Binding]]:
+    names: set[str], outcomes: Sequence[Mapping[str, Variable]]
+) -> Iterator[tuple[str, Variable]]:
     """Variables that hold the same text in all outcomes of a branch, or Python wherever that lies: what it
     runs is the same. No single place says it, so that none is edited."""
     for name in names:
@@ -681,5 +681,5 @@ def _alike(
         texts = {None if each is None else held_text(each) for each in found}
         is_python = all(PYTHON.match(text or "") for text in texts)
         if last is not None and None not in texts and (len(texts) == 1 or is_python):
-            step = Step(Container("value", last.span, shared=True), last.span, last.span)
+            step = Expansion(Container("value", last.span, shared=True), last.span, last.span)
             yield name, replace(last, chunks=retold(last.chunks, step))

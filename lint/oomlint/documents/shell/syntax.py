@@ -83,7 +83,7 @@ class Text(Struct, frozen=True):
         return text if self.hidden is None else self.hidden.sub(r"\1", text)
 
 
-class Script(Struct, frozen=True, eq=False):
+class ShellTree(Struct, frozen=True, eq=False):
     """One syntax tree: the file's own, or that of a script quoted in it."""
 
     text: Text
@@ -103,7 +103,7 @@ class Script(Struct, frozen=True, eq=False):
 
 def parse_script(
     text: str, span: Span, forbidden: str = "", hidden: re.Pattern[str] | None = None
-) -> Script:
+) -> ShellTree:
     """The syntax tree of what stands at ``span``.
 
     Args:
@@ -122,7 +122,7 @@ def parse_script(
         raise Unparsable("words")
     if data.count(b"(") + data.count(b"{") > _MOST_LEVELS and _is_deep(root):
         raise RecursionError
-    return Script(Text(text, data, offsets, forbidden, hidden), root, _damaged_rows(root))
+    return ShellTree(Text(text, data, offsets, forbidden, hidden), root, _damaged_rows(root))
 
 
 def _end_after(data: bytes) -> bytes:
@@ -264,7 +264,7 @@ def misread(text: Text, node: Syntax) -> bool:
     return False
 
 
-def is_test(script: Script, node: Syntax) -> bool:
+def is_test(script: ShellTree, node: Syntax) -> bool:
     return node.type == "test_command" or (
         node.type == "command" and script.text.of(node).startswith(("test ", "["))
     )
@@ -284,12 +284,12 @@ def heredoc_of_cat(value: Syntax) -> Syntax | None:
     return redirects[0] if redirects[0].type == "heredoc_redirect" else None
 
 
-def heredoc_expands(script: Script, redirect: Syntax) -> bool:
+def heredoc_expands(script: ShellTree, redirect: Syntax) -> bool:
     start = next((c for c in redirect.children if c.type == "heredoc_start"), None)
     return start is not None and not set(script.text.of(start)) & set("'\"\\")
 
 
-def assigned_names(script: Script, node: Syntax) -> set[str]:
+def assigned_names(script: ShellTree, node: Syntax) -> set[str]:
     """Every variable that something inside ``node`` may set."""
     names: set[str] = set()
     stack = [node]
@@ -309,7 +309,7 @@ def assigned_names(script: Script, node: Syntax) -> set[str]:
     return names
 
 
-def count_uses(script: Script) -> dict[str, int]:
+def count_uses(script: ShellTree) -> dict[str, int]:
     """How often each variable is read in the file. Printing it, or building a list upon
     itself, does not count: whoever changes the definition changes these rightly."""
     text = script.text.full
@@ -340,5 +340,5 @@ def count_uses(script: Script) -> dict[str, int]:
     return {name: count - own.get(name, 0) for name, count in uses.items()}
 
 
-def _only_prints(script: Script, node: Syntax) -> bool:
+def _only_prints(script: ShellTree, node: Syntax) -> bool:
     return node.type == "command" and script.text.of(node).startswith(("echo ", "printf "))

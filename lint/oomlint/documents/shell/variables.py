@@ -16,7 +16,7 @@ from oomlint.documents.shell.expand import Expander
 from oomlint.documents.shell.names import known_environment
 from oomlint.documents.shell.nodes import ShellEntry, ShellMapping, ShellScalar
 from oomlint.documents.shell.syntax import (
-    Script,
+    ShellTree,
     Text,
     assigned_names,
     heredoc_expands,
@@ -24,11 +24,11 @@ from oomlint.documents.shell.syntax import (
     prefix_is_cut,
 )
 from oomlint.documents.shell.words import (
-    Binding,
     Chunk,
     Container,
+    Expansion,
     Field,
-    Step,
+    Variable,
     file_of,
 )
 from oomlint.documents.text import Source, Span
@@ -70,9 +70,9 @@ class Variables:
         self.export_all = False
         self.uses: MappingABC[str, int] = {}
         """How often each is read in the whole script."""
-        self._entries: dict[int, tuple[Binding, ShellEntry]] = {}
+        self._entries: dict[int, tuple[Variable, ShellEntry]] = {}
 
-    def expander(self, script: Script) -> Expander:
+    def expander(self, script: ShellTree) -> Expander:
         return Expander(script.text, self.held)
 
     # -- changes ----------------------------------------------------------------------
@@ -83,9 +83,9 @@ class Variables:
             if name in self.held:
                 self.held[name] = replace(self.held[name], chunks=None, fields=None)
             else:
-                self.held[name] = Binding(name, _NOWHERE, _NOWHERE)
+                self.held[name] = Variable(name, _NOWHERE, _NOWHERE)
 
-    def box(self, script: Script, span: Span, name: str) -> Container:
+    def box(self, script: ShellTree, span: Span, name: str) -> Container:
         """The text at ``span`` as the value of a variable."""
         text = self.source.text
         quoted = span.end - span.start >= 2 and text[span.start] in "\"'"
@@ -93,7 +93,7 @@ class Variables:
         shared = self.uses.get(name, 0) > 1 or name in self.exports
         return Container("value", inside, shared, script.text.forbidden, quoted)
 
-    def assign(self, script: Script, node: Syntax, *, exported: bool) -> Binding | None:
+    def assign(self, script: ShellTree, node: Syntax, *, exported: bool) -> Variable | None:
         name_node = node.child_by_field_name("name")
         if not script.sound(node) or name_node is None or name_node.type != "variable_name":
             self.forget(assigned_names(script, node))
@@ -105,7 +105,7 @@ class Variables:
         self.held[name] = binding
         return binding
 
-    def binding(self, script: Script, node: Syntax, name_node: Syntax, name: str) -> Binding:
+    def binding(self, script: ShellTree, node: Syntax, name_node: Syntax, name: str) -> Variable:
         """What an assignment makes the variable hold."""
         text = script.text
         key_span, span = text.span(name_node), text.span(node)
@@ -121,16 +121,16 @@ class Variables:
             fields = expander.elements(elements, box)
             if appends:
                 if earlier is None or earlier.fields is None:
-                    return Binding(name, key_span, span)
+                    return Variable(name, key_span, span)
                 fields = (*earlier.fields, *fields)
-            return Binding(name, key_span, span, fields=fields)
+            return Variable(name, key_span, span, fields=fields)
         chunks: Field
         if value is None:
             chunks = (
                 Chunk(
                     "",
                     (
-                        Step(
+                        Expansion(
                             self.box(script, Span(span.end, span.end), name),
                             Span(span.end, span.end),
                             Span(span.end, span.end),
@@ -146,23 +146,23 @@ class Variables:
                 chunks = expander.value(value, self.box(script, text.span(value), name))
         if appends:
             if earlier is None or earlier.chunks is None:
-                return Binding(name, key_span, span)
+                return Variable(name, key_span, span)
             chunks = (*earlier.chunks, *chunks)
-        return Binding(name, key_span, span, chunks)
+        return Variable(name, key_span, span, chunks)
 
-    def heredoc(self, script: Script, redirect: Syntax, name: str) -> Field:
+    def heredoc(self, script: ShellTree, redirect: Syntax, name: str) -> Field:
         """The text of a here-document as the value of a variable."""
         body = next((c for c in redirect.children if c.type == "heredoc_body"), None)
         shared = self.uses.get(name, 0) > 1
         if body is None:
             span = script.text.span(redirect)
             box = Container("heredoc", span, shared, script.text.forbidden)
-            return (Chunk(None, (Step(box, span, span),)),)
+            return (Chunk(None, (Expansion(box, span, span),)),)
         box = Container("heredoc", script.text.span(body), shared, script.text.forbidden)
         expander = self.expander(script)
         return expander.heredoc(body, box, expands=heredoc_expands(script, redirect))
 
-    def declare(self, script: Script, node: Syntax) -> None:
+    def declare(self, script: ShellTree, node: Syntax) -> None:
         """``export``, ``declare``, ``local`` and ``readonly``."""
         words = [script.text.of(child) for child in node.children]
         exports = words[0] == "export" or any(re.fullmatch(r"-\w*x\w*", w) for w in words[1:])
@@ -175,20 +175,20 @@ class Variables:
                 self.exports.add(script.text.of(child))
 
     def read(
-        self, script: Script, node: Syntax, texts: Sequence[str | None], heredoc: Syntax | None
+        self, script: ShellTree, node: Syntax, texts: Sequence[str | None], heredoc: Syntax | None
     ) -> None:
         """The command ``read``, whose words are ``texts``."""
         names = [t for t in texts[1:] if t and not t.startswith("-") and t.isidentifier()]
         if heredoc is not None and len(names) == 1:
             span = script.text.span(node)
             chunks = self.heredoc(script, heredoc, names[0])
-            self.held[names[0]] = Binding(names[0], span, span, chunks)
+            self.held[names[0]] = Variable(names[0], span, span, chunks)
             return
         self.forget(set(names))
         if len(names) == 1 and any(t and re.fullmatch(r"-\w*a", t) for t in texts):
             self._read_list(script, node, names[0])
 
-    def _read_list(self, script: Script, node: Syntax, name: str) -> None:
+    def _read_list(self, script: ShellTree, node: Syntax, name: str) -> None:
         """``IFS=, read -ra NAMES <<< "$LIST"``."""
         here = next((c for c in node.children if c.type == "herestring_redirect"), None)
         expander = self.expander(script)
@@ -200,12 +200,12 @@ class Variables:
                 separators = expander.known(value) or separators
         if text is not None and here is not None:
             box = Container("array", script.text.span(here), shared=True)
-            step = Step(box, box.span, box.span)
+            step = Expansion(box, box.span, box.span)
             words = [w for w in re.split("[" + re.escape(separators) + "]", text) if w]
             fields = tuple((Chunk(word, (step,)),) for word in words)
-            self.held[name] = Binding(name, box.span, box.span, fields=fields)
+            self.held[name] = Variable(name, box.span, box.span, fields=fields)
 
-    def print_into(self, script: Script, node: Syntax, texts: Sequence[str | None]) -> None:
+    def print_into(self, script: ShellTree, node: Syntax, texts: Sequence[str | None]) -> None:
         """``printf -v NAME FORMAT ARGUMENT…`` with a place for each argument."""
         name, known = texts[0] if texts else None, [text for text in texts if text is not None]
         if not name or not name.isidentifier():
@@ -216,20 +216,20 @@ class Variables:
             self.forget({name})
             return
         text = pieces[0] + "".join(a + b for a, b in zip(known[2:], pieces[1:], strict=True))
-        step = Step(Container("value", span, shared=True), span, span)
-        self.held[name] = Binding(name, span, span, (Chunk(text, (step,)),))
+        step = Expansion(Container("value", span, shared=True), span, span)
+        self.held[name] = Variable(name, span, span, (Chunk(text, (step,)),))
 
     def take_in(self, others: Variables, place: Span) -> None:
         """Those of another script that this one sources at ``place``; edits of them belong to
         whoever reads that."""
-        step = Step(Container("value", place, shared=True, sourced=True), place, place)
+        step = Expansion(Container("value", place, shared=True, sourced=True), place, place)
         for key, binding in others.held.items():
             if key in GIVEN_NAMES:
                 continue
             fields = binding.fields
             told = None if fields is None else [_of_file(f, others, place) for f in fields]
             known = None if told is None or None in told else tuple(t for t in told if t)
-            self.held[key] = Binding(key, place, place, retold(binding.chunks, step), known)
+            self.held[key] = Variable(key, place, place, retold(binding.chunks, step), known)
             if self.export_all:
                 self.exports.add(key)
         self.exports |= others.exports
@@ -250,7 +250,7 @@ class Variables:
             return
         taken = TAKES_ARGUMENTS.search(self.source.text)
         place = Span(*taken.span()) if taken is not None else _NOWHERE
-        step = Step(Container("value", place, shared=True), place, place)
+        step = Expansion(Container("value", place, shared=True), place, place)
         self._take(tuple((Chunk(text, (step,)),) for text in arguments))
 
     def inherit(self, variables: Sequence[tuple[str, str | None]]) -> None:
@@ -259,8 +259,8 @@ class Variables:
         for name, text in variables:
             read = re.search(rf"\$\{{?{name}\b", self.source.text)
             place = Span(*read.span()) if read is not None else _NOWHERE
-            step = Step(Container("value", place, shared=True), place, place)
-            self.held[name] = Binding(name, place, place, (Chunk(text, (step,)),))
+            step = Expansion(Container("value", place, shared=True), place, place)
+            self.held[name] = Variable(name, place, place, (Chunk(text, (step,)),))
             self.exports.add(name)
 
     @property
@@ -278,14 +278,14 @@ class Variables:
     def _take(self, arguments: tuple[Field, ...]) -> None:
         """Make these the arguments, each standing where its word does."""
         place = arguments[0][0].path[0].word if arguments and arguments[0] else _NOWHERE
-        step = Step(Container("value", place, shared=True), place, place)
+        step = Expansion(Container("value", place, shared=True), place, place)
         for key in _POSITIONAL:
             self.held.pop(key, None)
         for number, field in enumerate(arguments[:9], 1):
             word = field[0].path[0].word if field else place
-            self.held[str(number)] = Binding(str(number), word, word, field)
-        self.held["@"] = self.held["*"] = Binding("@", place, place, fields=arguments)
-        self.held["#"] = Binding("#", place, place, (Chunk(str(len(arguments)), (step,)),))
+            self.held[str(number)] = Variable(str(number), word, word, field)
+        self.held["@"] = self.held["*"] = Variable("@", place, place, fields=arguments)
+        self.held["#"] = Variable("#", place, place, (Chunk(str(len(arguments)), (step,)),))
 
     @contextmanager
     def called_with(self, arguments: Sequence[Field]) -> Iterator[None]:
@@ -295,8 +295,8 @@ class Variables:
             self.held.pop(key, None)
         for number, field in enumerate(arguments[:9], 1):
             place = field[0].path[0].word
-            self.held[str(number)] = Binding(str(number), place, place, field)
-        self.held["@"] = Binding("@", _NOWHERE, _NOWHERE, fields=tuple(arguments))
+            self.held[str(number)] = Variable(str(number), place, place, field)
+        self.held["@"] = Variable("@", _NOWHERE, _NOWHERE, fields=tuple(arguments))
         yield
         for key, binding in before.items():
             self.held.pop(key, None)
@@ -309,7 +309,7 @@ class Variables:
         self,
         span: Span,
         box: Container,
-        prefix: list[Binding],
+        prefix: list[Variable],
         program: Syntax,
         node: Syntax,
         text: Text,
@@ -339,7 +339,7 @@ class Variables:
             span, entries, style="environment", container=box, prefix_at=at, prefix_gap=gap
         )
 
-    def _entry(self, binding: Binding, box: Container | None) -> ShellEntry:
+    def _entry(self, binding: Variable, box: Container | None) -> ShellEntry:
         if binding.chunks:
             value = value_of(self.source.text, binding.chunks, 0, "environment")
         else:
@@ -353,7 +353,7 @@ class Variables:
 def _of_file(field: Field, others: Variables, place: Span) -> Field | None:
     """An element of another script's array, which may have it from a third."""
     file = file_of(field) or others.source.path
-    return retold(field, Step(Container("value", place, shared=True, file=file), place, place))
+    return retold(field, Expansion(Container("value", place, shared=True, file=file), place, place))
 
 
 def _inside(span: Span) -> Span:

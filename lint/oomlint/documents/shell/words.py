@@ -2,7 +2,7 @@
 
 A word of a command may come from its own text, from a variable's definition, from an
 array's element or from a here-document. :class:`Chunk` remembers the whole way: one
-:class:`Step` for each text that the characters passed through, the command first and the
+:class:`Expansion` for each text that the characters passed through, the command first and the
 place where they are really written last. Edits choose the step at which to splice.
 """
 
@@ -35,7 +35,7 @@ class Container(Struct, frozen=True, eq=False):
     """Stands for the place that takes in another script, whose value it is."""
 
 
-class Step(Struct, frozen=True, eq=False):
+class Expansion(Struct, frozen=True, eq=False):
     """``span`` is the characters' own place in ``container``, or that of the expansion that
     brings them; ``word`` is the word around it, ``quote`` the quotes around ``span``."""
 
@@ -49,7 +49,7 @@ class Chunk(Struct, frozen=True, eq=False):
     """Characters with one origin. ``text`` is ``None`` where nobody can know it."""
 
     text: str | None
-    path: tuple[Step, ...]
+    path: tuple[Expansion, ...]
     splits: bool = False
     """On its way to the command the text passes an unquoted expansion: blanks would split it."""
     many: bool = False
@@ -109,7 +109,7 @@ def from_character(field: Field, start: int) -> Field:
     return ()
 
 
-class Binding(Struct, frozen=True, eq=False):
+class Variable(Struct, frozen=True, eq=False):
     """What a variable holds: ``chunks`` of a plain one, ``fields`` of an array, or neither."""
 
     name: str
@@ -119,7 +119,7 @@ class Binding(Struct, frozen=True, eq=False):
     fields: tuple[Field, ...] | None = None
 
 
-def held_text(binding: Binding) -> str | None:
+def held_text(binding: Variable) -> str | None:
     """What a plain variable holds, nothing where it took a missing argument."""
     if binding.chunks is None:
         return None

@@ -22,7 +22,7 @@ from oomlint.documents.yaml.nodes import (
     STYLES,
     Anchor,
     NodeBuilder,
-    Place,
+    NodeContext,
     Style,
     short_tag,
     skip,
@@ -37,7 +37,7 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
     """``roots`` has one node per document of the file; none for an empty file."""
 
     roots: tuple[Node, ...]
-    _places: dict[Node, Place]
+    _places: dict[Node, NodeContext]
     _anchors: tuple[Anchor, ...]
     _block_scalars: dict[int, tuple[int, str]]
     """End of a block scalar's last line of text → (start of the line after it, chomping)."""
@@ -117,7 +117,7 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
 
     # -- scalars ------------------------------------------------------------------
 
-    def _set_scalar(self, node: Scalar, place: Place, value: Literal) -> list[Splice]:
+    def _set_scalar(self, node: Scalar, place: NodeContext, value: Literal) -> list[Splice]:
         _check_tag(place.tag, value)
         text = self.source.text
         if place.style == "empty":
@@ -134,7 +134,7 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
 
     # -- block collections --------------------------------------------------------
 
-    def _replace_block(self, span: Span, place: Place, spelled: str) -> list[Splice]:
+    def _replace_block(self, span: Span, place: NodeContext, spelled: str) -> list[Splice]:
         """Put one line of text where a block collection stands, keeping the header's comment."""
         header_end = self._line_end(place.head)
         self._block_end_is_safe(span.end)
@@ -143,7 +143,7 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
             return [(place.head, place.head, " " + spelled), (header_end, last, "")]
         return [(span.start, last, spelled)]
 
-    def _insert_lines(self, place: Place, index: int, lines: Iterable[str]) -> list[Splice]:
+    def _insert_lines(self, place: NodeContext, index: int, lines: Iterable[str]) -> list[Splice]:
         indent = " " * self._column(place.parts[0].start)
         newline = self.source.newline
         end = place.parts[index].end
@@ -172,7 +172,7 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
                 return line_end
             line_end = end
 
-    def _delete_lines(self, place: Place, index: int) -> list[Splice]:
+    def _delete_lines(self, place: NodeContext, index: int) -> list[Splice]:
         text, part = self.source.text, place.parts[index]
         end = self._line_end(part.end)
         if skip(text, part.end) < end:
@@ -240,14 +240,14 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
     # -- flow collections ---------------------------------------------------------
 
     def _insert_flow(
-        self, node: Mapping | Sequence, place: Place, index: int, piece: str
+        self, node: Mapping | Sequence, place: NodeContext, index: int, piece: str
     ) -> list[Splice]:
         if place.style != "flow":
             raise CannotEdit("a pair inside a list cannot be extended")
         brackets = self._brackets(node, place)
         return brackets.insert(piece, index) if place.parts else brackets.fill(piece)
 
-    def _brackets(self, node: Mapping | Sequence, place: Place) -> Brackets:
+    def _brackets(self, node: Mapping | Sequence, place: NodeContext) -> Brackets:
         return Brackets(
             self.source,
             node.span.start,
@@ -258,7 +258,7 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
 
     # -- helpers ------------------------------------------------------------------
 
-    def _editable(self, node: Node) -> Place:
+    def _editable(self, node: Node) -> NodeContext:
         if node.locked:
             raise CannotEdit(node.locked)
         place = self._places.get(node)
@@ -266,14 +266,14 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
             raise CannotEdit("this value is not written in the file")
         return place
 
-    def _index_of(self, place: Place, key: str) -> int | None:
+    def _index_of(self, place: NodeContext, key: str) -> int | None:
         found = None
         for index, part in enumerate(place.parts):
             if part.entry is not None and part.entry.key == key:
                 found = index
         return found
 
-    def _own_index(self, mapping: Mapping, place: Place, key: str) -> int:
+    def _own_index(self, mapping: Mapping, place: NodeContext, key: str) -> int:
         index = self._index_of(place, key)
         if index is None or key not in mapping.entries:
             where = "comes from a merge key (<<)" if key in mapping.entries else "is not there"

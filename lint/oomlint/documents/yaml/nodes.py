@@ -31,7 +31,7 @@ Style = Choice["empty", "plain", "single", "double", "literal", "block", "flow",
 STYLES: Final[dict[str, Style]] = {"'": "single", '"': "double", "|": "literal", ">": "literal"}
 
 
-class Part(Struct, frozen=True):
+class CollectionItem(Struct, frozen=True):
     """An entry or item in its collection: from its first token to the end of its last."""
 
     start: int
@@ -40,7 +40,7 @@ class Part(Struct, frozen=True):
     editable_key: bool = True
 
 
-class Place(Struct, frozen=True):
+class NodeContext(Struct, frozen=True):
     """What an edit has to know of a node beyond its span.
 
     ``head`` is where the value may start: behind the colon, dash or properties.
@@ -50,7 +50,7 @@ class Place(Struct, frozen=True):
     style: Style
     head: int
     tag: str | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[CollectionItem, ...] = ()
     merged: frozenset[str] = frozenset()
     outer: int | None = None
     is_root: bool = False
@@ -71,7 +71,7 @@ class NodeBuilder:
         self.events = events
         self.kinds = [type(event).__name__ for event in events]
         self.cursor = 0
-        self.places: dict[Node, Place] = {}
+        self.places: dict[Node, NodeContext] = {}
         self.block_scalars: dict[int, tuple[int, str]] = {}
         self.merged_entries = 0
         self.sizes: dict[Node, tuple[int, int]] = {}
@@ -170,7 +170,7 @@ class NodeBuilder:
             head, content = self._after_properties(event, start)
         elif start < end and event.style not in STYLES and "{" not in event.value:
             node = Scalar(Span(start, end), event.value, True, None, locked)
-            self.places[node] = Place("plain", head)
+            self.places[node] = NodeContext("plain", head)
             return node, start, end
         if event.style in STYLES:
             style = STYLES[event.style]
@@ -197,7 +197,7 @@ class NodeBuilder:
             reason = reason or FILLED_IN
         plain = tag is None and style in ("plain", "empty")
         node = Scalar(Span(content, end), value, plain, None, locked or reason)
-        self.places[node] = Place(style, head, tag)
+        self.places[node] = NodeContext(style, head, tag)
         return node, start, end
 
     def _collection(
@@ -232,12 +232,12 @@ class NodeBuilder:
             items, parts = self._items(inside, locked)
             span = self._close(style, content, parts)
             node = Sequence(span, tuple(items), locked)
-        self.places[node] = Place(style, head, tag, tuple(parts), merged, outer)
+        self.places[node] = NodeContext(style, head, tag, tuple(parts), merged, outer)
         if self.targets:
             self._measure(node)
         return node, start if has_properties else span.start, span.end
 
-    def _close(self, style: Style, content: int, parts: list[Part]) -> Span:
+    def _close(self, style: Style, content: int, parts: list[CollectionItem]) -> Span:
         """Consume the end event; the span is that of the brackets, or of the real tokens."""
         end = self.events[self.cursor].end_mark.index
         self.cursor += 1
@@ -247,8 +247,8 @@ class NodeBuilder:
             return Span(content, content)
         return Span(parts[0].start, parts[-1].end)
 
-    def _entries(self, inside: int, locked: str | None) -> list[Part]:
-        parts: list[Part] = []
+    def _entries(self, inside: int, locked: str | None) -> list[CollectionItem]:
+        parts: list[CollectionItem] = []
         offset = inside
         text = self.text
         while self.kinds[self.cursor] not in COLLECTION_ENDS:
@@ -266,12 +266,12 @@ class NodeBuilder:
                 self.places[node] = replace(self.places[node], lacks_colon=True)
             offset = end if end > head else head
             entry = Entry(key, key_span, node, Span(start, offset))
-            parts.append(Part(start, offset, entry, editable and not is_merge))
+            parts.append(CollectionItem(start, offset, entry, editable and not is_merge))
         return parts
 
-    def _items(self, inside: int, locked: str | None) -> tuple[list[Node], list[Part]]:
+    def _items(self, inside: int, locked: str | None) -> tuple[list[Node], list[CollectionItem]]:
         items: list[Node] = []
-        parts: list[Part] = []
+        parts: list[CollectionItem] = []
         offset = inside
         while self.kinds[self.cursor] not in COLLECTION_ENDS:
             start = head = self._next_token(offset)
@@ -280,7 +280,7 @@ class NodeBuilder:
             node, _, end = self._node(head, locked)
             offset = max(end, head)
             items.append(node)
-            parts.append(Part(start, offset))
+            parts.append(CollectionItem(start, offset))
         return items, parts
 
     def _is_dash(self, offset: int) -> bool:
@@ -306,7 +306,7 @@ class NodeBuilder:
         return self.text[first:last], Span(first, last), False
 
     def _mapping(
-        self, span: Span, parts: list[Part], locked: str | None
+        self, span: Span, parts: list[CollectionItem], locked: str | None
     ) -> tuple[Mapping, frozenset[str]]:
         """Apply merge keys as YAML 1.1 says: what is written here wins over what is merged."""
         own: dict[str, Entry] = {}
@@ -351,7 +351,7 @@ class NodeBuilder:
                 break
         end = event.end_mark.index
         node = Scalar(Span(content, end), UNKNOWN, locked="it is filled in by a template")
-        self.places[node] = Place("template", content)
+        self.places[node] = NodeContext("template", content)
         return node, start, end
 
     # -- tokens -------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomlint.memory.layers.regime import Regime
-from oomlint.memory.parameters import Linear, Skeleton
+from oomlint.memory.parameters import DecoderStructure, Linear
 from oomlint.memory.tape import Size, Tape, Tensor
 
 
@@ -12,7 +12,7 @@ class Basics:
 
     __slots__ = ("_dropped", "model", "r", "tape")
 
-    def __init__(self, model: Skeleton, regime: Regime) -> None:
+    def __init__(self, model: DecoderStructure, regime: Regime) -> None:
         self.tape = Tape()
         self.model = model
         self.r = regime

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomlint.memory.layers.basics import Basics
-from oomlint.memory.parameters import Block, Linear
+from oomlint.memory.parameters import DecoderBlock, Linear
 from oomlint.memory.tape import Size, Tensor
 
 
@@ -132,7 +132,7 @@ class FeedForward(Basics):
         return self.tape.op(self.tape.tensor(gate.width, gate.bytes), (gate, up), saves=(gate, up))
 
     def experts(
-        self, x: Tensor, block: Block, linears: dict[str, Linear], seen: Tensor | None = None
+        self, x: Tensor, block: DecoderBlock, linears: dict[str, Linear], seen: Tensor | None = None
     ) -> Tensor:
         """Routed experts and the shared one; the router looks at ``seen`` where that is not
         what the experts get."""
@@ -155,7 +155,7 @@ class FeedForward(Basics):
             shared = self.product(shared, gate)
         return self.add(routed, shared)
 
-    def router(self, x: Tensor, block: Block) -> Tensor:
+    def router(self, x: Tensor, block: DecoderBlock) -> Tensor:
         """Scores of all experts, then the chosen experts' weights and indices."""
         tape, r, traits = self.tape, self.r, self.model.traits
         if traits.experts_beside:
@@ -196,7 +196,7 @@ class FeedForward(Basics):
         glu = self.product(gate, share)
         return self.product(tape.op(tape.tensor(half, both.bytes), (up,), passes=True), glu)
 
-    def dense_experts(self, x: Tensor, block: Block) -> Tensor:
+    def dense_experts(self, x: Tensor, block: DecoderBlock) -> Tensor:
         """Llama4TextMoe: every expert sees every token, weighed by a score that is mostly zero."""
         tape, r = self.tape, self.r
         count, hidden, ffn = block.experts, x.width, block.moe_ffn
@@ -225,7 +225,9 @@ class FeedForward(Basics):
         )  # fmt: skip
         return tape.op(tape.tensor(hidden, x.bytes), (out,))
 
-    def expert_weight(self, block: Block, numel: float, rank: float, ends: float) -> Tensor | None:
+    def expert_weight(
+        self, block: DecoderBlock, numel: float, rank: float, ends: float
+    ) -> Tensor | None:
         """The stacked weight that peft's ParamWrapper makes where experts carry adapters.
 
         ``baddbmm`` adds the product of the factors to all experts at once, so that the whole
@@ -250,7 +252,7 @@ class FeedForward(Basics):
             temp=Size(token=x.width * x.bytes) if train else Size(),
         )  # fmt: skip
 
-    def grouped_experts(self, x: Tensor, block: Block, seen: Tensor) -> Tensor:
+    def grouped_experts(self, x: Tensor, block: DecoderBlock, seen: Tensor) -> Tensor:
         """grouped_mm_experts_forward: gather, two grouped products, weigh, put back, sum.
 
         Autocast does not reach grouped_mm: it computes in the weights' dtype. Packed layers of each
@@ -310,7 +312,7 @@ class FeedForward(Basics):
         summed = tape.op(tape.tensor(x.width, weighed.bytes), (ordered,))
         return self.cast(summed, x.bytes)
 
-    def looped_experts(self, x: Tensor, block: Block, seen: Tensor) -> Tensor:
+    def looped_experts(self, x: Tensor, block: DecoderBlock, seen: Tensor) -> Tensor:
         """The loop over experts: indexing, linear, chunk, product, linear, weigh, index_add."""
         tape, r = self.tape, self.r
         k, hidden, ffn = block.topk, x.width, block.moe_ffn

@@ -8,7 +8,7 @@ mamba_ssm/ops/selective_scan_interface.py and mamba_ssm/ops/triton/ssd_combined.
 from __future__ import annotations
 
 from oomlint.memory.layers.basics import Basics
-from oomlint.memory.parameters import Block, Linear
+from oomlint.memory.parameters import DecoderBlock, Linear
 from oomlint.memory.tape import Size, Tensor
 
 # Tokens of a chunk: fla's default, and Mamba-2's (chunk_size of the configuration classes).
@@ -23,7 +23,7 @@ class Mixers(Basics):
 
     __slots__ = ()
 
-    def mix(self, kind: str, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
+    def mix(self, kind: str, x: Tensor, block: DecoderBlock, linears: dict[str, Linear]) -> Tensor:
         if kind == "delta":
             return self.delta_net(x, block, linears)
         if kind == "mamba1":
@@ -36,7 +36,7 @@ class Mixers(Basics):
         """A depthwise causal convolution keeps its input."""
         return self.tape.op(self.tape.tensor(x.width, x.bytes), (x,), saves=(x,))
 
-    def delta_net(self, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
+    def delta_net(self, x: Tensor, block: DecoderBlock, linears: dict[str, Linear]) -> Tensor:
         """Qwen3NextGatedDeltaNet and Qwen3_5GatedDeltaNet."""
         tape, split = self.tape, self.r.tensor_parallel
         k_heads, v_heads, k_dim, v_dim = block.sizes
@@ -83,7 +83,7 @@ class Mixers(Basics):
             x.bytes,
         )  # fmt: skip
 
-    def mamba1(self, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
+    def mamba1(self, x: Tensor, block: DecoderBlock, linears: dict[str, Linear]) -> Tensor:
         """MambaInnerFn: convolution, projections, scan and the way out in one; it makes what the convolution and the
         time steps are once more in backward (``checkpoint_lvl=1``)."""
         r, tape, split = self.r, self.tape, self.r.tensor_parallel
@@ -109,7 +109,7 @@ class Mixers(Basics):
             weight=out_layer.numel / split if r.train_base else 0,
         )  # fmt: skip
 
-    def mamba2(self, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
+    def mamba2(self, x: Tensor, block: DecoderBlock, linears: dict[str, Linear]) -> Tensor:
         """mamba_split_conv1d_scan_combined: convolution, scan, norm and the way out in one."""
         r, tape, split = self.r, self.tape, self.r.tensor_parallel
         inner, heads, state, groups = (n / split for n in block.sizes)

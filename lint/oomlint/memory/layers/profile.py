@@ -11,7 +11,7 @@ from oomlint.memory.layers.attention import Attention
 from oomlint.memory.layers.mixers import Mixers
 from oomlint.memory.layers.regime import Regime, interned
 from oomlint.memory.layers.streams import Streams
-from oomlint.memory.parameters import Block, Linear, Skeleton
+from oomlint.memory.parameters import DecoderBlock, DecoderStructure, Linear
 from oomlint.memory.tape import Moment, Size, Tape, Tensor
 
 
@@ -64,7 +64,7 @@ class Decoder(Attention, Streams, Mixers):
     def residual_dropout(self, x: Tensor) -> Tensor:
         return self.dropout(x) if self.model.traits.dropout else x
 
-    def block(self, x: Tensor, block: Block) -> Tensor:
+    def block(self, x: Tensor, block: DecoderBlock) -> Tensor:
         traits = self.model.traits
         linears = {layer.role: layer for layer in block.linears}
         if traits.streams > 1:
@@ -134,7 +134,7 @@ class Decoder(Attention, Streams, Mixers):
             temp=made, forward_temp=first, weight=inside.tape.trained_elements,
         )  # fmt: skip
 
-    def streamed(self, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
+    def streamed(self, x: Tensor, block: DecoderBlock, linears: dict[str, Linear]) -> Tensor:
         """Gemma3nTextDecoderLayer: one block on one of several streams."""
         tape = self.tape
         predicted = self.predict(x, linears)
@@ -163,7 +163,7 @@ class Decoder(Attention, Streams, Mixers):
         """A trained factor an element of the hidden size (InternVLVisionLayer, lambda_1)."""
         return self.scaled_by_weight(x) if self.model.traits.layer_scale else x
 
-    def mixed(self, x: Tensor, block: Block, linears: dict[str, Linear]) -> Tensor:
+    def mixed(self, x: Tensor, block: DecoderBlock, linears: dict[str, Linear]) -> Tensor:
         """What the block's mixers give, added up where they run side by side."""
         # Falcon-H1 multiplies what goes into each of its mixers by a number.
         scales = self.model.arch == "falcon_h1"
@@ -186,7 +186,7 @@ _FLASH_HEAD = 256
 
 
 @lru_cache(maxsize=512)
-def layer_inputs_profile(model: Skeleton, regime: Regime) -> LayerProfile:
+def layer_inputs_profile(model: DecoderStructure, regime: Regime) -> LayerProfile:
     """The embeddings of all layers beside the first one (Gemma4TextModel,
     project_per_layer_inputs): looked up, added to a normed projection, scaled."""
     writer = Decoder(model, regime)
@@ -205,7 +205,7 @@ def layer_inputs_profile(model: Skeleton, regime: Regime) -> LayerProfile:
 
 
 @lru_cache(maxsize=2048)
-def layer_profile(model: Skeleton, block: Block, regime: Regime) -> LayerProfile:
+def layer_profile(model: DecoderStructure, block: DecoderBlock, regime: Regime) -> LayerProfile:
     """Replay one block of ``model`` under ``regime``."""
     if block.sliding and regime.masks_window:
         # SDPA is given a mask for the window, which flash attention does not take.
@@ -232,7 +232,9 @@ def widest(sizes: Sequence[Size], tokens: float, scores: float) -> float:
 
 
 @lru_cache(maxsize=512)
-def head_profile(model: Skeleton, regime: Regime, train_head: bool, upcast: bool) -> LayerProfile:
+def head_profile(
+    model: DecoderStructure, regime: Regime, train_head: bool, upcast: bool
+) -> LayerProfile:
     """Final norm, output projection and cross entropy with the logits materialised.
 
     transformers 5.23 ForCausalLMLoss: logits.float(), log_softmax, nll_loss. LabelSmoother's sum over the vocabulary
