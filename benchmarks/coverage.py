@@ -28,7 +28,8 @@ from oomlint.judgement.evidence import left_open
 from oomlint.judgement.forecast import Forecast
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.plugins import dialects_in_force
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 HARDWARE = "8xA100-80GB"
 

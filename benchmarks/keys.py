@@ -28,7 +28,8 @@ from oomlint.documents.python.options import ScriptOptions
 from oomlint.errors import FileError
 from oomlint.files.disk import walk
 from oomlint.files.workspace import Workspace
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 TARGET = 0.95
 _LISTED = 40

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from oomlint.dialects import registry
 from oomlint.files.workspace import Workspace
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 JUDGED = ("train-config", "deepspeed-json", "accelerate-yaml", "launch-script")
 KINDS = (*JUDGED, "py-train-script")

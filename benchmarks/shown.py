@@ -21,7 +21,8 @@ from oomlint.dialects import registry
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.memory import estimate
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 _PAGE = Path(__file__).parents[1] / "docs" / "reads.md"
 _START, _END = "<!-- written by python -m benchmarks.shown --markdown -->\n", "<!-- end -->\n"

@@ -11,7 +11,8 @@ from oomlint.files.workspace import Workspace
 from oomlint.hardware import Hardware, parse_hardware
 from oomlint.linting.engine import Options, Report, lint
 from oomlint.linting.rule import Rule
-from oomlint.runs.linking import Linked, Linker, LinkOptions
+from oomlint.runs.linked import Linked, LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 Files = Mapping[str, str | bytes]

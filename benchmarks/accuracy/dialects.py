@@ -20,7 +20,8 @@ from oomlint.dialects import registry
 from oomlint.errors import FileError, UsageError
 from oomlint.files.workspace import Workspace
 from oomlint.plan import Plan
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 
 def command_line(row: Mapping[str, Any]) -> str:

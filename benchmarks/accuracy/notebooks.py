@@ -20,7 +20,8 @@ from msgspec import Struct
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.plugins import dialects_in_force
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 

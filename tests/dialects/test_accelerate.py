@@ -12,7 +12,8 @@ from oomlint.dialects import registry
 from oomlint.documents.text import Source, by_path
 from oomlint.errors import CannotEdit, FileError
 from oomlint.files.workspace import Workspace
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 CORPUS = Path(__file__).parents[2] / "../shared/corpus"

@@ -12,7 +12,8 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.linting.rule import Proposal
 from oomlint.plan.fields import f
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: a/b\n"
 LIGER = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n"

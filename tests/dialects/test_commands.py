@@ -9,7 +9,8 @@ from tests.linked import run_of
 
 from oomlint.dialects import registry
 from oomlint.files.workspace import Workspace
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 _CONFIG = (
     "model_name_or_path: meta-llama/Llama-2-13b-hf\nstage: sft\ndo_train: true\n"

@@ -19,7 +19,8 @@ from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.memory import estimate
 from oomlint.memory.build import skeleton
 from oomlint.plan.fields import f
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _MODEL = """\

@@ -12,7 +12,8 @@ from tests.linked import link
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _WORDS = (

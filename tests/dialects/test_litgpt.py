@@ -14,7 +14,8 @@ from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.models import lookup
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _CORPUS = Path(__file__).parents[2] / "../shared/corpus/litgpt"

@@ -18,7 +18,8 @@ from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.memory.facts import Facts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 CORPUS = Path(__file__).parents[2] / "../shared/corpus"

@@ -14,7 +14,8 @@ from oomlint.dialects.llm_foundry.dialect import LlmFoundry
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.models.count import count_parameters
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _SHARED = Path(__file__).parents[2] / "../shared"

@@ -16,7 +16,8 @@ from oomlint.files.workspace import Workspace
 from oomlint.memory.facts import Facts
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 from oomlint_rules.checkpoint.async_save_extra_copy import AsyncSaveExtraCopy
 

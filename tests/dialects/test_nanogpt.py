@@ -15,7 +15,8 @@ from oomlint.files.workspace import Workspace
 from oomlint.models.count import count_parameters
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _TRAIN = """\

@@ -9,7 +9,8 @@ from tests.linked import link
 
 from oomlint.dialects import registry
 from oomlint.files.workspace import Workspace
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 _RECIPE = (
     "model_name_or_path: meta-llama/Llama-2-7b-hf\ndataset_name: a/b\nlearning_rate: 1.0e-5\n"

@@ -11,7 +11,8 @@ from oomlint.dialects import registry
 from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.linting.rule import Proposal
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _TASK = """resources:

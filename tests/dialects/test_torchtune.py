@@ -19,7 +19,8 @@ from oomlint.fix.edits import make_fix
 from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _CORPUS = Path(__file__).parents[2] / "../shared/corpus/torchtune"

@@ -18,7 +18,8 @@ from oomlint.memory.facts import Facts
 from oomlint.memory.logits import logits_of
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _SFT = """\

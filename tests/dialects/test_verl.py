@@ -18,7 +18,8 @@ from oomlint.fix.edits import make_fix
 from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Proposal
 from oomlint.plan.fields import f
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _SHARED = Path(__file__).parents[2] / "../shared/corpus"

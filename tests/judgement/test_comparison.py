@@ -9,7 +9,8 @@ from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.judgement.comparison import GROUPS, _leaves_of_groups, compare
 from oomlint.plan import leaf_paths
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 AXOLOTL = """\
 base_model: meta-llama/Llama-3.2-3B

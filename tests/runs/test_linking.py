@@ -9,7 +9,8 @@ from oomlint.dialects.axolotl.dialect import Axolotl
 from oomlint.dialects.base import Registry
 from oomlint.dialects.deepspeed.dialect import DeepSpeed
 from oomlint.files.workspace import Workspace
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 1\ndatasets:\n  - path: a/b\n"
 ZERO3 = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}'

@@ -12,7 +12,8 @@ from oomlint.dialects import registry
 from oomlint.errors import FileError
 from oomlint.files.disk import walk
 from oomlint.files.workspace import Workspace
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint_schemas import CATALOG, load
 from oomlint_schemas.configs import CONFIGS, catalogue
 from oomlint_schemas.generate import text_of

@@ -26,7 +26,7 @@ from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of, settled
 from oomlint.linting.engine import Diagnosis, Options, Report, judged, link, lint
 from oomlint.linting.rule import Applicability, Rule, Severity, gib
-from oomlint.runs.linking import Linked
+from oomlint.runs.linked import Linked
 from oomlint.runs.run import Run
 
 # Ruff's tests converge within 8 passes and its command line gives up at 100; our fixes

@@ -25,7 +25,8 @@ from oomlint.linting.rule import Applicability, Finding, ListedRule, Rule, Sever
 from oomlint.linting.suppressions import Suppression, suppressions, unused_findings
 from oomlint.linting.unused_parts import UnusedParts
 from oomlint.plugins import PluginError, dialects_in_force, rules_in_force
-from oomlint.runs.linking import Linked, Linker, LinkOptions
+from oomlint.runs.linked import Linked, LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 if TYPE_CHECKING:

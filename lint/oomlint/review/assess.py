@@ -26,7 +26,7 @@ from oomlint.report.blocks import troubles
 from oomlint.review import blame
 from oomlint.review.commands import flags
 from oomlint.review.trees import CommitTree
-from oomlint.runs.linking import Linked
+from oomlint.runs.linked import Linked
 from oomlint.runs.run import Run
 from oomlint.session.jobs import Job, make_jobs, merge
 from oomlint.session.request import CheckRequest

@@ -13,7 +13,8 @@ from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import Risk, judgement_of
 from oomlint.judgement.planner import hardware_options, largest, ways_to_fit
-from oomlint.runs.linking import Linker, LinkOptions
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 _LORA = """\

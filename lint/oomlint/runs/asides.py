@@ -1,0 +1,74 @@
+"""Scripts that no run took in, for the rules on habits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.documents.base import Document, ShellDocument
+from oomlint.files.workspace import Workspace
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.recognition import Recogniser
+from oomlint.runs.run import Parts, Run, build_run
+
+
+class _Unread(Dialect):
+    """Stands in for the framework of a script that no dialect reads."""
+
+    name = "script"
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        return ()
+
+
+_UNREAD = _Unread()
+
+# The first word of a line behind its assignments: the program, if a command begins there.
+_PROGRAM = r"(?m)^[ \t]*(?:\w+=\S*[ \t]+)*([\w./-]+)"
+
+
+def asides(
+    recogniser: Recogniser, options: LinkOptions, names: Iterable[str], runs: Iterable[Run]
+) -> Iterator[Run]:
+    """A run without settings for each script that no run took in."""
+    taken = {claim.path for run in runs for claim in run.claims}
+    for name in dict.fromkeys(names):
+        if not recogniser.was_asked(name) or name in taken:
+            continue
+        document = recogniser.workspace.document(name)
+        facts = () if document is None else document.facts
+        if document is None or not facts or _is_library(recogniser.workspace, document):
+            continue
+        if _may_train(document):
+            claim = Claim(_UNREAD, "aside", document, ())
+            parts = Parts(
+                _UNREAD,
+                (),
+                (claim,),
+                options=options.values,
+                hardware=options.hardware,
+            )
+            yield build_run(name, parts)
+
+
+def _is_library(workspace: Workspace, document: Document) -> bool:
+    """Whether a Python file is a module of a package, which others call as they see fit."""
+    source = document.source
+    folder = source.path.rpartition("/")[0]
+    package = f"{folder}/__init__.py" if folder else "__init__.py"
+    return (
+        source.path.endswith(".py") and workspace.exists(package) and "__main__" not in source.text
+    )
+
+
+def _may_train(document: Document) -> bool:
+    """Whether a shell script starts a program of training; a Python script's facts prove it.
+
+    By the text: what is to be mended may keep the command from being read.
+    """
+    if not isinstance(document, ShellDocument):
+        return True
+    from oomlint.documents.shell.names import is_launch
+
+    return any(is_launch(word) for word in re.findall(_PROGRAM, document.source.text))

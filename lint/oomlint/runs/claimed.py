@@ -1,0 +1,87 @@
+"""What a claim is on: the command, the configs that its script loads, and how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from oomlint.dialects.base import Claim
+from oomlint.dialects.common.config_values import ConfigValues
+from oomlint.dialects.table import Block, Reading
+from oomlint.plan.evidence import Level
+
+if TYPE_CHECKING:
+    from oomlint.dialects.machine.launch import Launch
+
+
+def at_most(block: Block, level: Level) -> Block:
+    """A block of a file that is named no better than so."""
+    return block if block.level >= level else replace(block, level=level)
+
+
+def configs_of(claim: Claim) -> frozenset[str]:
+    """The config files that the script of a claim loads itself, and takes values from."""
+    documents = (block.document for block in claim.blocks)
+    return frozenset(d.source.path for d in documents if isinstance(d, ConfigValues))
+
+
+def launch_of(claim: Claim) -> Launch | None:
+    """The command that a claim is on, if it is on one."""
+    if not claim.is_launched or not claim.blocks:
+        return None
+    from oomlint.dialects.machine.launches import launches
+
+    at = claim.blocks[-1].anchor
+    return next((launch for launch in launches(claim.document) if launch.anchor == at), None)
+
+
+def starts_script(claim: Claim) -> bool:
+    """Whether a claim is on a command that starts a shell script, which alone says what it trains."""
+    launch = launch_of(claim)
+    if launch is None:
+        return False
+    from oomlint.dialects.machine.handed import starts_script
+
+    return starts_script(launch) and PurePath(launch.stem).stem not in claim.dialect.starters
+
+
+def says_how(claim: Claim) -> bool:
+    """Whether a claim is a command with options of its own, or on several GPUs. How a config is started is
+    asked where the config is read."""
+    from oomlint.dialects.machine.launcher_keys import PLAIN
+
+    launch = launch_of(claim) if claim.kind == "launch" else None
+    if launch is None or any(r.dialect == claim.dialect.name for r in claim.references):
+        return False
+    return bool(launch.flags.entries) or launch.launcher is not PLAIN
+
+
+def without_what_is_cut_off(claim: Claim, launch: Launch) -> Claim:
+    """A command whose last options are lost, since a line of it does not go on: the run that starts so, if any does, is
+    not the one that is meant, and what that would be is read once the line is mended."""
+    source = claim.document.source
+    for fact in claim.document.facts:
+        if fact.kind == "broken-continuation":
+            last, _ = source.position(fact.location.span.start)
+            first, _ = source.position(launch.anchor.start)
+            if fact.detail["top"] <= first <= last:
+                doubt = f"the command ends in {claim.path}:{last} before its last options"
+                return replace(claim, blocks=tuple(_doubted(b, doubt) for b in claim.blocks))
+    return claim
+
+
+def _doubted(block: Block, doubt: str) -> Block:
+    """A block of which nothing is known, and why."""
+    return replace(block, level=Level.UNREAD, doubt=doubt)
+
+
+def doubted_again(
+    blocks: Iterable[tuple[Block, Reading]], doubt: str
+) -> Iterator[tuple[Block, Reading]]:
+    """Blocks and their readings, of which nothing is known."""
+    for block, _ in blocks:
+        doubted = _doubted(block, doubt)
+        yield doubted, doubted.read()

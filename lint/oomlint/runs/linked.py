@@ -1,0 +1,38 @@
+"""What linking is told, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingABC
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from oomlint.errors import FileError
+from oomlint.runs.run import Run
+
+if TYPE_CHECKING:
+    from oomlint.hardware import Hardware
+
+
+class LinkOptions(Struct, frozen=True):
+    """What the user told oomlint about the machine and the run."""
+
+    hardware: Hardware | None = None
+    framework: str | None = None
+    values: MappingABC[str, Any] = field(default_factory=dict)
+    margin: float = 0.85
+    as_written: bool = False
+
+
+class Linked(Struct):
+    """Runs found, files that were opened, errors on the way, asides recognised."""
+
+    runs: list[Run] = field(default_factory=list)
+    errors: list[FileError] = field(default_factory=list)
+    files_read: int = 0
+    recognised: dict[str, str] = field(default_factory=dict)
+    """Display path → framework, of every file that a dialect claimed."""
+    asides: list[Run] = field(default_factory=list)
+    """Training scripts that hold no run we can read, but facts for rules on habits."""
+    merges: list[Run] = field(default_factory=list)
+    """Jobs that train nothing: they add an adapter to its base and write the model."""

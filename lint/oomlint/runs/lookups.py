@@ -1,0 +1,111 @@
+"""What a run asks for only when it is needed: lengths of data sets, models, the machine that a project names."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from oomlint.dialects.base import Claim
+from oomlint.files.workspace import Workspace
+from oomlint.runs.lineage import Lineage
+from oomlint.runs.run import Attested
+
+if TYPE_CHECKING:
+    from oomlint.datasets import Lengths
+    from oomlint.models import ModelFacts
+    from oomlint.runs.documented_hardware import Attestations
+
+
+class Lookups:
+    """Looks things up once for all runs of a workspace."""
+
+    def __init__(self, workspace: Workspace, lineage: Lineage) -> None:
+        self.workspace = workspace
+        self._lineage = lineage
+        self._models: dict[tuple[str, str], ModelFacts | None] = {}
+        self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
+        self._attestations: Attestations | None = None
+
+    def lengths_finder(self, from_file: str) -> Callable[[str, str | None, int], Lengths | None]:
+        """Who looks up how long the samples of a data set are: in the catalogue, or in a file of the project that
+        is no larger than any config that is read."""
+
+        def find(name: str, registry: str | None, vocabulary: int) -> Lengths | None:
+            from oomlint import datasets
+
+            key = (name, registry, datasets.is_small(vocabulary), os.path.dirname(from_file))
+            if key not in self._lengths:
+                self._lengths[key] = self._lengths_of(name, registry, vocabulary, from_file)
+            return self._lengths[key]
+
+        return find
+
+    def attested_finder(self, *claims: Claim) -> Callable[[], Attested | None]:
+        """Who looks up on which machine the project says that a run ran: only runs at risk ask."""
+
+        def find() -> Attested | None:
+            if self._attestations is None:
+                from oomlint.runs.documented_hardware import Attestations
+
+                self._attestations = Attestations(self.workspace)
+            return self._attestations.of(dict.fromkeys(claim.path for claim in claims))
+
+        return find
+
+    def model_finder(self, from_file: str, script: str) -> Any:
+        """Who looks up a model: on the disk and in the catalogue, then among what the runs that
+        stand beside this one's launch line save."""
+
+        def find(model: str) -> ModelFacts | None:
+            found = look_up(model)
+            if found is None or found.confidence == "guessed":
+                return self._lineage.made(model, script) or found
+            return found
+
+        def look_up(model: str) -> ModelFacts | None:
+            key = (model, os.path.dirname(from_file))
+            if key not in self._models:
+                from oomlint.models import resolve
+
+                head = model.replace("\\", "/").partition("/")[0]
+                folders = (
+                    str(folder)
+                    for folder in self.workspace.search_folders(from_file)
+                    if self.workspace.holds(folder, head)
+                )
+                self._models[key] = resolve(
+                    model,
+                    read=lambda path: self.workspace.read_or_none(self.workspace.name(path)),
+                    base_dirs=tuple(folders),
+                    hf_cache=self.workspace.disk.hf_cache,
+                )
+            return self._models[key]
+
+        return find
+
+    def _lengths_of(
+        self, name: str, registry: str | None, vocabulary: int, from_file: str
+    ) -> Lengths | None:
+        from oomlint import datasets
+        from oomlint.datasets.measure import lengths_in
+        from oomlint.datasets.registry import registered
+
+        path = name
+        if registry is not None:
+            listed = self._read_from(f"{registry}/dataset_info.json", from_file)
+            entry = None if listed is None else registered(listed[1], name)
+            if entry is not None:
+                name, path = entry.public, f"{registry}/{entry.file}" if entry.file else ""
+        found = None
+        if path.endswith((".json", ".jsonl")):
+            found = self._read_from(path, from_file)
+        if found is not None:
+            return lengths_in(found[1], found[0], is_small=datasets.is_small(vocabulary))
+        return datasets.find(name) if name else None
+
+    def _read_from(self, path: str, from_file: str) -> tuple[str, bytes] | None:
+        """A file that another names, under its display path."""
+        name = self.workspace.resolve(path, from_file)
+        data = None if name is None else self.workspace.read_or_none(name)
+        return None if name is None or data is None else (name, data)

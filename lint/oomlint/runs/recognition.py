@@ -1,0 +1,172 @@
+"""What the dialects recognise in the files of a workspace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from oomlint.dialects.base import Claim, DialectEntry, Registry
+from oomlint.documents import (
+    HELD_LANGUAGES,
+    JSON_SUFFIXES,
+    PYTHON_SUFFIXES,
+    TOML_SUFFIXES,
+    YAML_SUFFIXES,
+    kind_of,
+    languages_of,
+)
+from oomlint.documents.base import (
+    Document,
+    HeldCode,
+    ShellDocument,
+)
+from oomlint.documents.text import Source
+from oomlint.errors import FileError, InternalError, in_words
+from oomlint.files.workspace import Workspace
+from oomlint.runs.linked import Linked
+
+_DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
+
+# A line that makes a trainer or what one is given, and is no class of that kind.
+_TRAINS_IN_PYTHON = rb"^(?![ \t]*class\b).*(?:Trainer|TrainingArguments|\bdeepspeed\.initialize)\("
+
+
+class Recogniser:
+    """Asks the dialects what files are, each file once."""
+
+    def __init__(self, workspace: Workspace, registry: Registry, framework: str | None) -> None:
+        self.workspace = workspace
+        self.registry = registry
+        self.opened: set[str] = set()
+        """The files that were read for what they hold."""
+        self._framework = framework
+        self._claims: dict[str, tuple[Claim, ...]] = {}
+        self._adoptions: dict[tuple[str, str], Claim | None] = {}
+        self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
+        self._failures: dict[str, list[InternalError]] = {}
+
+    def was_asked(self, name: str) -> bool:
+        """Whether a file was found worth asking about."""
+        return name in self._claims
+
+    def claims_of(self, name: str, linked: Linked, *, must_read: bool) -> tuple[Claim, ...]:
+        data = b""
+        try:
+            data = self.workspace.read(name)
+            self.opened.add(name)
+            may_be_ours = self._has_marker(name, data)
+            if not may_be_ours and not (must_read and kind_of(name)):
+                return ()
+            claims = self.claims(name)
+        except FileError as error:
+            is_ours = self._has_marker(name, data, proof=True) and not _holds_records(name, data)
+            if must_read or is_ours:
+                linked.errors.append(error)
+            return ()
+        if name in self._failures and (must_read or self._has_marker(name, data, proof=True)):
+            linked.errors += self._failures.pop(name)
+        for claim in claims:
+            if not any(reference.decides for reference in claim.references):
+                linked.recognised.setdefault(name, claim.framework or claim.dialect.name)
+        return claims
+
+    def claims(self, name: str) -> tuple[Claim, ...]:
+        """What the dialects recognise in a file; the first dialect that claims a YAML or JSON
+        document has it, while a script may hold runs of several."""
+        if name not in self._claims:
+            self._claims[name] = tuple(self._recognise(name))
+        return self._claims[name]
+
+    def _has_marker(self, name: str, data: bytes, *, proof: bool = False) -> bool:
+        """Whether some dialect that reads such files may find something in this one, or with
+        ``proof``, whether one would take it for its own unparsed."""
+        key = (kind_of(name), proof)
+        if proof and key[0] in HELD_LANGUAGES:
+            return False  # a word in a notebook or a Makefile proves nothing of the rest
+        if proof and key[0] in PYTHON_SUFFIXES:
+            # The modules of a library name what its scripts name. They need not be in the Python
+            # that oomlint runs on.
+            return re.search(_TRAINS_IN_PYTHON, data, re.MULTILINE) is not None
+        if key not in self._markers:
+            readers = self.registry.readers(languages_of(name))
+            marks = {
+                m for entry in readers if entry.markers_prove or not proof for m in entry.markers
+            }
+            self._markers[key] = tuple(sorted(marks))
+        return any(mark in data for mark in self._markers[key])
+
+    def trains_in(self, script: str) -> bool:
+        with suppress(FileError):
+            return any(c.kind in ("run", "aside") and c.blocks for c in self.claims(script))
+        return False
+
+    def adopted(self, name: str, dialect_name: str) -> list[Claim]:
+        """A file that only the setting that names it tells to be of a dialect."""
+        dialect = self.registry.named(dialect_name)
+        document = self.workspace.document(name)
+        if document is None and dialect is not None and dialect.any_text:
+            document = self.workspace.lines(name)
+        if dialect is None or document is None:
+            return []
+        if (name, dialect_name) not in self._adoptions:
+            self._adoptions[name, dialect_name] = dialect.adopt(document)
+        claim = self._adoptions[name, dialect_name]
+        return [] if claim is None else [claim]
+
+    def may_be_ours(self, name: str | None, dialect_name: str) -> bool:
+        """A cheap look at a file that a launch line happens to start."""
+        dialect = self.registry.named(dialect_name)
+        if name is not None and dialect is not None and dialect.any_text:
+            return True
+        data = self.workspace.read_or_none(name) if name is not None else None
+        if name is None or data is None:
+            return False
+        # Its program is of a dialect that reads no files of that kind by itself.
+        marks = () if dialect is None else dialect.markers
+        return any(mark in data for mark in marks) or self._has_marker(name, data)
+
+    def _recognise(self, name: str) -> Iterator[Claim]:
+        document = self.workspace.document(name)
+        if document is None:
+            return
+        for part in document.parts:
+            yield from self.recognise_in(part, name)
+
+    def recognise_in(self, document: Document, name: str) -> Iterator[Claim]:
+        wanted = self._framework
+        language = document.language if isinstance(document, HeldCode) else kind_of(name) or ".json"
+        for entry in self._in_order(document, language):
+            dialect = entry.load()
+            try:
+                claims = tuple(dialect.recognise(document))
+            except Exception as error:  # as above: one dialect's bug is not the others'
+                failure = InternalError(name, f"{dialect.called} failed: {in_words(error)}")
+                self._failures.setdefault(name, []).append(failure)
+                continue
+            if wanted and all(wanted not in (c.framework, c.dialect.name) for c in claims):
+                claims = tuple(c for c in claims if c.kind == "part")
+            yield from claims
+            if claims and not isinstance(document, ShellDocument):
+                return
+
+    def _in_order(self, document: Document, language: str) -> Sequence[DialectEntry]:
+        """The dialects that read a language, and that need no marker there or have one. Of a file
+        of plain data, which has one owner, those whose markers stand in it come before the rest,
+        which is then mostly not even imported; those of plug-ins come before both."""
+        readers = self.registry.readers((language,))
+        data = document.source.text.encode("utf-8", "surrogateescape")
+        if language not in _DATA:
+            return [e for e in readers if language not in e.only_marked or e.is_marked(data)]
+        return sorted(readers, key=lambda entry: entry.is_ours and not entry.is_marked(data))
+
+
+def _holds_records(name: str, data: bytes) -> bool:
+    """Whether a file is data that is called like a config, and no config that is broken."""
+    if kind_of(name) not in JSON_SUFFIXES:
+        return False
+    from oomlint.documents.json import is_json_lines
+
+    with suppress(FileError):
+        return is_json_lines(Source.from_bytes(name, data))
+    return False

@@ -1,0 +1,305 @@
+"""Following what files name: from a command to its config, from that to its DeepSpeed JSON."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Mapping as MappingABC
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.cells import Given
+from oomlint.dialects.kinds import is_stand_in
+from oomlint.dialects.table import Block, Reading
+from oomlint.documents import (
+    JSON_SUFFIXES,
+    PYTHON_SUFFIXES,
+    TOML_SUFFIXES,
+    YAML_SUFFIXES,
+    kind_of,
+)
+from oomlint.documents.base import (
+    UNKNOWN,
+    Document,
+    PythonDocument,
+    Scalar,
+    ShellDocument,
+)
+from oomlint.errors import FileError
+from oomlint.files.workspace import Workspace
+from oomlint.plan.evidence import Level
+from oomlint.runs.claimed import at_most
+from oomlint.runs.private_copies import shipped_copy
+from oomlint.runs.recognition import Recogniser
+from oomlint.runs.releases import pinned
+from oomlint.runs.run import MissingFile, merge_sequences
+
+if TYPE_CHECKING:
+    from oomlint.dialects.machine.launch import Launch
+    from oomlint.documents.shell.files import WrittenFile
+
+_DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
+
+
+class Joining(Struct):
+    """What comes of following the references of one run.
+
+    ``used`` are the files that runs have taken in; ``folder`` is where the run's command stands,
+    by the ``cd`` before it: a program opens all its files from there. ``script`` is the file that the
+    command stands in: what it wrote before is what the program finds. ``options`` are what it says to
+    the program; of its words that are no options the first is ``"1"``.
+    """
+
+    used: set[str]
+    folder: str = ""
+    script: str = ""
+    options: MappingABC[str, str | None] = field(default_factory=dict)
+    missing: list[MissingFile] = field(default_factory=list)
+
+
+class References:
+    """Finds the files that others refer to, and what the dialects recognise in them."""
+
+    def __init__(self, workspace: Workspace, recogniser: Recogniser) -> None:
+        self.workspace = workspace
+        self._recogniser = recogniser
+        self._readings: dict[int, tuple[Block, Reading]] = {}
+        self._files: dict[str, MappingABC[str, WrittenFile]] = {}
+        self._written_claims: dict[tuple[str, str], tuple[Claim, ...]] = {}
+        self._configured: dict[
+            tuple[str, tuple[tuple[str, str | None], ...]], tuple[Claim, ...]
+        ] = {}
+
+    def note_written(self, document: Document) -> None:
+        """Remember the files that a shell script itself writes."""
+        if isinstance(document, ShellDocument):
+            self._files.setdefault(document.source.path, document.files)
+
+    def follow(
+        self,
+        reference: Reference,
+        from_file: str,
+        joining: Joining,
+        trail: tuple[str, ...] = (),
+    ) -> list[Claim]:
+        """The claims on a file that is referred to, and on the files that it names in turn;
+        ``trail`` are the files that led here, so that a circle of references ends."""
+        missing = joining.missing
+        for writer in dict.fromkeys((from_file, joining.script)):
+            written = self._written(reference, writer, missing)
+            if written is not None:
+                return self._with_inner(written, joining, trail)
+        found = self.found(reference, from_file, joining.folder)
+        if found is None:
+            preset = self._preset(reference)
+            if preset is not None:
+                return [self._reached(preset, reference, from_file)]
+        is_vouched = self._is_vouched_for(reference, from_file, joining)
+        is_ours = is_vouched or self._recogniser.may_be_ours(found, reference.dialect)
+        if reference.optional and not is_ours:
+            return []
+        if found is None:
+            blank = is_stand_in(reference.path)
+            missing.append(
+                MissingFile(reference.path, reference.location, "was not found", is_blank=blank)
+            )
+            return []
+        try:
+            claims = self._as_started(found, joining)
+        except FileError as error:
+            if reference.optional:
+                return []
+            where = f" (line {error.line})" if error.line else ""
+            missing.append(
+                MissingFile(reference.path, reference.location, f"cannot be used{where}: {error}")
+            )
+            return []
+        wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
+        if not wanted and (reference.adopts or is_vouched):
+            wanted = self._recogniser.adopted(found, reference.dialect)
+        if reference.claim:
+            wanted = [c for c in wanted if c.name == f"{found}:{reference.claim}"]
+        elif wanted or not reference.decides:
+            joining.used.add(found)
+        if not wanted:
+            problem = self._turned_down(reference)
+            if problem:
+                missing.append(MissingFile(reference.path, reference.location, problem))
+            return []
+        self._recogniser.opened.add(found)
+        wanted = [self._reached(c, reference, from_file) for c in wanted]
+        return self._with_inner(wanted, joining, (*trail, from_file, found))
+
+    def follow_fields(
+        self,
+        dialect: Dialect,
+        blocks: tuple[tuple[Block, Reading], ...],
+        claims: list[Claim],
+        joining: Joining,
+    ) -> tuple[tuple[Block, Reading], ...]:
+        """Load the files that settings such as ``deepspeed: ds.json`` name."""
+        followed: set[str] = set()
+        while True:
+            stated = Given(blocks).stated
+            todo = [f for f in dialect.references if f not in followed and f in stated]
+            if not todo:
+                return blocks
+            for name in todo:
+                followed.add(name)
+                setting = stated[name]
+                location = setting.origin.value_location
+                if location is None:
+                    continue
+                reader = dialect.references[name]
+                reference = Reference(str(setting.value), location, reader, level=setting.level)
+                found = self.follow(reference, location.path, joining)
+                if self._stops_at(found, reference, dialect, claims):
+                    problem = f"cannot be used: it has no {dialect.asks[reader].key}"
+                    joining.missing.append(MissingFile(reference.path, location, problem))
+                    continue
+                claims += found
+                more = self.read_all(block for c in found for block in c.blocks)
+                blocks = merge_sequences(blocks, more)
+
+    def read_all(self, blocks: Iterable[Block]) -> tuple[tuple[Block, Reading], ...]:
+        """Blocks with their readings; a block inside a block comes right after it."""
+        out: list[tuple[Block, Reading]] = []
+        for block in blocks:
+            # Kept with its block, whose id another one must not come to have.
+            known = self._readings.get(id(block))
+            if known is None:
+                known = self._readings[id(block)] = (block, block.read())
+            out.append(known)
+            out += self.read_all(known[1].nested)
+        return tuple(out)
+
+    def said_to_program(self, launch: Launch, from_file: str) -> dict[str, str | None]:
+        """What a command says to the program that it starts, ``None`` of what only the shell knows;
+        files that are here by their display paths."""
+        words = {str(n): word for n, word in enumerate(launch.arguments, 1)}
+        values = {**words, **{key: entry.value for key, entry in launch.flags.entries.items()}}
+        said = {
+            key: str(value.value)
+            if isinstance(value, Scalar) and value.value is not UNKNOWN
+            else None
+            for key, value in values.items()
+        }
+        if launch.flags.open_ended:
+            said.setdefault(str(len(words) + 1), None)  # ``$@`` may be a word more
+        for key, text in said.items():
+            if text is not None and kind_of(text) in _DATA:
+                said[key] = self.workspace.resolve(text, from_file, launch.command.folder) or text
+        return said
+
+    def found(self, reference: Reference, from_file: str, folder: str) -> str | None:
+        """The file that is referred to; a program may lie in ``src``, which ``PYTHONPATH`` or an
+        installation in place puts before the working directory."""
+        found = self.workspace.resolve(reference.path, from_file, folder)
+        if found is None and not reference.dialect and reference.path.endswith(".py"):
+            found = self.workspace.resolve(f"src/{reference.path}", from_file, folder)
+        return found
+
+    def _stops_at(
+        self, found: list[Claim], reference: Reference, dialect: Dialect, claims: list[Claim]
+    ) -> bool:
+        """Whether a framework does not start with a file as it is; one that says less than for certain that it
+        takes it may do otherwise."""
+        demand = dialect.asks.get(reference.dialect)
+        if demand is None or reference.level > Level.STATED:
+            return False
+        blocks = [block for c in found if c.dialect.name == reference.dialect for block in c.blocks]
+        lacks = bool(blocks) and all(demand.key not in b.mapping.entries for b in blocks)
+        return lacks and demand.is_made(pinned(self.workspace, claims))
+
+    def _as_started(self, name: str, joining: Joining) -> tuple[Claim, ...]:
+        """The claims on a file; of a script that takes its config file from its command line, as
+        this one starts it."""
+        claims = self._recogniser.claims(name)
+        if kind_of(name) not in PYTHON_SUFFIXES or not joining.options:
+            return claims
+        document = self.workspace.document(name)
+        if not isinstance(document, PythonDocument) or not document.config_options:
+            return claims
+        key = (name, tuple(sorted(joining.options.items(), key=lambda item: item[0])))
+        if key not in self._configured:
+            started = self.workspace.configured(name, joining.options)
+            found = () if started is None else tuple(self._recogniser.recognise_in(started, name))
+            self._configured[key] = found
+        return self._configured[key]
+
+    def _turned_down(self, reference: Reference) -> str:
+        """Why a file that is here cannot be what a setting names it as; empty where its dialect does
+        not say when that is so."""
+        dialect = self._recogniser.registry.named(reference.dialect)
+        if reference.optional or not reference.adopts or dialect is None or not dialect.turns_down:
+            return ""
+        return f"cannot be used: {dialect.turns_down}"
+
+    def _is_vouched_for(self, reference: Reference, from_file: str, joining: Joining) -> bool:
+        """Whether a program that is started with a file makes it one of its dialect."""
+        for program in reference.vouched_for:
+            found = self.found(program, from_file, joining.folder)
+            with suppress(FileError):
+                if found is not None and self._recogniser.adopted(found, program.dialect):
+                    return True
+        return False
+
+    def _reached(self, claim: Claim, reference: Reference, from_file: str) -> Claim:
+        """A claim on a file with what it was reached by, and of one that a framework ships, with
+        where a run's own copy would go."""
+        blocks = tuple(at_most(block, reference.level) for block in claim.blocks)
+        claim = replace(claim, named=reference, blocks=blocks)
+        if not claim.is_shipped:
+            return claim
+        copy = shipped_copy(self.workspace, claim, reference, from_file)
+        return replace(claim, blocks=tuple(replace(b, copy=copy) for b in claim.blocks))
+
+    def _written(
+        self, reference: Reference, from_file: str, missing: list[MissingFile]
+    ) -> list[Claim] | None:
+        """The claims on a file that the script itself writes, whatever lies here by its name;
+        ``None`` where it writes no such file."""
+        files = self._files.get(from_file, {})
+        name = os.path.normpath(reference.path) if files else ""
+        if name not in files:
+            return None
+        key = (from_file, name)
+        if key not in self._written_claims:
+            try:
+                document = files[name].parsed(name)
+                found = (
+                    () if document is None else tuple(self._recogniser.recognise_in(document, name))
+                )
+            except FileError as error:
+                problem = f"cannot be used as the script writes it: {error}"
+                missing.append(MissingFile(reference.path, reference.location, problem))
+                return []
+            self._written_claims[key] = found
+        claims = self._written_claims[key]
+        return [c for c in claims if reference.dialect in ("", c.dialect.name)]
+
+    def _with_inner(
+        self,
+        claims: Iterable[Claim],
+        joining: Joining,
+        trail: tuple[str, ...],
+    ) -> list[Claim]:
+        """Claims, each followed by those on the files that it names."""
+        out: list[Claim] = []
+        for claim in claims:
+            out.append(claim)
+            level = Level.STATED if claim.named is None else claim.named.level
+            for inner in claim.references:
+                if inner.level < level:
+                    inner = replace(inner, level=level)
+                if self.workspace.resolve(inner.path, claim.path, joining.folder) not in trail:
+                    out += self.follow(inner, claim.path, joining, trail)
+        return out
+
+    def _preset(self, reference: Reference) -> Claim | None:
+        """A file that the framework itself ships under that name, as facts of ours."""
+        dialect = self._recogniser.registry.named(reference.dialect)
+        return None if dialect is None else dialect.preset(reference)

@@ -1,0 +1,55 @@
+"""Which releases of libraries a run has, by what the project around its files and its own scripts say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping as MappingABC
+
+from oomlint.dialects.base import Claim
+from oomlint.documents import kind_of
+from oomlint.files.requirements import chosen_anew, installed, is_commit
+from oomlint.files.workspace import Workspace
+
+
+def pinned(workspace: Workspace, claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:
+    """What the project around the files of a run pins, and what its scripts install, commits included."""
+    found: dict[str, tuple[str, str]] = {}
+    for claim in claims:
+        found = {**workspace.versions(claim.path), **found}
+    for package in _anew(claims):
+        found.pop(package, None)
+    for claim in claims:
+        own = installed(claim.document.source.text)
+        found |= {package: (version, claim.path) for package, version in own.items()}
+    return found
+
+
+def untold(
+    workspace: Workspace, claims: Iterable[Claim], versions: MappingABC[str, tuple[str, str]]
+) -> dict[str, str]:
+    """Packages of which a commit alone says the release, and how."""
+    absent = frozenset[str]().union(*(workspace.absent(c.path) for c in claims))
+    pinned = ((name, at[0]) for name, at in versions.items() if is_commit(at[0]))
+    return {name: f"{name} is a submodule that is not checked out" for name in absent} | {
+        name: f"{name} is pinned to {commit}, of which no file tells the release"
+        for name, commit in pinned
+    }
+
+
+def floors(workspace: Workspace, claims: Iterable[Claim]) -> dict[str, str]:
+    """The oldest releases that the project around the files of a run allows."""
+    found: dict[str, tuple[str, str]] = {}
+    for claim in claims:
+        found = {**workspace.floors(claim.path), **found}
+    oldest = {package: version for package, (version, _) in found.items()}
+    anew = _anew(claims)
+    kept = {package: version for package, version in oldest.items() if package not in anew}
+    return kept | {package: version for package, version in anew.items() if version is not None}
+
+
+def _anew(claims: Iterable[Claim]) -> dict[str, str | None]:
+    """What the notebooks among the files of a run install, and the oldest that they allow."""
+    found: dict[str, str | None] = {}
+    for claim in claims:
+        if kind_of(claim.path) == ".ipynb":
+            found |= chosen_anew(claim.document.source.text)
+    return found
