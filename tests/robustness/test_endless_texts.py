@@ -219,3 +219,16 @@ def test_standard_input_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) 
     result = here("estimate", "--plan", "-", stdin=b" " * 2**20 + b"{}")
     assert result.exit_code == 3
     assert "larger than 1 MiB" in result.stderr
+
+
+def test_a_script_of_a_long_branch() -> None:
+    """Whether a library is imported below an ``if`` is seen line by line."""
+    from oomlint.dialects.unsloth.dialect import Unsloth
+    from oomlint.documents import parse
+
+    branch = "if a:\n" + "        b = 1\n" * 4000
+    loads = "model = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+    text = f"from transformers import AutoModelForCausalLM\n{branch}try:\n    import unsloth\nfinally:\n    pass\n{loads}"
+    document = parse(Source("train.py", text))
+    assert document is not None
+    assert all(claim.kind == "aside" for claim in Unsloth().recognise(document))

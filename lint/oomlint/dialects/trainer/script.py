@@ -73,11 +73,7 @@ _CONFIG = re.compile(rf"(^|\.)(Seq2Seq|Unsloth)?TrainingArguments$|{_TRL_CONFIG.
 _TRAINER = re.compile(r"(^|\.)\w*Trainer$")
 _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
 # ``if args.use_unsloth:`` above an import of it; and an import whatever is asked.
-_UNSLOTH_IN_BRANCH = re.compile(
-    r"^(?P<inside>[ \t]*)if [^\n]*:[ \t]*\n(?:(?P=inside)[ \t]+[^\n]*\n)*?(?P=inside)[ \t]+(?:from|import) unsloth\b",
-    re.MULTILINE,
-)
-_UNSLOTH_AT_TOP = re.compile(r"^(?:from|import) unsloth\b", re.MULTILINE)
+_UNSLOTH = re.compile(r"^(?P<inside>[ \t]*)(?:from|import) unsloth\b", re.MULTILINE)
 _OF_AUTO_CLASS = re.compile(r"(^|\.)AutoModelForCausalLM\.from_pretrained$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 _OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
@@ -210,9 +206,25 @@ def _imports_unsloth(document: Document) -> bool:
     and loads a model by transformers too does that unless asked."""
     if not any(name.partition(".")[0] == "unsloth" for name in document.imports):
         return False
-    text = document.source.text
-    is_choice = not _UNSLOTH_AT_TOP.search(text) and _UNSLOTH_IN_BRANCH.search(text) is not None
+    is_choice = _is_chosen(document.source.text)
     return not (is_choice and any(_OF_AUTO_CLASS.search(call.callee) for call in document.calls))
+
+
+def _is_chosen(text: str) -> bool:
+    """Whether Unsloth is imported below an ``if``, and nowhere at the top."""
+    imports = list(_UNSLOTH.finditer(text))
+    if not all(each["inside"] for each in imports):
+        return False
+    return any(
+        _head_of_block(text[: each.start()], each["inside"]).startswith("if ") for each in imports
+    )
+
+
+def _head_of_block(before: str, inside: str) -> str:
+    """The nearest line above that is less deep: what opens the block of an indented line."""
+    lines = (line for line in reversed(before.splitlines()) if line.strip())
+    outer = (line for line in lines if len(line) - len(line.lstrip()) < len(inside))
+    return next(outer, "").strip()
 
 
 def _is_trainer(call: Call, document: Document) -> bool:
