@@ -234,3 +234,20 @@ def test_samples_that_are_joined_may_be_short_too():
 
     assert severity(True) is None
     assert severity(False) is Severity.ERROR
+
+
+@pytest.mark.parametrize(("processes", "least"), [(4, Severity.ERROR), (8, Severity.INFO)])
+def test_what_ranks_without_a_card_would_need_is_a_remark(processes: int, least: Severity) -> None:
+    """They stop before they take any memory, which is what is wrong with the run on that machine."""
+    line = (
+        f"torchrun --nproc_per_node {processes} src/train.py --stage sft --do_train --packing true "
+        "--model_name_or_path meta-llama/Llama-3.1-8B --finetuning_type full --cutoff_len 4096 "
+        "--per_device_train_batch_size 4 --bf16 --output_dir out --dataset alpaca_en\n"
+    )
+    report = linked.report_of({"run.sh": line}, hardware="4xRTX-4090-24GB")
+    of_memory = [each for each in report.diagnoses if each.finding.resource == "gpu"]
+    assert max(each.severity for each in of_memory) is least
+    said = "reckoned with 8 processes a node, for which this machine has 4 GPUs"
+    assert any(said in each.finding.details for each in of_memory) is (processes == 8)
+    starts = [each for each in report.diagnoses if each.rule.code == "OOM706"]
+    assert len(starts) == (processes == 8)

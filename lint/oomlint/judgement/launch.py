@@ -34,6 +34,18 @@ def launch_is_unread(run: Run) -> bool:
     return sharding_is_open(run) and not any(claim.is_program for claim in run.claims)
 
 
+def cards_missing(run: Run) -> int:
+    """How many GPUs a run is started on that a node of the named machine does not have. The ranks without a card end
+    the run before it takes any memory (torch.cuda.set_device: invalid device ordinal), so that what each of them
+    would need says nothing of that machine."""
+    hardware, ranks = run.parts.hardware, run.plan.parallel.gpus_per_node
+    started = run.settings.get(f.parallel.gpus_per_node)
+    if hardware is None or ranks is None or started is None:
+        return 0
+    is_said = started.origin.kind in ("explicit", "derived")
+    return max(0, ranks - hardware.gpus_per_node) if is_said else 0
+
+
 def hangs_on_launch(run: Run, field: Any) -> bool:
     """Whether it is by that launch alone that a field is not known."""
     return field == f.parallel.backend and launch_is_unread(run)

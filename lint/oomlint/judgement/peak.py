@@ -19,7 +19,7 @@ from oomlint.hardware import usual_limit
 from oomlint.judgement.cards import smallest_card
 from oomlint.judgement.doubts import confidence, doubts, settled
 from oomlint.judgement.evidence import weakest_of_claims
-from oomlint.judgement.launch import sharding_is_open
+from oomlint.judgement.launch import cards_missing, sharding_is_open
 from oomlint.judgement.lengths import (
     as_short_as_any,
     fits_with_short_samples,
@@ -265,7 +265,9 @@ def _otherwise(run: Run, resource: Literal["gpu", "host"], phase: str | None) ->
 
 
 def _most_severe(run: Run, resource: Literal["gpu", "host"]) -> Severity:
-    """The most that a need can be, by what it rests on."""
+    """The most that a need can be, by what it rests on, and by whether the run starts on that machine at all."""
+    if cards_missing(run):
+        return Severity.INFO
     return bound(Severity.ERROR, weakest_of_claims(run.intended, resource)[0])
 
 
@@ -366,6 +368,12 @@ def reckoned_with(condition: str) -> str:
 def conditions_of(run: Run) -> tuple[str, ...]:
     """On what condition every prediction of a run holds; mostly on none."""
     found = read_as(run)
+    missing, ranks = cards_missing(run), run.plan.parallel.gpus_per_node or 0
+    if missing:
+        found = (
+            *found,
+            f"{ranks} processes a node, for which this machine has {ranks - missing} GPUs",
+        )
     if starts_from_measured(run.intended):
         found = (*found, measured_words(run.intended))
     if sharding_is_open(run) and not settled(run).is_measured:
