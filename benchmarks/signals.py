@@ -46,7 +46,7 @@ _COMMAND = (
     sys.executable,
     "-c",
     (
-        "import os\nfrom oomlint.cli import command, interrupts\n"
+        "import os\nfrom oomlint.cli import command\nfrom oomlint.session import interrupts\n"
         f"interrupts.heed()\nos.write(1, {_READY!r})\ncommand()"
     ),
 )

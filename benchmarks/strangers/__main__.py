@@ -39,6 +39,7 @@ FIRST_READINGS = (
     ("eleventh, 2026-11-24", "findings-11.jsonl", 25),
     ("twelfth, 2026-11-28", "findings-12.jsonl", 37),
     ("thirteenth, 2026-11-28", "findings-13.jsonl", 73),
+    ("fourteenth, 2026-11-28", "findings-14.jsonl", 102),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

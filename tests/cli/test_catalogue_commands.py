@@ -123,10 +123,10 @@ def test_config_says_where_each_value_comes_from(oomlint, project):
     (project / "pyproject.toml").write_text('[tool.oomlint]\n\nhardware = "8xA100-80GB"\n')
     (project / "sub").mkdir()
     shown = oomlint("config", "sub").stdout
-    assert f'hardware          "8xA100-80GB"  ({project / "pyproject.toml"}:3)' in shown
+    assert f'hardware           "8xA100-80GB"  ({project / "pyproject.toml"}:3)' in shown
     data = json.loads(oomlint("config", "sub", "--output-format", "json").stdout)
     assert data["settings"]["margin"] == {"value": 0.85, "origin": "default"}
-    assert "hardware          -  (default)" in oomlint("config", "--isolated").stdout
+    assert "hardware           -  (default)" in oomlint("config", "--isolated").stdout
     assert oomlint("config", "missing").exit_code == 2
 
 

@@ -13,11 +13,10 @@ from oomlint.documents import parse
 from oomlint.documents.text import Source
 from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult
-from oomlint.fix.needless import outnumbers_cards
 from oomlint.fix.planned import with_plans
 from oomlint.fix.story import contradiction, name_for, variant_beside
 from oomlint.hardware import parse_hardware
-from oomlint.judgement import judgement_of
+from oomlint.judgement import cards_missing, judgement_of
 from oomlint.linting.engine import Diagnosis, Options, lint
 from oomlint.linting.rule import Applicability
 from oomlint.plan import Plan
@@ -89,10 +88,10 @@ def test_memory_of_processes_without_cards_is_nobodys() -> None:
     files = {"run.sh": line, "zero3.json": ds}
     safe = repaired(files, hardware="2xA100-40GB")
     assert safe.texts == {}
-    assert all(map(outnumbers_cards, safe.report.runs))
+    assert all(map(cards_missing, safe.report.runs))
     unsafe = repaired(files, hardware="2xA100-40GB", unsafe=True)
     assert b"--nproc_per_node 2" in unsafe.texts["run.sh"]
-    assert not any(map(outnumbers_cards, unsafe.report.runs))
+    assert not any(map(cards_missing, unsafe.report.runs))
 
 
 # -- what is saved ---------------------------------------------------------------------------------

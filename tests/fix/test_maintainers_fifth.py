@@ -186,9 +186,7 @@ def test_a_smaller_micro_batch_leaves_a_round_as_it_is(steps: str, wanted: str) 
 
 
 def test_an_engine_keeps_what_its_weights_need() -> None:
-    (run,) = link(
-        {"run.sh": _ROUNDS.format(share=0.6, steps="")}, hardware=parse_hardware("8xA100-40GB")
-    ).runs
+    (run,) = link({"run.sh": _ROUNDS.format(share=0.6, steps="")}, hardware="8xA100-40GB").runs
     shares = {
         move.changes[_SHARE]
         for group in safe_moves(run)

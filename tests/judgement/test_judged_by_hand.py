@@ -13,6 +13,7 @@ from tests.plans import LLAMA_8B, plan_of
 from oomlint.datasets import Lengths
 from oomlint.hardware import parse_hardware, usable_bytes
 from oomlint.judgement import (
+    alternatives as ways,
     causes,
     doubts,
     evidence,
@@ -20,7 +21,6 @@ from oomlint.judgement import (
     peak,
     releases,
     unread,
-    ways_out as ways,
     words,
 )
 from oomlint.judgement.change import Relief
@@ -80,7 +80,7 @@ class StandIn(SimpleNamespace):
         usual: dict[str, Any] = {
             "limits": SimpleNamespace(gpu_bytes=LIMIT, host_bytes=None), "remembered": {},
             "alternatives": (), "open": {}, "is_measured": False, "attested": None, "levels": {},
-            "parts": SimpleNamespace(untold={}, unread_program=""), "changes": {}, "missing": (), "unreadable": (),
+            "parts": SimpleNamespace(untold={}, unread_program="", hardware=None), "changes": {}, "missing": (), "unreadable": (),
             "sharded": False, "claims": (), "origins": {}, "estimated_by": estimate_of,
         }  # fmt: skip
         super().__init__(plan=plan, **{**usual, **told})
@@ -220,14 +220,6 @@ def test_a_change_is_worth_a_word_from_three_hundredths_or_a_fourth_on() -> None
     most = replace(PEAK, components={"logits": 60 * GIB})
     assert most.may_gain_by("logits")
     assert not replace(most, card=peak.smallest_card(40 * GIB)).may_gain_by("logits")
-
-
-@pytest.mark.parametrize(
-    ("severity", "is_problem"),
-    [(None, False), (Severity.INFO, False), (Severity.WARNING, True), (Severity.ERROR, True)],
-)
-def test_a_warning_is_a_problem(severity: Severity | None, is_problem: bool) -> None:
-    assert replace(PEAK, severity=severity).is_problem is is_problem
     assert not PEAK.overflows
     assert replace(PEAK, limit=100 * GIB - 1).overflows
     assert not replace(PEAK, limit=100 * GIB).overflows
@@ -555,7 +547,8 @@ def test_a_run_with_samples_as_short_as_any() -> None:
     assert lengths.as_short_as_any(run(seq__max_len=shortest)) is None
     assert lengths.as_short_as_any(run(seq__packing="multipack")) is None
     assert lengths.as_short_as_any(run(seq__longest=3000)) is None
-    assert lengths.as_short_as_any(run(seq__max_len=None)) is None
+    # Without any limit a run is predicted at an assumed one.
+    assert lengths.as_short_as_any(run(seq__max_len=None)).plan.seq.max_len == shortest
     joined = {"seq__pad": "none", "batch__micro": 8}
     known = lengths.as_short_as_any(run(**joined, seq__longest=4096))
     assert known.plan.seq.max_len == int(4096 * min(lengths.fullest(8)))
@@ -1032,7 +1025,9 @@ def test_why_a_whole_file_or_program_was_not_read() -> None:
 def test_a_change_relieves(
     before: dict[str, Any], after: dict[str, Any], severity: Severity | None, suffices: bool
 ) -> None:
-    found = Relief(replace(PEAK, **before), replace(PEAK, **{"predicted": 60 * GIB, **after}), {})
+    is_problem = before["severity"] is Severity.WARNING
+    now = replace(PEAK, is_problem=is_problem, **before)
+    found = Relief(now, replace(PEAK, **{"predicted": 60 * GIB, **after}), {})
     assert (found.severity, found.suffices) == (severity, suffices)
     assert found.saved == found.before.predicted - found.after.predicted
     least = (0.03 if found.before.limit else 0.25) * found.before.predicted
@@ -1141,7 +1136,7 @@ def test_ways_are_told_one_after_another() -> None:
 def test_a_run_without_hardware_is_told_which_cards_hold_it() -> None:
     forecast = SimpleNamespace(
         estimate=given(40 * GIB), hardware=None, verdict="unknown", because=(), because_of="",
-        evidence=None, host_limit=None, name="it",
+        evidence=None, host_limit=None, name="it", risk=None,
     )  # fmt: skip
     said = words.conclusion(forecast)  # type: ignore[arg-type]
     assert said == f"hardware unknown; {words._cards(40 * GIB)}"

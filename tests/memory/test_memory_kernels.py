@@ -299,11 +299,12 @@ def test_labels_are_shifted_of_several_samples(release: str, one: int, two: int)
 @pytest.mark.parametrize(
     ("changes", "kept", "at_loss", "late"),
     [
-        # Chunks of fp32 log-probabilities; in backward two more of one, then what a chunk's logits are.
-        (LORA, 4, 4 + 6 / 8, (4 + 1, 4 * 7 / 8 + 2 / 8, 0)),
-        ({}, 4, 4 + 6 / 8, (4 + 1, 4 * 7 / 8 + 2 / 8, 2 * HEAD)),
-        ({"compile__enabled": True}, 2, 2 + 6 / 8, (2 + 1, 2 * 7 / 8 + 2 / 8, 2 * HEAD)),
-        ({**LORA, "loss__chunks": 16}, 4, 4 + 6 / 16, (4.5, 4 * 15 / 16 + 2 / 16, 0)),
+        # Chunks of fp32 log-probabilities; in backward two more of one, then what waits when the head's gradients
+        # of the first two are summed in a third tensor. Compiled, the logits alone wait, and two tensors do.
+        (LORA, 4, 4 + 6 / 8, (4 + 1, 4 * 6 / 8, 0)),
+        ({}, 4, 4 + 6 / 8, (4 + 1, 4 * 6 / 8, 3 * 2 * HEAD)),
+        ({"compile__enabled": True}, 2, 2, (2 + 2 / 8, 2 * 7 / 8, 2 * 2 * HEAD)),
+        ({**LORA, "loss__chunks": 16}, 4, 4 + 6 / 16, (4.5, 4 * 14 / 16, 0)),
     ],
 )
 def test_torchtunes_chunks_copy_the_hidden_states(
@@ -318,17 +319,21 @@ def test_torchtunes_chunks_copy_the_hidden_states(
     first, second, grads = late
     assert found.late == [
         (NORM, first * EACH + hidden, 0),
-        (NORM, second * EACH + hidden, grads),
+        (NORM, second * EACH + hidden + grads, 0),
     ]
 
 
-def test_gradients_of_torchtunes_chunks_add_up_for_the_cast_weight() -> None:
+def test_gradients_of_torchtunes_chunks_add_up_as_wide_as_the_run_computes() -> None:
     wide: dict[str, Any] = {"precision__param": "fp32", "precision__grad": "fp32"}
     chunked: dict[str, Any] = {
         "loss__logits_materialised": "chunked", "loss__algorithm": "head_chunks", **wide,
     }  # fmt: skip
-    assert logits(**chunked, precision__autocast=True).late[1][2] == HEAD
-    assert logits(**chunked).late[1][2] == 2 * HEAD
+    _, cast, _ = logits(**chunked, precision__autocast=True).late[1]
+    _, frozen, _ = logits(**chunked, **LORA, precision__autocast=True).late[1]
+    assert cast - frozen == 3 * 2 * HEAD
+    _, plain, _ = logits(**chunked).late[1]
+    _, held, _ = logits(**chunked, **LORA).late[1]
+    assert plain - held == 3 * 2 * HEAD
 
 
 @pytest.mark.parametrize(

@@ -271,12 +271,12 @@ def test_the_best_figure_says_how_much_is_beyond(readings: dict[str, int], beyon
     assert measurement.beyond == beyond
 
 
-def test_what_was_measured_beyond_is_laid_on_each_phase() -> None:
+def test_what_was_measured_beyond_is_laid_on_the_phases_that_train() -> None:
     gpu = moved(0.0, allocated=105).gpu
     assert gpu.peak_bytes == 120
     assert gpu.parts == {
         "backward": {**PARTS, "temporary": 25.0},
-        "load": {"parameters": 40.0, "temporary": 20.0},
+        "load": {"parameters": 40.0, "temporary": 0.0},
     }
     # A twentieth of 120 to either side, and above what torch keeps beyond what it allocates: 105 of 85.
     assert (gpu.low_bytes, gpu.high_bytes) == (114, 120 + 6 + 20)
@@ -302,7 +302,7 @@ def test_what_is_less_comes_off_what_is_least_sure() -> None:
     assert gpu.peak_bytes == 60
     assert gpu.parts == {
         "backward": {**PARTS, "temporary": 0.0, "activations": 0.0, "logits": 5.0},
-        "load": {"parameters": 0.0},
+        "load": {"parameters": 40.0, "temporary": 0.0},
     }
     assert gpu.reserved_bytes == 65
 

@@ -36,6 +36,10 @@ SHOWN = {
     "verl": (3, 1, 3, 200),
     "torchtitan": (40, 20, 0, 2000),
     "nanotron": (10, 0, 20, 200),
+    # Read by their own checkouts, of which a machine without them has none.
+    "Meta Lingua": (0, 0, 0, 0),
+    "Colossal-AI": (0, 0, 0, 0),
+    "align-anything": (0, 0, 0, 0),
 }
 
 

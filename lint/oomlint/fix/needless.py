@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from oomlint.fix.edits import Fix
-from oomlint.judgement import judgement_of, needs_all_samples_long
+from oomlint.judgement import cards_missing, judgement_of, needs_all_samples_long
 from oomlint.linting.diagnosis import Diagnosis
 from oomlint.linting.rule import Applicability, Finding, Severity
 from oomlint.memory.rollout import starves_engine
@@ -43,7 +43,7 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
     run = diagnosis.run
     if run is None:
         return None
-    if outnumbers_cards(run):
+    if cards_missing(run):
         return "it starts more processes than there are GPUs, which comes first"
     if starves_engine(run.intended.plan, run.limits.gpu_bytes):
         return "the share of a card that the generation engine may take does not hold its weights, which comes first"
@@ -52,10 +52,3 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
     if fix.risk_after is not None and fix.risk_after.is_lost:
         return "the run would rather die with it, too"
     return None
-
-
-def outnumbers_cards(run: Run) -> bool:
-    """Whether a run starts more processes a node than the hardware has that somebody gave: what it needs is then
-    that of another machine's share."""
-    given, started = run.parts.hardware, run.hardware
-    return given is not None and started is not None and started.gpus_per_node > given.gpus_per_node

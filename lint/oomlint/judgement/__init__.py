@@ -13,7 +13,7 @@ from oomlint.judgement.doubts import confidence, settled
 from oomlint.judgement.evidence import is_open
 from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
-from oomlint.judgement.launch import SHARDED, launch_is_unread, sharding_is_open
+from oomlint.judgement.launch import SHARDED, cards_missing, launch_is_unread, sharding_is_open
 from oomlint.judgement.lengths import depends_on_data, needs_all_samples_long
 from oomlint.judgement.peak import (
     Peak,
@@ -42,6 +42,7 @@ __all__ = [
     "Severity",
     "Verdict",
     "card_holds",
+    "cards_missing",
     "confidence",
     "depends_on_data",
     "exceeds",

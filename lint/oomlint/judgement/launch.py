@@ -39,11 +39,11 @@ def cards_missing(run: Run) -> int:
     the run before it takes any memory (torch.cuda.set_device: invalid device ordinal), so that what each of them
     would need says nothing of that machine."""
     hardware, ranks = run.parts.hardware, run.plan.parallel.gpus_per_node
-    started = run.settings.get(f.parallel.gpus_per_node)
-    if hardware is None or ranks is None or started is None:
+    if hardware is None or ranks is None or ranks <= hardware.gpus_per_node:
         return 0
-    is_said = started.origin.kind in ("explicit", "derived")
-    return max(0, ranks - hardware.gpus_per_node) if is_said else 0
+    started = run.settings.get(f.parallel.gpus_per_node)
+    is_said = started is not None and started.origin.kind in ("explicit", "derived")
+    return ranks - hardware.gpus_per_node if is_said else 0
 
 
 def hangs_on_launch(run: Run, field: Any) -> bool:

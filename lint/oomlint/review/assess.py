@@ -216,7 +216,7 @@ def _saying(beside: Iterable[blame.Turn], cause: blame.BlamedChange) -> Iterator
 
 def _worse(concerned: Iterable[tuple[Run, Run | None]], report: Report) -> list[tuple[Run, Run]]:
     """The runs that became worse, and of which something is said that the baseline does not know."""
-    alarming = {d.finding.location.path for d in report.diagnoses if d.severity > Severity.INFO}
+    alarming = {d.finding.location.path for d in report.diagnoses if _alarms(d)}
     return [
         (was, run)
         for run, was in concerned
@@ -225,6 +225,13 @@ def _worse(concerned: Iterable[tuple[Run, Run | None]], report: Report) -> list[
         and _touches(run, alarming)
         and blame.is_worse(judgement_of(was), judgement_of(run))
     ]
+
+
+def _alarms(diagnosis: Diagnosis) -> bool:
+    """Whether a finding is more than a remark, or a remark on what a run rather dies of."""
+    run, is_of_memory = diagnosis.run, diagnosis.finding.predicted_bytes is not None
+    is_lost = is_of_memory and run is not None and judgement_of(run).is_lost
+    return is_lost or diagnosis.severity > Severity.INFO
 
 
 def _cards(

@@ -201,7 +201,7 @@ base_model: Qwen/Qwen-VL-Chat
 datasets:
   - path: a/b
     type: alpaca
-sequence_len: 2048
+sequence_len: 1920
 micro_batch_size: 16
 gradient_accumulation_steps: 2
 gradient_checkpointing: true
