@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import linked
 from tests.fixing import fixed
 from tests.linked import link
 
@@ -573,3 +574,22 @@ def test_what_is_named_anew_is_trained_where_everything_is_frozen() -> None:
     assert run.plan.trainable.method == "freeze"
     assert Facts(run.placed.plan).trained_numel == 152_064 * 3584 + 3584
     assert _run(f"{line} --trainable_parameters lm_head\n").plan.trainable.method == "full"
+
+
+@pytest.mark.parametrize(
+    ("pin", "more", "engine"),
+    [
+        ("3.10.2", "--vllm_server_host 10.0.0.1 --vllm_mode colocate", "vllm_server"),
+        ("3.10.2", "--vllm_mode server", "vllm_colocate"),
+        ("4.6.0", "--vllm_server_host 10.0.0.1 --vllm_mode colocate", "vllm_colocate"),
+        ("4.6.0", "--vllm_server_host 10.0.0.1 --vllm_mode server", "vllm_server"),
+    ],
+)
+def test_the_address_of_a_server_decides_until_the_mode_has_to_be_named(
+    pin: str, more: str, engine: str
+) -> None:
+    line = (
+        "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --dataset d --use_vllm true "
+    )
+    files = {"run.sh": f"{line}{more}\n", "requirements.txt": f"ms-swift=={pin}\n"}
+    assert linked.run_of(files, "run.sh").plan.objective.rollout.engine == engine

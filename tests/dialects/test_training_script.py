@@ -1339,3 +1339,31 @@ def test_a_schedule_free_optimizer_keeps_what_its_method_needs(name: str, elemen
     kept = state_bytes(run.plan)
     assert kept is not None
     assert kept.optimizer == pytest.approx(elements * kept.parameters, rel=0.01)
+
+
+_QUANTIZED_BY_HELPER = """\
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+def quantization():
+    return {made}
+model = AutoModelForCausalLM.from_pretrained("gpt2", quantization_config=quantization())
+Trainer(model=model, args=TrainingArguments(output_dir="o"), train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "method", "level"),
+    [
+        ("BitsAndBytesConfig(load_in_4bit=True)", "bnb4", Level.STATED),
+        (
+            "BitsAndBytesConfig(load_in_4bit=True) if large else BitsAndBytesConfig(load_in_8bit=True)",
+            "none",
+            Level.UNREAD,
+        ),
+        ("quantized_elsewhere()", "none", Level.UNREAD),
+    ],
+)
+def test_a_function_of_the_script_quantizes(made: str, method: str, level: Level) -> None:
+    run = run_of({"train.py": _QUANTIZED_BY_HELPER.replace("{made}", made)})
+    assert run.plan.quant.method == method
+    is_unread = run.level(f.quant.method) is Level.UNREAD
+    assert is_unread is (level is Level.UNREAD)

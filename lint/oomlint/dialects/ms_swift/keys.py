@@ -191,6 +191,7 @@ class own(Private, prefix="swift"):  # noqa: N801  a namespace of fields, read l
     steps_per_generation: int
     vllm: bool
     vllm_mode: str
+    vllm_server: tuple[str, ...]
     sleep_level: int
     offload_optimizer: bool
     offload_model: bool
@@ -278,6 +279,7 @@ RLHF_ROWS = (
     Row("vllm_max_model_len", f.objective.rollout.max_model_len, POSITIVE),
     Row("max_completion_length", f.objective.rollout.max_completion_tokens, POSITIVE, aliases=("response_length",)),
     Row("use_vllm", own.vllm, BOOLEAN),
+    Row("vllm_server_host", own.vllm_server, LIST, aliases=("vllm_server_base_url",)),
     Row("vllm_mode", own.vllm_mode, choice({"colocate": "vllm_colocate", "server": "vllm_server"})),
     Row("vllm_gpu_memory_utilization", f.objective.rollout.gpu_mem_util, NUMBER, aliases=("gpu_memory_utilization",)),
     Row("vllm_tensor_parallel_size", f.objective.rollout.tp, POSITIVE, aliases=("tensor_parallel_size",)),

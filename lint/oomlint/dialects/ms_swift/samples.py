@@ -13,6 +13,7 @@ from oomlint.dialects.common.generation import completions_of_round
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.ms_swift.keys import BASE, OLD, RLHF, env, own
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import LibraryChange
 
 samples = Meaning()
 
@@ -110,12 +111,22 @@ def completions(run: Cells) -> Any:
     return completions_of_round(run, own.steps_per_generation)
 
 
+NAMES_ITS_MODE = LibraryChange(
+    "ms-swift", (4, 0), "the engine is a server where its address is given, and beside training else",
+    "ms-swift 3.10.2 llm/argument/rlhf_args.py _init_rollout and 4.6.0 arguments/rlhf_args.py",
+)  # fmt: skip
+
+
 @samples.derive(_R.engine)
 def engine(run: Cells) -> Any:
-    """Up to 3.x colocate was the default; now a mode has to be named."""
+    """Up to 3.x the address of a server decides; from 4.0 on a mode has to be named."""
     if not generates(run):
         return None
-    return run[own.vllm_mode] or "vllm_colocate" if run[own.vllm] else "hf"
+    if not run[own.vllm]:
+        return "hf"
+    if run.has(NAMES_ITS_MODE):
+        return run[own.vllm_mode] or "vllm_colocate"
+    return "vllm_server" if run[own.vllm_server] else "vllm_colocate"
 
 
 @samples.default(

@@ -180,7 +180,24 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     if not found and any(f.kind == "merges-adapter" for f in document.facts):
         found.append(_run_of(calls, None, None, defaults, own))
     for run in found:
-        yield replace(run, among=len(found))
+        yield replace(run, among=len(found), others=(*run.others, *_own_quantizer(run, document)))
+
+
+def _own_quantizer(run: ScriptRun, document: PythonDocument) -> Iterator[tuple[Call, Table]]:
+    """The call that quantizes a model which is loaded with what a function of the script returns; where the script has
+    none such or several, how the model is quantized is not known."""
+    given = None if run.model is None else run.model.arguments.entries.get("quantization_config")
+    if run.model is None or given is None or not isinstance(given.value, Scalar):
+        return
+    text, at = document.source.text, given.value.span
+    function = re.match(r"(\w+)\(", text[at.start : at.end])
+    if given.value.value is not UNKNOWN or function is None or f"def {function[1]}(" not in text:
+        return
+    made = [call for call in document.calls if call.callee.endswith("BitsAndBytesConfig")]
+    if len(made) != 1:
+        unread = {key: replace(given, key=key) for key in ("load_in_4bit", "load_in_8bit")}
+        made = [replace(run.model, arguments=replace(run.model.arguments, entries=unread))]
+    yield made[0], QUANTIZATION
 
 
 def parsed_config(document: Document) -> str:
