@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fixing import fixed
@@ -200,6 +201,26 @@ def test_an_engine_keeps_what_its_weights_need() -> None:
     plan = run.plan
     assert starves_engine(plan.with_values({_SHARE: 0.3}), run.limits.gpu_bytes)
     assert not starves_engine(plan.with_values({_SHARE: 0.3, _TP: 2}), run.limits.gpu_bytes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "starves"),
+    [
+        ({}, True),
+        # 15 GB in 16 bits are 4 in 4, where the engine loads them so.
+        ({"quant.method": "bnb4", "quant.bits": 4.0}, False),
+        ({"quant.method": "gptq", "quant.bits": 8.0, _SHARE: 0.1}, True),
+        # All that the process holds already counts in the share, or nothing but keys and values.
+        ({"objective.rollout.share_of": "process"}, True),
+        ({"objective.rollout.share_of": "free"}, False),
+        ({"objective.rollout.engine": "sglang"}, True),
+    ],
+)
+def test_what_an_engine_keeps_is_its_weights_as_it_loads_them(
+    changes: dict[Any, Any], starves: bool
+) -> None:
+    (run,) = link({"run.sh": _ROUNDS.format(share=0.3, steps="")}, hardware="8xA100-40GB").runs
+    assert starves_engine(run.plan.with_values(changes), run.limits.gpu_bytes) is starves
 
 
 def test_a_run_whose_engine_cannot_hold_its_weights_is_left_alone() -> None:
