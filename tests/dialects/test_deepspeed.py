@@ -6,7 +6,7 @@ import pytest
 from tests.linked import link, run_of
 
 from oomlint.dialects.deepspeed.dialect import looks_like_deepspeed
-from oomlint.dialects.deepspeed.presets import shipped_preset
+from oomlint.dialects.deepspeed.presets import is_shipped, shipped_preset
 from oomlint.fix.edits import make_fix
 from oomlint.linting.rule import Proposal
 from oomlint.plan.evidence import Level
@@ -294,6 +294,41 @@ def test_wish_is_written_into_the_json():
 )
 def test_shipped_presets(path, stage):
     assert json.loads(shipped_preset(path))["zero_optimization"]["stage"] == stage
+
+
+_AUTO = dict.fromkeys(("lr", "betas", "eps", "weight_decay"), "auto")
+_WARMUP = dict.fromkeys(
+    ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "total_num_steps"), "auto"
+)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("more", "is_it"),
+    [
+        ({}, True),
+        ({"optimizer": {"type": "AdamW", "params": _AUTO}}, True),
+        (
+            {
+                "optimizer": {"type": "AdamW", "params": _AUTO},
+                "scheduler": {
+                    "type": "WarmupDecayLR",
+                    "params": {**_WARMUP, "warmup_type": "linear"},
+                },
+            },
+            True,
+        ),
+        ({"optimizer": {"type": "AdamW", "params": {**_AUTO, "lr": 1e-5}}}, False),
+    ],
+)
+def test_a_file_as_an_earlier_axolotl_shipped_it_is_no_ones_own(stage, more, is_it):
+    config = json.loads(shipped_preset(f"deepspeed_configs/zero{stage}.json"))
+    del config["gradient_clipping"]
+    zero = config["zero_optimization"]
+    for key in ("max_live_parameters", "max_reuse_distance", "gather_16bit_weights_on_model_save"):
+        if key in zero:
+            zero[f"stage3_{key}"] = zero.pop(key)
+    assert is_shipped(f"deepspeed/zero{stage}.json", json.dumps({**config, **more})) is is_it
 
 
 @pytest.mark.parametrize(

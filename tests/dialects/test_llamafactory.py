@@ -559,7 +559,7 @@ def test_zero3_is_not_proposed_where_the_framework_refuses_it(key: str) -> None:
 @pytest.mark.parametrize("stage", [2, 3])
 def test_muon_which_takes_matrices_is_not_sharded_by_zero(stage: int) -> None:
     run = run_of(SFT.replace("finetuning_type: lora", "finetuning_type: full") + "use_muon: true\n")
-    with pytest.raises(CannotEdit, match="Muon takes matrices"):
+    with pytest.raises(CannotEdit, match="Muon knows only the matrices"):
         run.what_if({"parallel.zero.stage": stage})
 
 

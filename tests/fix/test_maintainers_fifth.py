@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fixing import fixed
@@ -200,6 +201,26 @@ def test_an_engine_keeps_what_its_weights_need() -> None:
     assert not starves_engine(plan.with_values({_SHARE: 0.3, _TP: 2}), run.limits.gpu_bytes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "starves"),
+    [
+        ({}, True),
+        # 15 GB in 16 bits are 4 in 4, where the engine loads them so.
+        ({"quant.method": "bnb4", "quant.bits": 4.0}, False),
+        ({"quant.method": "gptq", "quant.bits": 8.0, _SHARE: 0.1}, True),
+        # All that the process holds already counts in the share, or nothing but keys and values.
+        ({"objective.rollout.share_of": "process"}, True),
+        ({"objective.rollout.share_of": "free"}, False),
+        ({"objective.rollout.engine": "sglang"}, True),
+    ],
+)
+def test_what_an_engine_keeps_is_its_weights_as_it_loads_them(
+    changes: dict[Any, Any], starves: bool
+) -> None:
+    (run,) = link({"run.sh": _ROUNDS.format(share=0.3, steps="")}, hardware="8xA100-40GB").runs
+    assert starves_engine(run.plan.with_values(changes), run.limits.gpu_bytes) is starves
+
+
 def test_a_run_whose_engine_cannot_hold_its_weights_is_left_alone() -> None:
     result = _fixed({"run.sh": _ROUNDS.format(share=0.5, steps="")}, "8xRTX-4090")
     assert not result.texts
@@ -274,3 +295,26 @@ def test_another_number_of_processes_is_no_reason_for_a_copy() -> None:
     assert not result.texts
     reasons = [str(d.fix.reason) for d in result.report.diagnoses if d.fix is not None]
     assert any("said better on the command line" in reason for reason in reasons)
+
+
+# -- copies of what a framework ships -------------------------------------------------------------------
+
+_SCHEDULED = """\
+NPROC_PER_NODE=3 swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --reward_funcs accuracy \\
+    --tuner_type full --torch_dtype bfloat16 --use_vllm true --vllm_mode server --dataset a \\
+    --max_completion_length 2048 --per_device_train_batch_size 1 --gradient_accumulation_steps 4 \\
+    --num_generations 4 --deepspeed zero3
+"""
+
+
+@pytest.mark.parametrize("mark", ["third_party/ms-swift/setup.py", "setup.py", ""])
+def test_a_copy_is_named_from_the_root_of_the_project_that_its_script_is_of(mark: str) -> None:
+    script = "third_party/ms-swift/examples/grpo/run.sh"
+    files = {script: _SCHEDULED, **({mark: ""} if mark else {})}
+    (run,) = link(files, script).runs
+    few = {f.parallel.zero.max_live_params: 10**8, f.parallel.zero.max_reuse_distance: 10**8}
+    fix = make_fix(run, Proposal.set("keep fewer", few), "gpu")
+    assert fix is not None
+    named, copy = sorted(fix.edits, key=lambda edit: edit.creates)
+    root = "third_party/ms-swift/" if mark.startswith("third_party") else ""
+    assert (named.path, named.replacement) == (script, copy.path.removeprefix(root))

@@ -181,6 +181,20 @@ def test_quantized_experts_leave_the_prediction_open():
     assert confidence(run) != "low"
 
 
+@pytest.mark.parametrize(
+    ("model", "is_packed"),
+    [("mistralai/Mixtral-8x7B-v0.1", True), ("meta-llama/Llama-4-Scout-17B-16E-Instruct", False)],
+)
+def test_experts_of_one_parameter_are_quantized_in_no_release(model, is_packed):
+    """Those of Llama 4 were stacked when transformers 4 still had a linear layer for each of Mixtral's."""
+    text = ADAPTER.format(model=model) + "quantization_bit: 4\n"
+    files = {"a.yaml": text.encode(), "requirements.txt": b"transformers==4.51.3\n"}
+    run = linked.run_of(files, hardware="8xA100-80GB")
+    parameters = run.estimate.gpu.components["parameters"]
+    moe = run.plan.model.dims.params_total
+    assert (parameters < moe) is is_packed
+
+
 ADAPTER = (
     "stage: sft\ndo_train: true\nfinetuning_type: lora\nlora_target: all\ndataset: a\n"
     "template: llama3\noutput_dir: o\ncutoff_len: 1024\nper_device_train_batch_size: 1\n"

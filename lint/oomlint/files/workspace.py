@@ -32,6 +32,9 @@ _DEEPEST_PATH = 24
 # Requirements take in others that take in others; what is deeper is a circle.
 _DEEPEST_INCLUDE = 4
 
+# What the root of a Python project has: `python -m`, `swift` and their like find their files from there.
+_PROJECT_MARKS = ("pyproject.toml", "setup.py")
+
 _Started = tuple[str, tuple[str | None, ...], tuple[tuple[str, str | None], ...]]
 """A script's name, its arguments and variables."""
 
@@ -272,8 +275,15 @@ class Workspace:
         if os.path.isabs(os.path.expanduser(like)):
             return file.as_posix()
         folders = [f for f in self.search_folders(from_file) if f in file.parents]
-        start = next((f for f in folders if self.exists(self.name(f / like))), folders[0])
-        return file.relative_to(start).as_posix()
+        start = next((f for f in folders if self.exists(self.name(f / like))), None)
+        return file.relative_to(start or self._started_in(file, folders[0])).as_posix()
+
+    def _started_in(self, file: Path, outer: Path) -> Path:
+        """Where what lies beside a file is started of which nothing else tells that: in the root of a project of its
+        own below ``outer``, such as a framework's whole copy, else there."""
+        inner = (f for f in file.parents if f.is_relative_to(outer) and f != outer)
+        marked = (f for f in inner if any(self.exists(self.name(f / m)) for m in _PROJECT_MARKS))
+        return next(marked, outer)
 
     def beside(self, name: str) -> list[str]:
         """The files of its kind in the folder of a file, itself included, by display path."""

@@ -23,8 +23,9 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.bystanders import Naming, used_elsewhere
 from oomlint.fix.edits import Fix, is_higher
 from oomlint.fix.planned import with_plans
+from oomlint.fix.untouched import untouched, with_known
 from oomlint.judgement import judgement_of, settled
-from oomlint.linting.engine import Diagnosis, Options, Report, judged, link, lint
+from oomlint.linting.engine import Diagnosis, Options, Report, judged, link
 from oomlint.linting.rule import Applicability, Rule, Severity, gib
 from oomlint.runs.linked import Linked
 from oomlint.runs.run import Run
@@ -60,15 +61,13 @@ class _Job(Struct, frozen=True):
     rules: Sequence[type[Rule]] | None
     elsewhere: MappingABC[str, str] = field(default_factory=dict)
 
-    def lint(self, workspace: Workspace) -> Report:
-        return lint(
-            workspace,
-            self.names,
-            self.options,
-            explicit=self.explicit,
-            elsewhere=self.elsewhere,
-            rules=self.rules,
+    def lint(self, workspace: Workspace, known: Sequence[Run] = ()) -> Report:
+        """What is found; of runs that are ``known`` to be as they were nothing is worked out anew."""
+        linked = link(
+            workspace, self.names, self.options, explicit=self.explicit, elsewhere=self.elsewhere
         )
+        linked.runs = with_known(linked.runs, known)
+        return judged(workspace, linked, self.options, rules=self.rules)
 
     def only(self, paths: frozenset[str]) -> _Job:
         """This job with these of its files; itself where they are all that it has."""
@@ -136,15 +135,16 @@ def fix_all(
     for paths in groups:
         part = job.only(paths)
         # What was found before, or is found after, in all files at once need not be found again.
-        known = first if part is first_job else None
-        last = _settle(part, workspace, level, outcome, known)
+        report_of_part = first if part is first_job else part.lint(workspace, first.runs)
+        last = _settle(part, workspace, level, outcome, report_of_part)
         if part is job:
             report, settled_whole = last, True
     originals = {path: workspace.read_or_none(path) for path in outcome.texts}
     if not reports_after:
         return FixResult(_final(first, outcome), outcome.texts, originals, first)
     if (outcome.texts or job.elsewhere) and not settled_whole:
-        report = job.lint(workspace.with_overlay(outcome.texts))
+        known = untouched(first.runs, outcome.texts)
+        report = job.lint(workspace.with_overlay(outcome.texts), known)
     diagnoses = with_plans(report, options, level) if rules is None else report.diagnoses
     report = replace(report, diagnoses=tuple(diagnoses))
     final = _final(report, outcome)
@@ -191,11 +191,9 @@ def _settle(
     workspace: Workspace,
     level: Applicability,
     outcome: _Outcome,
-    report: Report | None,
+    report: Report,
 ) -> Report:
-    """Fix one group of files, step by step; the report is what is found first, if it is known, and
-    comes back as it is last."""
-    report = report or job.lint(workspace)
+    """Fix one group of files, step by step; the report is what is found first, and comes back as it is last."""
     texts: dict[str, bytes] = {}
     seen = [texts]
     for _ in range(MAX_PASSES):
@@ -237,7 +235,8 @@ def _step(
             merged = {p: data for p, data in merged.items() if data != workspace.read_or_none(p)}
             if merged in seen:
                 raise _Refused("it undoes an earlier fix")
-            after = job.lint(before.workspace.with_overlay(changed))
+            known = untouched(before.runs, changed)
+            after = job.lint(before.workspace.with_overlay(changed), known)
             prove(before, after, batch)
         except _Refused as refusal:
             if len(batch) > 1:

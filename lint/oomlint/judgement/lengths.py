@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import log, sqrt
+from statistics import median
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from oomlint.datasets import Lengths, catalogue, find
@@ -249,6 +250,19 @@ def _short_prompts(run: Run) -> dict[Any, int]:
 
 def _short_of(limit: int) -> int:
     return min(limit // _SHORT_SAMPLES, _SHORT_SAMPLE)
+
+
+def usual_length(run: Run) -> int | None:
+    """Tokens of a sample on the mean: of the run's data sets, where all of them are known, else of the median of
+    those that are; ``None`` where batches are as long whatever the samples are, or answers are what is trained on."""
+    if coming_together(run) in ("filled", "budgeted") or run.plan.objective.kind in REINFORCING:
+        return None
+    found = [find(name) for name in run.plan.data.sets or ()]
+    known = [each for each in found if each is not None]
+    if known and len(known) == len(found):
+        rows = sum(each.samples for each in known)
+        return max(1, round(sum(each.mean * each.samples for each in known) / rows))
+    return round(median(each.mean for each in catalogue()))
 
 
 def takes_several(run: Run) -> bool:

@@ -26,7 +26,7 @@ from oomlint.memory.trained import (
     trained_tower,
 )
 from oomlint.memory.vision import TYPICAL_PIXELS, Tower, tower_of
-from oomlint.models.architectures import is_new_in_transformers_5
+from oomlint.models.architectures import is_new_in_transformers_5, stacks_experts_early
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
 from oomlint.plan.library_changes import STACKED_EXPERTS, release_of
@@ -184,7 +184,8 @@ class Facts:
         """Whether each expert has linear layers of its own, as before transformers 5."""
         is_older = self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since)
         arch = self.model.arch if self.model else None
-        return is_older and not is_new_in_transformers_5(arch)
+        is_stacked = is_new_in_transformers_5(arch) or stacks_experts_early(arch)
+        return is_older and not is_stacked
 
     @property
     def experts_packed(self) -> bool:

@@ -13,6 +13,7 @@ from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, visiting_
 from oomlint.memory.step import Point, stack_of
 from oomlint.memory.units import units_of
 from oomlint.plan import Plan
+from oomlint.plan.model import Quant
 
 _ENGINES = ("vllm_colocate", "sglang")
 
@@ -71,16 +72,30 @@ def engine_pool(f: Facts, limits: GpuLimits) -> float:
 
 
 def starves_engine(plan: Plan, card: int | None) -> bool:
-    """Whether the share of a card of so many bytes that an engine may take does not hold its own copy of the weights: it stops before
-    the first step ("No available memory for the cache blocks", vllm 0.6 to 0.11 v1/core/kv_cache_utils.py; "Not
-    enough memory", sglang 0.4 model_executor/model_runner.py)."""
+    """Whether the share of a card of so many bytes that an engine may take does not hold its own copy of the weights.
+
+    It then stops before the first step: vLLM with "No available memory for the cache blocks" (0.6.6
+    worker/worker.py:491, of V1 v1/worker/gpu_worker.py:175; 0.8.5 to 0.11.0 v1/core/kv_cache_utils.py
+    check_enough_kv_cache_memory), SGLang with "Not enough memory" (0.3.6 to 0.5.5 model_executor/model_runner.py
+    init_memory_pool), whose share is of what is free before it loads, which is less than the card. Where the
+    share is for keys and values alone, weights do not count in it.
+    """
     rollout, dims = plan.objective.rollout, plan.model.dims
     share = rollout.gpu_mem_util
-    if rollout.engine not in _ENGINES or rollout.share_of not in (None, "card"):
+    if rollout.engine not in _ENGINES or rollout.share_of == "free":
         return False
     if not card or share is None or dims is None or not dims.params_total or rollout.shares_weights:
         return False
-    return 2.0 * dims.params_total / (rollout.tp or 1) >= share * card
+    return _least_stored(plan.quant) * dims.params_total / (rollout.tp or 1) >= share * card
+
+
+def _least_stored(quant: Quant) -> float:
+    """Bytes of an engine's copy of a parameter, at the least. A base that is quantized may be so there, too: a
+    checkpoint in itself, and what TRL's trainer loads in 4 bits (trl 1.16 generation/vllm_generation.py:337). Other
+    frameworks hand over the name of the model alone, which is loaded whole."""
+    if quant.method in (None, "none"):
+        return 2.0
+    return (quant.bits or 4.0) / 8
 
 
 def _own_weights(f: Facts) -> float:

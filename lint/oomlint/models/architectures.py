@@ -139,6 +139,19 @@ def is_new_in_transformers_5(arch: str | None) -> bool:
     return arch in _SINCE_TRANSFORMERS_5
 
 
+# Mixtures of experts that stacked their weights in one parameter before all others did, with transformers 5
+# (transformers 4.57 models/*/modeling_*.py: Llama4TextExperts, GptOssExperts, DbrxExpertGLU, GraniteMoeParallelExperts
+# and the like of JetMoe, Qwen3VLMoeTextExperts).
+_STACKED_EARLY: Final = frozenset(
+    "dbrx gpt_oss granitemoe granitemoehybrid granitemoeshared jetmoe llama4 qwen3_vl_moe".split()
+)
+
+
+def stacks_experts_early(arch: str | None) -> bool:
+    """Whether the experts of a model are one parameter in every release that has its classes."""
+    return arch in _STACKED_EARLY
+
+
 # Decoders that are built of other parts than the usual keys say: by transformers 5.24's defaults their classes have
 # other numbers of parameters than is read from these, by 5 % and up to nearly twice as many
 # (benchmarks/catalogue/classes.py). Mamba's first scan, attention that blocks share, two sublayers in one, routed attention.

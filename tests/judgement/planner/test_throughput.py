@@ -131,3 +131,22 @@ def test_hybrid_sharding_gathers_inside_a_node() -> None:
 )
 def test_ratios_stay_within_reason(changes: dict[str, Any]) -> None:
     assert 0.5 <= _ratio(**changes) <= 5
+
+
+def test_short_samples_hide_less_of_what_is_moved() -> None:
+    """A frozen base of 32 billion parameters in host RAM: with samples as long as they may be computing hides the
+    copies, with 120 tokens recomputing is cheaper."""
+    base = Sizes(active=32 * 10**9, total=32 * 10**9, trained=0)
+    rate = rates(parse_hardware("8xA100-40GB"))
+    changed: dict[str, Any] = {
+        "parallel__backend": "fsdp2", "parallel__zero__stage": None, "batch__micro": 2, "seq__max_len": 4096,
+    }  # fmt: skip
+    moved = plan_of(RUN, **changed, parallel__fsdp__cpu_offload=True)
+    recomputed = plan_of(RUN, **changed, checkpointing__mode="full")
+
+    def slower(usual: int | None) -> bool:
+        times = [seconds_per_token(plan, base, rate, usual) for plan in (moved, recomputed)]
+        return times[0] > times[1]
+
+    assert not slower(None)
+    assert slower(120)

@@ -189,6 +189,7 @@ def _sense(config: MappingABC[str, Any], dtype: str | None) -> dict[Any, Any]:
 def _files_called(name: str) -> Iterable[MappingABC[str, Any]]:
     if name in _by_file():
         yield _by_file()[name]
+    yield from _of_earlier_axolotl().get(name, ())
     if name in SWIFT_PRESETS:
         yield _of_swift(name)
 
@@ -227,6 +228,9 @@ _LEAN_STAGE_3: MappingABC[str, Any] = {
     "max_reuse_distance": 0,
     "gather_16bit_weights_on_model_save": True,
 }
+_SHORT_NAMES = frozenset(
+    {"max_live_parameters", "max_reuse_distance", "gather_16bit_weights_on_model_save"}
+)
 _ROOMY_STAGE_3: MappingABC[str, Any] = {
     "stage": 3,
     "overlap_comm": False,
@@ -352,6 +356,36 @@ def _of_axolotl() -> dict[str, Any]:
         "zero3_bf16_cpuoffload_all": {**stock, "zero_optimization": both, **half, **tail},
         "zero3_bf16_cpuoffload_params": {**stock, "zero_optimization": params, **half, **tail},
     }
+
+
+@cache
+def _of_earlier_axolotl() -> MappingABC[str, tuple[Any, ...]]:
+    """What Axolotl's files said before, by name; forks and projects keep them as they took them.
+
+    With a scheduler from c25ba793 (2023-09-22) to 476a205c (2023-12-04), with an optimizer to e923e62d (2024-01-25),
+    which moved them from ``deepspeed`` to ``deepspeed_configs``; gradients were not clipped until b0ee9ec7
+    (2024-03-11), and stage 3 was spelt in full until 631268a0 (2025-07-22).
+    """
+    in_full = {f"stage3_{key}": _LEAN_STAGE_3[key] for key in _SHORT_NAMES}
+    auto = dict.fromkeys(("lr", "betas", "eps", "weight_decay"), "auto")
+    optimizer = {"optimizer": {"type": "AdamW", "params": auto}}
+    warmup = dict.fromkeys(("warmup_min_lr", "warmup_max_lr", "warmup_num_steps"), "auto")
+    params = {**warmup, "warmup_type": "linear", "total_num_steps": "auto"}
+    scheduler = {"scheduler": {"type": "WarmupDecayLR", "params": params}}
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, today in _of_axolotl().items():
+        zero = today["zero_optimization"]
+        if zero["stage"] == 3:
+            zero = {key: value for key, value in zero.items() if key not in _SHORT_NAMES} | in_full
+        spelt = {**today, "zero_optimization": zero}
+        unclipped = {key: value for key, value in spelt.items() if key != "gradient_clipping"}
+        with_optimizer = {**unclipped, **optimizer}
+        found[name] = (spelt, unclipped, with_optimizer, {**with_optimizer, **scheduler})
+    # The 16 bits of these stood beside a loss scale until d3c45d27 (2024-10-28).
+    scale = {"fp16": _loss_scaling(32, auto_cast=False)}
+    for name in (name for name in found if name.startswith("zero3_bf16")):
+        found[name] += tuple({**config, **scale} for config in found[name])
+    return found
 
 
 def _of_llamafactory() -> dict[str, Any]:

@@ -164,9 +164,11 @@ def _check_combinations(wishes: Wishes, run: Cells) -> None:
         CannotEdit: with the key.
     """
     if wishes.get(f.parallel.zero.stage) and run[lf.muon]:
-        # LF/third_party/muon/muon.py:58 wants matrices; DeepSpeed 0.18 runtime/zero/stage_1_and_2.py makes a flat
-        # vector of all parameters of a rank, and stage 3 likewise.
-        raise CannotEdit("LLaMA-Factory's Muon takes matrices, which ZeRO flattens")
+        # LF/third_party/muon/muon.py:132 notes of each tensor that it is made with whether it is a matrix to
+        # orthogonalize, and asks for that at a step (:159), with a KeyError for others. ZeRO steps on flat tensors of its own in
+        # their place (DeepSpeed 0.9.3 to 0.19.6 runtime/zero/stage_1_and_2.py: param_group['params'] =
+        # [single_partition_of_fp32_groups[i]]; stage3.py likewise).
+        raise CannotEdit("LLaMA-Factory's Muon knows only the matrices that ZeRO flattens")
     if wishes.get(f.parallel.zero.stage) == 3:
         _refuse(_NOT_UNDER_ZERO3, "with ZeRO-3", run)
     if wishes.get(f.trainable.method) in ("lora", "qlora"):

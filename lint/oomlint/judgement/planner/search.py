@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import EVEN, TIGHT, Risk, Verdict, is_open, settled
+from oomlint.judgement.lengths import usual_length
 from oomlint.judgement.planner.moves import Move, safe_moves, unsafe_moves
 from oomlint.judgement.planner.throughput import Rates, Sizes, rates, seconds_per_token
 from oomlint.memory import Estimate
@@ -204,6 +205,8 @@ class Search(Struct, frozen=True):
     base: Plan
     rate: Rates
     sizes: Sizes
+    usual: int | None
+    """Tokens of a sample on the mean, where it may have more."""
     seconds: float
     accepts: Accepts | None
 
@@ -219,14 +222,15 @@ class Search(Struct, frozen=True):
         trained = total if full else min(total, base.plan.trainable.params or 0)
         sizes = Sizes(dims.params_active or total, total, trained)
         rate = rates(run.hardware)
-        seconds = seconds_per_token(base.plan, sizes, rate)
-        return cls(run, base.plan, rate, sizes, seconds, accepts)
+        usual = usual_length(base)
+        seconds = seconds_per_token(base.plan, sizes, rate, usual)
+        return cls(run, base.plan, rate, sizes, usual, seconds, accepts)
 
     def slowdown(self, plan: Plan) -> float:
         sizes = self.sizes
         if plan.trainable.method not in ("full", None, self.base.trainable.method):
             sizes = replace(sizes, trained=0)  # an adapter's share of the work does not show
-        return seconds_per_token(plan, sizes, self.rate) / self.seconds
+        return seconds_per_token(plan, sizes, self.rate, self.usual) / self.seconds
 
     def estimate(self, plan: Plan) -> Estimate:
         return self.run.estimated(plan)

@@ -120,26 +120,32 @@ class Sizes(Struct, frozen=True):
     trained: int
 
 
-def seconds_per_token(plan: Plan, sizes: Sizes, rate: Rates) -> float:
-    """Seconds of one GPU for a token of training data, in the rates' terms; for ratios only."""
+def seconds_per_token(plan: Plan, sizes: Sizes, rate: Rates, usual: int | None = None) -> float:
+    """Seconds of one GPU for a token of training data, in the rates' terms; for ratios only.
+
+    ``usual``: tokens of a sample on the mean, where that is less than it may have. What is moved or launched takes as
+    long whatever the samples are.
+    """
     rows = (plan.batch.micro or 1) * (plan.objective.pairs_per_sample or 1)
-    tokens = float(rows * (plan.seq.max_len or 2048))
+    longest = plan.seq.max_len or 2048
+    length = longest if usual is None else min(longest, usual)
+    tokens = float(rows * length)
     steps = float(plan.batch.grad_accum or 1)
     ranks = float(plan.parallel.world or 1)
-    micro = _compute(plan, sizes, tokens, rate)
+    micro = _compute(plan, sizes, tokens, length, rate)
     gathered, reduced = _traffic(plan, sizes, ranks, rate)
     micro = max(micro, gathered, _offload_traffic(plan, sizes, tokens, ranks) / rate.pcie)
     step = steps * micro + reduced + _host_step(plan, sizes, ranks, rate)
     return step / (steps * tokens)
 
 
-def _compute(plan: Plan, sizes: Sizes, tokens: float, rate: Rates) -> float:
+def _compute(plan: Plan, sizes: Sizes, tokens: float, length: int, rate: Rates) -> float:
     """Forward and backward of one micro batch."""
     passes = 2.0 + min(1.0, sizes.trained / sizes.total) + _recomputed(plan)
     dims = plan.model.dims
     attention = 0.0
     if dims is not None and dims.layers and dims.hidden:
-        attention = 4.0 * dims.layers * dims.hidden * (plan.seq.max_len or 2048) / 2
+        attention = 4.0 * dims.layers * dims.hidden * length / 2
     flops = tokens * (2.0 * sizes.active + attention) / (rate.flops * _UTILISATION)
     reading = 2.0 * sizes.active / rate.memory
     launching = _LAUNCHING * float((dims.layers if dims is not None else 0) or 0)
