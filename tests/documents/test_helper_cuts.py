@@ -111,6 +111,10 @@ def test_a_length_that_is_not_followed_is_unread(made: str) -> None:
     assert _run(made).level(f.seq.max_len) is Level.UNREAD
 
 
+def test_a_length_beyond_every_context_cuts_nothing() -> None:
+    assert _run("data = Own(rows, tok, 999999999999)").plan.seq.max_len is None
+
+
 def test_prompts_that_are_answered_are_no_samples() -> None:
     run = _run("answer(model, tok, 4096)")
     assert run.plan.seq.max_len is None

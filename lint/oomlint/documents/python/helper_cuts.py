@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.documents.base import Node
+from oomlint.documents.base import Node, Scalar
 from oomlint.documents.python.config_paths import argument_of, default_of, function_of
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
 from oomlint.documents.python.values import Evaluator, from_elsewhere
@@ -27,6 +27,8 @@ _DEEPEST: Final = 2
 _MAKES_TOKENS: Final = frozenset({"tokenizer", "tok", "encode_plus", "batch_encode_plus"})
 # torch 2.9 utils/data: methods by which a data set, or what joins samples to a batch, is asked for them.
 _OF_SAMPLES: Final = frozenset({"__getitem__", "__iter__", "__call__", "collate_fn"})
+# More tokens than the longest context that a model is made for: Llama 4 Scout's config.json has 10,485,760.
+_ENDLESS: Final = 20_000_000
 _MAPS: Final = frozenset({"map", "with_transform", "set_transform"})
 
 
@@ -71,7 +73,8 @@ def helper_cuts(steps: Sequence[ReachedCall], evaluator: Evaluator) -> Iterator[
             said, home = _value(length, inside)
             if home is not evaluator:
                 said = from_elsewhere(said, evaluator.places.span(step.node), _path(home))
-            yield Cut(node, inside.there, said, step, _gives_samples(inside))
+            if not _is_endless(said):
+                yield Cut(node, inside.there, said, step, _gives_samples(inside))
 
 
 def _as_helper_gets_it(step: ReachedCall) -> ast.Call | None:
@@ -135,6 +138,12 @@ def _cuts(frame: _Frame) -> Iterator[tuple[ast.Call, _Frame]]:
             inner = _entered(node, scope, frame.there, frame)
             if inner is not None and inner.function is not frame.function:
                 yield from _cuts(inner)
+
+
+def _is_endless(length: Node) -> bool:
+    """Whether a length stands for none, as transformers' own does (5.23 tokenization_utils_base.py LARGE_INTEGER)."""
+    said = length.value if isinstance(length, Scalar) else None
+    return isinstance(said, (int, float)) and said >= _ENDLESS
 
 
 def _gives_samples(frame: _Frame) -> bool:
