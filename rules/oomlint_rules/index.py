@@ -19,7 +19,7 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ('OOM106', 'long-context-over-budget', 'gpu.long_context_over_budget', 'LongContextOverBudget', False),
     ('OOM107', 'seq-len-uncapped', 'gpu.seq_len_uncapped', 'SeqLenUncapped', False, {'plan': {'seq.unbounded': (True,)}}),
     ('OOM108', 'vlm-pixels-uncapped', 'gpu.vlm_pixels_uncapped', 'VlmPixelsUncapped', False),
-    ('OOM109', 'flash-attn-unsupported-gpu', 'gpu.flash_attn_unsupported_gpu', 'FlashAttnUnsupportedGpu', False, {'plan': {'model.attn_impl': ('flash2', 'flash3')}, 'has_card': True}),
+    ('OOM109', 'flash-attn-unsupported-gpu', 'gpu.flash_attn_unsupported_gpu', 'FlashAttnUnsupportedGpu', False, {'plan': {'model.attn_impl': ('flash2', 'flash3')}, 'has_card': True}, {'plan': {'model.attn_impl': ('flash2', 'flash3')}, 'said': ('stops',)}),
     ('OOM110', 'moe-total-params', 'gpu.moe_total_params', 'MoeTotalParams', False),
     ('OOM111', 'packing-without-varlen-attention', 'gpu.packing_without_varlen_attention', 'PackingWithoutVarlenAttention', False, {'plan': {'seq.packing': ('multipack', 'neat', 'bfd', 'varlen'), 'model.attn_impl': ('eager', 'sdpa')}}),
     ('OOM112', 'gc-reentrant-frozen-inputs', 'gpu.gc_reentrant_frozen_inputs', 'GcReentrantFrozenInputs', False, {'plan': {'trainable.method': ('freeze',), 'checkpointing.reentrant': (True,)}}),

@@ -463,3 +463,54 @@ def test_a_builder_says_which_set_it_loads_unless_a_source_does() -> None:
     local = recipe.format(builder="instruct_dataset", more="  source: json\n  data_files: a.json\n")
     assert _run(local).plan.data.sets == ("a.json",)
     assert _run(recipe.format(builder="instruct_dataset", more="")).plan.data.sets is None
+
+
+_OLD = """\
+model:
+  _component_: torchtune.models.llama2.lora_llama2_7b
+  lora_attn_modules: ['q_proj']
+tokenizer:
+  _component_: torchtune.models.llama2.llama2_tokenizer
+checkpointer:
+  _component_: torchtune.training.FullModelHFCheckpointer
+dataset:
+  _component_: torchtune.datasets.alpaca_dataset
+optimizer:
+  _component_: torch.optim.AdamW
+batch_size: 2
+dtype: bf16
+"""
+
+
+def _of_release(release: str, text: str = _OLD) -> Run:
+    (run,) = link({"a.yaml": text, "requirements.txt": f"torchtune=={release}\n"}).runs
+    return run
+
+
+@pytest.mark.parametrize(
+    ("builder", "tokens"),
+    [("alpaca_cleaned_dataset", 512), ("slimorca_dataset", 1024), ("instruct_dataset", None)],
+)
+def test_builders_of_sets_cut_samples_before_0_3(builder: str, tokens: int | None) -> None:
+    text = _OLD.replace("alpaca_dataset", builder)
+    run = _of_release("0.2.1", text)
+    assert run.plan.seq.max_len == tokens
+    assert run.plan.seq.unbounded is (None if tokens else True)
+    assert _of_release("0.3.0", text).plan.seq.max_len is None
+    assert _run(text).plan.seq.max_len is None
+
+
+def test_what_the_config_says_to_a_builder_counts_before_its_default() -> None:
+    text = _OLD.replace("optimizer:", "  max_seq_len: 2048\noptimizer:")
+    run = _of_release("0.2.1", text)
+    assert run.plan.seq.max_len == 2048
+    written = fixed(lambda each: _of_release("0.2.1", each), text, {f.seq.max_len: 256})
+    assert "  max_seq_len: 256\n" in written
+    with pytest.raises(CannotEdit):
+        _of_release("0.2.1").what_if({f.seq.max_len: 256})
+
+
+def test_the_name_of_a_checkpointer_tells_a_release_before_0_3() -> None:
+    text = _OLD.replace("torchtune.training.Full", "torchtune.utils.Full")
+    assert _run(text).plan.seq.max_len == 512
+    assert _of_release("0.4.0", text).plan.seq.max_len is None

@@ -246,3 +246,32 @@ def test_configs_that_a_script_writes(text: str, edited: str | None) -> None:
     else:
         result = apply_edits(text, written.set_value(stage, int(edited)))
         assert result == text.replace(": 3", f": {edited}")
+
+
+@pytest.mark.parametrize(
+    ("printed", "value"),
+    [
+        ('if [ "$LORA" = yes ]; then echo "--x 8"; fi', ["8"]),
+        ('if [ "$LORA" = no ]; then echo "--x 8"; else echo "--x 4"; fi', ["4"]),
+        ('if [ "$LORA" = no ]; then echo "--x 8"; fi', []),
+        ('[ "$LORA" = yes ] && echo --x 8', ["8"]),
+        ('[ "$LORA" = no ] && echo --x 8', []),
+        ('[ "$LORA" = no ] && echo --x 8 || echo --x 2', ["2"]),
+        ('if [ "$OTHER" = yes ]; then echo "--x 8"; fi', [UNKNOWN]),
+        ('[ -n "$OTHER" ] && echo --x 8', [UNKNOWN]),
+        ('[ -n "$OTHER" ] && echo --x 8 || echo --x 2', [UNKNOWN]),
+        ('if [ "$OTHER" = yes ]; then echo "--x 8"; else echo "--x 8"; fi', ["8"]),
+    ],
+)
+def test_options_that_a_test_within_a_substitution_prints(
+    printed: str, value: list[object]
+) -> None:
+    assert _values(f"LORA=yes\npython train.py $({printed}) --y 1\n") == value
+    assert _values(f'LORA=yes\nMORE="$({printed})"\npython train.py $MORE --y 1\n') == value
+
+
+def test_what_is_printed_on_a_condition_leaves_the_rest_of_the_line() -> None:
+    document = _document("python train.py --a 1 $([ $Z ] && echo --x) --y 2\n")
+    (command,) = document.commands
+    entries = command.flags.entries
+    assert [getattr(entries[name].value, "value", None) for name in "axy"] == ["1", UNKNOWN, "2"]

@@ -45,6 +45,11 @@ from oomlint.runs.run import Run
             'peft = {version = "0.13.2", extras = ["a"]}\n'),
             {"transformers": "4.57", "peft": "0.13.2"},
         ),
+        (
+            "pyproject.toml",
+            '[tool.poetry.dependencies]\ntorchtune = "^0.2.1"\ntrl = "^0.0.3"\npeft = "^0"\n',
+            {"torchtune": "0.2", "trl": "0.0"},
+        ),
         ("pyproject.toml", "not [ toml", {}),
         ("setup.cfg", "[options]\ninstall_requires =\n    accelerate==1.0.1\n", {"accelerate": "1.0.1"}),
         ("setup.py", 'setup(install_requires=["torch==2.4.0", "x"])', {"torch": "2.4.0"}),

@@ -132,7 +132,7 @@ def _pin(package: str, rest: str) -> str | None:
                 str(version) if version.count(".") > 1 else _before(package, _next_major(version))
             )
         if sign == "^":
-            below = below or _before(package, _next_major(version))
+            below = below or _before(package, _next_breaking(version))
         elif sign == "<":
             below = below or _before(package, version)
     return below
@@ -148,6 +148,13 @@ def _floor(rest: str) -> str | None:
 
 def _next_major(version: str) -> str:
     return str(int(version.split(".")[0]) + 1)
+
+
+def _next_breaking(version: str) -> str:
+    """Where a caret ends: the first number that is not zero is kept (Poetry's documentation, "Caret requirements")."""
+    numbers = [int(part) for part in version.split(".")]
+    kept = next((at for at, number in enumerate(numbers) if number), len(numbers) - 1)
+    return ".".join(map(str, (*numbers[:kept], numbers[kept] + 1)))
 
 
 def _before(package: str, version: str) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.common.fields import shared
 from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
 from oomlint.judgement.launch import SHARDED, hangs_on_launch
@@ -297,7 +298,7 @@ def _left_to_the_model(run: Run) -> Mapping[Any, Assumption]:
 
 
 def _found(run: Run) -> Iterator[Basis]:
-    found = (*_of_fields(run), *_of_commits(run))
+    found = (*_of_fields(run), *_of_commits(run), *_of_end(run))
     yield from sorted(found, key=lambda basis: -(basis.swing_bytes or 0))
 
 
@@ -327,6 +328,31 @@ def _of_commits(run: Run) -> Iterator[Basis]:
                 decides=decides,
                 eases=eases,
             )
+
+
+def _of_end(run: Run) -> Iterator[Basis]:
+    """That the program is sure to end before its first step: what it would need counts only once that is mended, and
+    nobody knows what it is then."""
+    said = run.settings.get(shared.stops)
+    if said is None or run.level(shared.stops) > Level.DEFAULT:
+        return
+    origin = run.origin(shared.stops)
+    place = origin.location if origin is not None else None
+    yield Basis(
+        field=shared.stops,
+        leaf=shared.stops,
+        subject=shared.stops,
+        value=None,
+        level=Level.UNREAD,
+        why=unread.lost_with_all(run, shared.stops),
+        path=None if place is None else place.path,
+        line=None if place is None else run.line_of(place),
+        key="what the program is once it gets to a step",
+        swing_bytes=None,
+        otherwise={},
+        decides=_from(run.placed, EVEN),
+        eases=_from(run.placed, TIGHT),
+    )
 
 
 def _of_fields(run: Run) -> Iterator[Basis]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launch import place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Origin
@@ -35,7 +36,11 @@ def in_words(run: Run, field: Any) -> str:
 
 
 def lost_with_all(run: Run, field: Any) -> str:
-    """Why all of the file, or the program, was not read that says a field; empty where it alone was not."""
+    """Why all of the file, or the program, was not read that says a field, or why it never gets to need memory; empty
+    where the field alone was not."""
+    if field == shared.stops:
+        said = run.settings.get(field)
+        return "" if said is None else f"{said.value}: the program ends before its first step"
     origin = run.origin(field)
     if origin is None or origin.block is None:
         return ""

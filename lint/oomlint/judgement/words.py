@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from oomlint.dialects.common.fields import shared
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.severity import Verdict
 from oomlint.judgement.unpredicted import why_unpredicted
@@ -173,6 +174,8 @@ def in_trouble(judgement: Judgement) -> str:
 def basis_words(basis: Basis) -> str:
     """``loading dtype is assumed to be fp32``, one thing that a prediction rests on; of what a file says
     that only may count for the run, which file it is."""
+    if basis.field == shared.stops:
+        return basis.why
     if basis.level is Level.UNREAD:
         return f"{basis.key} was not read"
     if basis.is_stated and basis.path is not None:

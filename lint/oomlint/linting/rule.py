@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
@@ -397,7 +398,9 @@ def _unread_in_words(run: Run, lost: Iterable[tuple[Any, str]]) -> Iterator[str]
     names: dict[str, None] = {}
     for root, key in lost:
         reason = unread.lost_with_all(run, root)
-        if reason:
+        if root == shared.stops:
+            yield reason
+        elif reason:
             reasons[reason] = None
         else:
             names[_named(run, root, key)] = None

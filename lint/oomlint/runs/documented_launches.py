@@ -1,6 +1,6 @@
 """How a config is started that no script here starts: what documents it, or what it is taken to be.
 
-A line at the config's own head or in a README that names it, or that starts a script which then names
+A line at the config's own head or in a README that names it, one of a Python program that starts it in a process, or that starts a script which then names
 it, documents the launch. Else the project's lines for configs of its kind are a hint: that of the
 nearest is taken to be the config's too, which is assumed as long as all of them shard alike, and
 otherwise, or where only programs of another kind are shown, not read: somebody knows which it is, and
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 IN_COMMENT = "it stands in a comment"
 IN_README = "it stands in a README"
+IN_PROGRAM = "a Python program starts it"
 OF_ANOTHER = "it starts another config"
 
 # What a launch decides on beside the number of ranks.
@@ -47,6 +48,17 @@ _SHARDING: tuple[Any, ...] = (
     f.parallel.fsdp.strategy,
     f.offload.optimizer,
     f.offload.params,
+)
+# What starts a process in Python, and what starts training in one.
+_PROCESSES = (b"subprocess", b"os.system", b"os.popen")
+_TRAINS = (
+    *STARTS,
+    b"python",
+    b"executable",
+    b"axolotl",
+    b"llamafactory-cli",
+    b"swift",
+    b"tune run",
 )
 _README_NAMES = ("README.md", "readme.md", "Readme.md")
 # Lines that differ, of which is asked how they shard: a sweep has no more ways.
@@ -93,7 +105,9 @@ class Suggestions:
         self._scripted: dict[tuple[str, str], list[_Line]] = {}
         self._headed: dict[tuple[str, str], list[_Line]] = {}
         self._commands: dict[str, Document | None] = {}
+        self._processes: dict[str, Document | None] = {}
         self._guides: dict[str, tuple[str, ...]] = {}
+        self._programs: dict[str, tuple[str, ...]] = {}
 
     def started(self, claim: Claim) -> Claim:
         """The launch line that a config is started by, or is taken to be, where no script here
@@ -106,15 +120,16 @@ class Suggestions:
         if header:
             return claim
         said = self._head(claim)
-        own = [line.launch for line in self._documented(claim) if line.started == claim.path]
+        told = [line for line in self._documented(claim) if line.started == claim.path]
+        own = [line.launch for line in told]
         if not own:
             taken = self._taken(claim)
             return taken if said is None else replace(taken, blocks=(*taken.blocks, said))
         differ = len({_words_of(launch) for launch in own}) > 1
         level = Level.ASSUMED if differ else Level.FACT
-        launch = self._told(own[0], claim, IN_README, level)
+        launch = self._told(own[0], claim, told[0].reason, level)
         if said is not None and _disagrees(said, self.reading.built(launch)):
-            return self._told(own[0], claim, IN_README, Level.UNREAD)
+            return self._told(own[0], claim, told[0].reason, Level.UNREAD)
         return launch
 
     # -- taken to be ----------------------------------------------------------------------
@@ -145,7 +160,7 @@ class Suggestions:
         scripted = [*self._in_heads(claim), *self._in_scripts(claim)]
         run = {line.started for line in scripted}
         for line in (*scripted, *self._documented(claim)):
-            if line.reason == IN_README and (
+            if line.reason in (IN_README, IN_PROGRAM) and (
                 line.started in run or not stand_alike(claim.path, line.started)
             ):
                 continue
@@ -194,8 +209,9 @@ class Suggestions:
             yield from (each for each in found if each.kind == "launch")
 
     def _documented(self, claim: Claim) -> Iterator[_Line]:
-        """The lines that READMEs above a config show, of configs of its framework that are here."""
-        for path in self.readmes(claim.path):
+        """The lines that READMEs above a config show, and by which Python programs start processes, of configs of
+        its framework that are here."""
+        for path in (*self.readmes(claim.path), *self.programs(claim.path)):
             key = (path, claim.dialect.name)
             if key not in self._shown:
                 self._shown[key] = list(self._shown_in(path, claim))
@@ -207,6 +223,22 @@ class Suggestions:
             names = (self.workspace.name(os.path.join(folder, each)) for each in _README_NAMES)
             yield from islice(filter(self.workspace.exists, names), 1)
 
+    def programs(self, name: str) -> Iterator[str]:
+        """The Python programs in the folders above a file that name it and start processes that train."""
+        word = os.path.basename(name).encode()
+        for folder in reversed(self.workspace.search_folders(name)):
+            key = str(folder)
+            if key not in self._programs:
+                beside = self.workspace.beside(self.workspace.name(os.path.join(folder, "_.py")))
+                self._programs[key] = tuple(each for each in beside if self._starts_processes(each))
+            for each in self._programs[key]:
+                if each != name and word in (self.workspace.read_or_none(each) or b""):
+                    yield each
+
+    def _starts_processes(self, name: str) -> bool:
+        data = self.workspace.read_or_none(name) or b""
+        return any(word in data for word in _PROCESSES) and any(word in data for word in _TRAINS)
+
     def guides(self, name: str) -> Iterator[str]:
         """The documents in the ``docs`` folders above a file, the nearest first."""
         for folder in reversed(self.workspace.search_folders(name)):
@@ -217,7 +249,8 @@ class Suggestions:
             yield from self._guides[docs][:_MOST_GUIDES]
 
     def _shown_in(self, readme: str, claim: Claim) -> Iterator[_Line]:
-        document = self.commands_of(readme)
+        is_program = readme.endswith(".py")
+        document = self.processes_of(readme) if is_program else self.commands_of(readme)
         if document is None:
             return
         from oomlint.dialects.machine.handed import handed
@@ -228,7 +261,8 @@ class Suggestions:
         for launch in launches:
             for started in self._started(launch, readme, claim.dialect.name):
                 if self.workspace.exists(started):
-                    yield _Line(launch, started, IN_README)
+                    reason = IN_PROGRAM if is_program else IN_README
+                    yield _Line(launch, started, reason)
 
     def commands_of(self, readme: str) -> Document | None:
         """What the fenced code of a README starts, or a script by what it says of itself."""
@@ -236,6 +270,13 @@ class Suggestions:
             data = self.workspace.read_or_none(readme)
             self._commands[readme] = _commands_in(readme, data) if data else None
         return self._commands[readme]
+
+    def processes_of(self, program: str) -> Document | None:
+        """What a Python program starts in processes."""
+        if program not in self._processes:
+            data = self.workspace.read_or_none(program)
+            self._processes[program] = _processes_in(program, data) if data else None
+        return self._processes[program]
 
     def handed_to(self, script: str) -> Iterator[Handed]:
         """How the READMEs above a script that takes arguments show it started with some, each way once;
@@ -327,6 +368,14 @@ def _commands_in(name: str, data: bytes) -> Document | None:
     starts = starts_in_script if name.endswith(".py") else starts_in_readme
     with suppress(FileError):  # it need not be shell
         return starts(Source(name, data.decode("utf-8", "replace")))
+    return None
+
+
+def _processes_in(name: str, data: bytes) -> Document | None:
+    from oomlint.documents.python.processes import starts_in_processes
+
+    with suppress(FileError):  # what is filled in may leave no command
+        return starts_in_processes(Source(name, data.decode("utf-8", "replace")))
     return None
 
 

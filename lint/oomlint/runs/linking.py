@@ -23,7 +23,7 @@ from oomlint.files.requirements import is_commit
 from oomlint.files.workspace import Workspace
 from oomlint.runs.asides import asides
 from oomlint.runs.claimed import configs_of, doubted_again, launch_of, without_what_is_cut_off
-from oomlint.runs.documented_launches import IN_README, OF_ANOTHER
+from oomlint.runs.documented_launches import IN_PROGRAM, IN_README, OF_ANOTHER
 from oomlint.runs.inference_only import ForwardOnly
 from oomlint.runs.lineage import Lineage
 from oomlint.runs.linked import Linked, LinkOptions
@@ -240,7 +240,9 @@ class Linker:
             self.workspace.resolve(path, claim.path, folder) is None for path in programs
         )
         is_absolute = missing.reference.startswith(("/", "~"))
-        is_shown = any(block.locked in (IN_README, OF_ANOTHER) for block in claim.blocks)
+        is_shown = any(
+            block.locked in (IN_README, IN_PROGRAM, OF_ANOTHER) for block in claim.blocks
+        )
         is_shown = is_shown or claim.path in self._scripts.by_example
         made = claim.document.made if isinstance(claim.document, ShellDocument) else ()
         is_made = os.path.normpath(missing.reference) in map(os.path.normpath, made)

@@ -107,7 +107,7 @@ class StartedScripts:
         return replace(claim, blocks=(*claim.blocks[:at], asked[0], *claim.blocks[at:]))
 
     def shown_starts(self, names: Iterable[str], claims: list[Claim]) -> list[Claim]:
-        """The commands of READMEs and guides, or of its own comments, that start a Python script with options, or on
+        """The commands of READMEs and guides, of Python programs, or of its own comments, that start a Python script with options, or on
         several GPUs, which no script here starts: how it runs stands there alone."""
         scripts = {name for name in names if name.endswith(".py")}
         scripts -= {self._script_of(claim) for claim in claims}
@@ -115,9 +115,13 @@ class StartedScripts:
         readmes = dict.fromkeys(name for name in sorted(scripts) if self._may_say(name))
         readmes |= dict.fromkeys(r for name in scripts for r in told.readmes(name))
         readmes |= dict.fromkeys(r for name in scripts for r in told.guides(name))
+        programs = dict.fromkeys(each for name in sorted(scripts) for each in told.programs(name))
         shown: dict[str, list[Claim]] = {}
-        for readme in readmes:
-            document = self.suggestions.commands_of(readme)
+        documents = [
+            *((readme, told.commands_of(readme)) for readme in readmes),
+            *((program, told.processes_of(program)) for program in programs),
+        ]
+        for readme, document in documents:
             for claim in (
                 self._recogniser.recognise_in(document, readme) if document is not None else ()
             ):

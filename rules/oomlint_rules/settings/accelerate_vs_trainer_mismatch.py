@@ -5,20 +5,22 @@
 `accelerate launch` with a config (or flags) that chooses DeepSpeed or FSDP, for a run whose
 own arguments name a DeepSpeed config too; an Accelerate YAML that names a DeepSpeed file and
 repeats its settings inline; a number of accumulation steps in the Accelerate YAML that is
-not the trainer's; and bf16 in one of them where the other says fp16.
+not the trainer's; bf16 in one of them where the other says fp16; and a script that makes an
+optimizer and prepares it beside one in the DeepSpeed config.
 
 ## Why it runs out of memory
 
 Two sources of truth: only one of them counts, and the one that loses may be the one that
 offloads the optimizer (12 bytes a parameter) or shards the weights. A trainer with a
 DeepSpeed config of its own takes that one. Accelerate refuses inline settings beside a
-DeepSpeed file, and the Trainer refuses another number of accumulation steps, both with an
-error at start.
+DeepSpeed file, and an optimizer beside the one in it that is no `DummyOptim`, and the Trainer
+refuses another number of accumulation steps, all with an error at start.
 
 ## How to fix it
 
 Keep one: either `--deepspeed ds.json` with `torchrun`, or the Accelerate config without the
-trainer's argument. Leave `gradient_accumulation_steps` out of the Accelerate YAML.
+trainer's argument. Leave `gradient_accumulation_steps` out of the Accelerate YAML, and `optimizer`
+out of the DeepSpeed config of a script that makes its own.
 
 ## When not to
 
@@ -30,6 +32,7 @@ silent where it can read that.
 * transformers 5.23 `training_args.py:1706-1721` (the trainer's config first, else Accelerate's),
   `trainer.py:887` and `integrations/deepspeed.py:704` (the comparison), `trainer.py:474`
 * Accelerate 1.15 `utils/dataclasses.py:1508` (`_deepspeed_config_checks`)
+* Accelerate 0.12.0 and 1.14.0 `accelerator.py` (`_prepare_deepspeed`)
 * https://github.com/hiyouga/LLaMA-Factory/issues/3752
 """
 
@@ -39,7 +42,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.accelerate.keys import own as plugin
-from oomlint.dialects.common.fields import deepspeed as zero_plugin, fsdp as fsdp_plugin, ref
+from oomlint.dialects.common.fields import (
+    deepspeed as zero_plugin,
+    fsdp as fsdp_plugin,
+    ref,
+    shared,
+)
+from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Setting
 from oomlint.linting.rule import Applicability, Example, Finding, Rule, Severity
@@ -59,6 +68,34 @@ _INLINE = (
     f.parallel.zero.gather16_on_save,
     plugin.grad_accum,
 )
+_LOOP = (
+    "from accelerate import Accelerator\n"
+    "from accelerate.utils import DummyOptim\n"
+    "import torch\n"
+    "from transformers import AutoModelForCausalLM\n"
+    "\n"
+    "accelerator = Accelerator(mixed_precision='bf16')\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', torch_dtype=torch.bfloat16)\n"
+    "optimizer = {optimizer}(model.parameters(), lr=1e-5)\n"
+    "data = torch.utils.data.DataLoader(samples, batch_size=1)\n"
+    "model, optimizer, data = accelerator.prepare(model, optimizer, data)\n"
+    "for batch in data:\n"
+    "    accelerator.backward(model(**batch).loss)\n"
+    "    optimizer.step()\n"
+)
+_MAKES_ONE = '  "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},\n'
+
+
+def _loop(optimizer: str) -> dict[str, str]:
+    """A script over Accelerate that prepares an optimizer, its launch line, and a DeepSpeed config with one."""
+    return {
+        "train.sh": f"{_ACCELERATE} train.py\n",
+        "train.py": _LOOP.format(optimizer=optimizer),
+        "acc.yaml": accelerate("DEEPSPEED", _BY_FILE),
+        "ds.json": deepspeed('"stage": 2', _MAKES_ONE),
+    }
+
+
 _BY_FILE = "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
 
 
@@ -115,8 +152,10 @@ class AccelerateVsTrainerMismatch(Rule):
                 "acc.yaml": accelerate("MULTI_GPU"),
             },
         ),
+        Example(files=_loop("torch.optim.AdamW")),
     )
     good = (
+        Example(files=_loop("DummyOptim"), why="DeepSpeed makes the optimizer"),
         Example(
             files={
                 "train.sh": command("--deepspeed ds.json", _ACCELERATE),
@@ -166,6 +205,7 @@ class AccelerateVsTrainerMismatch(Rule):
         elif trainers is None:
             yield from self._accumulation(run)
         yield from self._precision(run)
+        yield from self._optimizers(run)
 
     def _both(self, run: Run, trainers: Setting, engine: str, place: Setting) -> Finding:
         same = "ignores what its config says of the stage and of offloading"
@@ -229,6 +269,21 @@ class AccelerateVsTrainerMismatch(Rule):
             details=("transformers stops with an error where the two differ",),
             proposals=removal("leave accumulation to the trainer", origin),
             notes=[self.note(run, f.batch.grad_accum, f"the trainer accumulates {steps} times")],
+        )
+
+    def _optimizers(self, run: Run) -> Iterable[Finding]:
+        stops = run.settings.get(shared.stops)
+        if stops is None or ds.optimizer not in stops.origin.inputs:
+            return
+        yield self.finding(
+            run,
+            Severity.ERROR,
+            str(stops.value),
+            at=ds.optimizer,
+            details=(
+                "it stops with an error before the first step",
+                "leave the optimizer out of the DeepSpeed config, or have the script make a DummyOptim",
+            ),
         )
 
     def _precision(self, run: Run) -> Iterable[Finding]:

@@ -11,11 +11,13 @@ from oomlint.plan.library_changes import Release
 class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read like ``f``
     """``amp``: mixed precision in force: ``bf16``, ``fp16`` or ``no``; ``amp_is_open``: only running
     tells. ``loads``: the dtype that the
-    weights are in before training touches them; ``load.dtype`` where a dialect says nothing else."""
+    weights are in before training touches them; ``load.dtype`` where a dialect says nothing else. ``stops``: why the
+    program is sure to end before its first step, whatever memory there is, in words."""
 
     amp: str
     amp_is_open: bool
     loads: str
+    stops: str
 
 
 class asked(Private, prefix="asked"):  # noqa: N801

@@ -74,6 +74,19 @@ def loads(run: Cells) -> Any:
     return run[f.load.dtype]
 
 
+@precision.derive(
+    shared.stops,
+    source="flash-attention csrc/flash_attn/flash_api.cpp: only fp16 and bf16; transformers 5.23 "
+    "integrations/flash_attention.py get_target_dtype: that of autocast, of the config or of the weights",
+)
+def no_kernel(run: Cells) -> Any:
+    if run[f.model.attn_impl] not in ("flash2", "flash3") or run[f.load.dtype] != "fp32":
+        return None
+    if run[_P.compute] != "fp32" or run[_P.autocast]:
+        return None
+    return "FlashAttention has no kernel for fp32, in which the run computes"
+
+
 @precision.derive(_P.logits)
 def logits(run: Cells) -> Any:
     return run[_P.compute]

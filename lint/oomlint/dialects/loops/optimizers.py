@@ -6,6 +6,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.loops.fields import loop
 from oomlint.dialects.meaning import Meaning
@@ -49,6 +50,20 @@ def kind(run: Cells) -> Any:
     if run[loop.bits] == 8 and found in ("adamw", "lion", "paged_adamw", "paged_lion"):
         return f"{found}8bit"
     return found
+
+
+@optimizers.derive(
+    shared.stops, source="accelerate 0.12.0 and 1.14.0 accelerator.py _prepare_deepspeed"
+)
+def refused_beside_config(run: Cells) -> Any:
+    """Accelerate takes one optimizer, that of the script or that of the DeepSpeed config, of which the script then
+    prepares a stand-in."""
+    if run[loop.kind] != "accelerate" or not uses_deepspeed(run):
+        return None
+    made, configured = run[loop.optimizer], run[ds.optimizer]
+    if made in (None, _STAND_IN) or configured is None:
+        return None
+    return "Accelerate refuses the script's optimizer beside that of the DeepSpeed config"
 
 
 @optimizers.assume(f.optimizer.kind, why="which optimizer is made is not said here: most are AdamW")

@@ -135,7 +135,8 @@ TORCHTUNE = Table(
             Row(f"model.{name}", field, POSITIVE, aliases=(f"policy_model.{name}",))
             for name, field in ARGUMENTS.items()
         ),
-        Row("tokenizer.max_seq_len", f.seq.max_len, POSITIVE),
+        # The latter is what builders of data sets take before torchtune 0.3: see releases.py.
+        Row("tokenizer.max_seq_len", f.seq.max_len, POSITIVE, aliases=("dataset.max_seq_len",)),
         Row("tokenizer.max_num_tiles", own.max_tiles, POSITIVE),
         _component("dataset", own.dataset),
         Row("dataset.source", own.source, TEXT),

@@ -13,6 +13,7 @@ from oomlint.dialects.common.data_files import set_or_file
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.torchtune.keys import RECIPES, own
+from oomlint.dialects.torchtune.releases import CUTS_BY_TOKENIZER
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -214,6 +215,37 @@ def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 
 # -- sequences -------------------------------------------------------------------------------------
+
+# torchtune 0.1.0 and 0.2.1 torchtune/datasets: max_seq_len of builders that have a default for it.
+_CUT_BY_BUILDER = {
+    "alpaca_dataset": 512,
+    "alpaca_cleaned_dataset": 512,
+    "slimorca_dataset": 1024,
+    "stack_exchanged_paired_dataset": 1024,
+}
+
+
+@training.default(f.seq.max_len, source="torchtune 0.2.1 torchtune/datasets: max_seq_len")
+def cut_by_builder(run: Cells) -> Any:
+    return _CUT_BY_BUILDER.get(_short(run[own.dataset])) if _cuts_by_builder(run) else None
+
+
+def _cuts_by_builder(run: Cells) -> bool:
+    """Whether a release before 0.3 runs: a pin says so, or else a checkpointer by the name that it had in such
+    (torchtune 0.2.1 utils/__init__.py, from 0.3.0 on training/__init__.py)."""
+    has_moved = run.made(CUTS_BY_TOKENIZER)
+    if has_moved is None:
+        return (run[own.checkpointer] or "").startswith("torchtune.utils.")
+    return not has_moved
+
+
+@training.written(f.seq.max_len)
+def _(length: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if _cuts_by_builder(run) and not run.says(f.seq.max_len):
+        raise CannotEdit(
+            "before torchtune 0.3 data sets cut samples, each by an argument of its own"
+        )
+    return {f.seq.max_len: length}
 
 
 @training.derive(f.seq.unbounded, source="TT/torchtune/data: null never truncates")

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin
 from oomlint.dialects.trainer.assigned import assigned
@@ -210,6 +211,24 @@ def loads_before_arguments(run: Cells) -> Any:
     (transformers 5.23 integrations/deepspeed.py is_deepspeed_zero3_enabled)."""
     early = any(block.table is EARLY_FROM_PRETRAINED for block in run.blocks)
     return False if early and run[f.parallel.zero.stage] == 3 else None
+
+
+# -- what ends before the first step ---------------------------------------------------------------
+
+
+@calls.derive(shared.stops)
+def ends_early(run: Cells) -> Any:
+    """By what its own code makes certain, where the switches lead there."""
+    found = run.given.once(_ends)
+    switches = switches_of(run.given.blocks) if found else {}
+    fact = next((each for each in found if are_held(each.detail["guards"], switches)), None)
+    return None if fact is None else Sourced(fact.detail["why"], fact.location.path)
+
+
+def _ends(blocks: list[Block]) -> tuple[Fact, ...]:
+    documents = {id(block.document): block.document for block in blocks}
+    facts = (fact for document in documents.values() for fact in document.facts)
+    return tuple(fact for fact in facts if fact.kind == "ends-early")
 
 
 # -- what the trainer is given ---------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from typing import TypeVar
@@ -10,8 +11,9 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.documents.base import Call, Node
+from oomlint.documents.base import UNKNOWN, Call, Node, Scalar
 from oomlint.documents.python.built import is_built, name_of_built
+from oomlint.documents.python.helper_cuts import Cut, helper_cuts
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
@@ -362,6 +364,11 @@ def read_calls(
     """The calls that matter, and the step that each one (by ``id``) was read from."""
     calls: list[Call] = []
     origin: dict[int, ReachedCall] = {}
+    cut_by_helpers = list(helper_cuts(steps, evaluator))
+    # Of several that are made of one class the longest, or one that is not known, is what counts.
+    own = {
+        id(cut.node): cut for cut in sorted(cut_by_helpers, key=_tokens) if cut.home is evaluator
+    }
     for step in steps:
         last = step.name.rpartition(".")[2] or step.last
         cuts = _is_of_tokenizer(step)
@@ -378,13 +385,59 @@ def read_calls(
         )
         if named is not None:
             arguments = _after(arguments, evaluator.node(*named))
+        if id(step.node) in own:
+            arguments = _cut_to(own[id(step.node)], arguments)
         # A tokenizer goes by one word, whatever its variable is called.
         callee = "tokenizer" if cuts else written or last
         call = Call(callee, arguments, places.span(step.node), len(calls))
         evaluator.calls[id(step.node)] = call
         origin[id(call)] = step
         calls.append(call)
+    for cut in cut_by_helpers:
+        if cut.home is not evaluator:
+            call = _of_helper(cut, len(calls), places)
+            origin[id(call)] = cut.step
+            calls.append(call)
     return calls, origin
+
+
+_CUT_BY_HELPER = "a helper of the project's cuts samples to it"
+
+
+def _tokens(cut: Cut) -> float:
+    """How long samples are that a helper cuts, to sort by: what is not known behind all others."""
+    said = cut.length.value if isinstance(cut.length, Scalar) else UNKNOWN
+    return float(said) if isinstance(said, int) else math.inf
+
+
+def _cut_to(cut: Cut, arguments: PythonMapping) -> PythonMapping:
+    """The arguments of a tokenizer's call with the length that those who call its function give it."""
+    entries = {
+        name: entry
+        for name, entry in arguments.entries.items()
+        if not (cut.is_of_samples and name == "return_tensors")
+    }
+    entry = entries["max_length"]
+    if not isinstance(entry.value, Scalar) or entry.value.value is not UNKNOWN:
+        return replace(arguments, entries=entries)
+    entries["max_length"] = replace(entry, value=cut.length)
+    return replace(arguments, entries=entries, locked=_CUT_BY_HELPER)
+
+
+def _of_helper(cut: Cut, number: int, places: NodeSpans) -> Call:
+    """A tokenizer's call in another file, as the script's own call of the helper."""
+    span = places.span(cut.step.node)
+    padding = next((k.value for k in cut.node.keywords if k.arg == "padding"), None)
+    said: dict[str, Node] = {"truncation": Scalar(span, True), "max_length": cut.length}
+    if isinstance(padding, ast.Constant):
+        said["padding"] = Scalar(span, padding.value)
+    if not cut.is_of_samples and any(k.arg == "return_tensors" for k in cut.node.keywords):
+        said["return_tensors"] = Scalar(span, UNKNOWN)
+    entries = {name: PythonEntry(name, span, value, span) for name, value in said.items()}
+    arguments = PythonMapping(
+        span, entries, locked=_CUT_BY_HELPER, guards=cut.step.guards, arms=cut.step.arms
+    )
+    return Call("tokenizer", arguments, span, number)
 
 
 def _after(arguments: PythonMapping, name: Node) -> PythonMapping:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from oomlint.documents.base import UNKNOWN, Call, Fact, Mapping, Scalar
 from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.data_facts import data_facts
+from oomlint.documents.python.endings import ending_facts
 from oomlint.documents.python.evaluation_facts import evaluation_facts
 from oomlint.documents.python.loss_facts import loss_facts
 from oomlint.documents.python.nodes import option_of
@@ -58,8 +59,9 @@ def facts_of(
     ``empty-cache-in-loop``, ``alloc-conf-after-import`` (``cuda_used``), and those of
     :func:`~oomlint.documents.python.side_facts.side_facts`,
     :func:`~oomlint.documents.python.loss_facts.loss_facts`,
-    :func:`~oomlint.documents.python.evaluation_facts.evaluation_facts` and
-    :func:`~oomlint.documents.python.data_facts.data_facts`.
+    :func:`~oomlint.documents.python.evaluation_facts.evaluation_facts`,
+    :func:`~oomlint.documents.python.data_facts.data_facts` and
+    :func:`~oomlint.documents.python.endings.ending_facts`.
     """
     look = _Look(source, tree, places, evaluator, steps, calls, origin)
     facts = [
@@ -73,6 +75,7 @@ def facts_of(
         *side_facts(source, tree, places, steps),
         *evaluation_facts(source, tree, places, evaluator, steps),
         *data_facts(source, places, evaluator, steps),
+        *ending_facts(source, tree, places, evaluator, steps),
     ]
     return tuple(sorted(facts, key=lambda fact: (fact.location.span, fact.kind)))
 

@@ -607,7 +607,7 @@ class Evaluator:
         span = self.places.span(call)
         if isinstance(node, Scalar) and isinstance(node.value, Call):
             return Scalar(span, node.value, locked=_RETURNED)
-        return _from_elsewhere(node, span, there.places.source.path)
+        return from_elsewhere(node, span, there.places.source.path)
 
     def end_of(self, body: list[ast.stmt], scope: Scope, depth: int) -> ast.expr | None:
         """What the one ``return`` says that statements come to; ``None`` where it cannot be told."""
@@ -657,7 +657,7 @@ class Evaluator:
             parsed = self._parsed_elsewhere(root, scope, 0)
             if parsed is not None and rest in parsed.options:
                 node = parsed.node(parsed.options[rest], parsed.scopes.module, depth + 1)
-                there = _from_elsewhere(node, span, parsed.places.source.path)
+                there = from_elsewhere(node, span, parsed.places.source.path)
                 return _of_option(_or_none(there), rest)
             if self.settings.get(root, root) not in (root, *self.scopes.classes):
                 return _of_option(_unknown(span), rest)  # by the default of a library's class
@@ -681,7 +681,7 @@ class Evaluator:
         """What an attribute of an object of the project is, from where it is asked for."""
         node = found.home.node(found.value, found.scope, depth + 1)
         if found.home is not self:
-            node = _from_elsewhere(node, span, found.home.places.source.path)
+            node = from_elsewhere(node, span, found.home.places.source.path)
         elif found.may_differ:
             node = _locked(_seen_from(node, span), f"{name} may come from the environment")
         else:
@@ -732,7 +732,7 @@ class Evaluator:
         node = home.node(there, home.scopes.module, depth + 1)
         if isinstance(node, Scalar) and isinstance(node.value, Name):
             return Scalar(span, Name(qualified))
-        return _from_elsewhere(node, span, home.places.source.path)
+        return from_elsewhere(node, span, home.places.source.path)
 
     # -- parts, and what names lead to ------------------------------------------------
 
@@ -1001,15 +1001,15 @@ def _name_of(dotted_name: str) -> ast.expr:
     return name
 
 
-def _from_elsewhere(node: Node, span: Span, path: str) -> Node:
+def from_elsewhere(node: Node, span: Span, path: str) -> Node:
     """A value of another file, from where a name stands for it here."""
     reason = f"it is written in {path}"
     if isinstance(node, Sequence):
-        items = tuple(_from_elsewhere(item, span, path) for item in node.items)
+        items = tuple(from_elsewhere(item, span, path) for item in node.items)
         return Sequence(span, items, reason)
     if isinstance(node, Mapping):
         entries = [
-            PythonEntry(key, span, _from_elsewhere(entry.value, span, path), span, locked=reason)
+            PythonEntry(key, span, from_elsewhere(entry.value, span, path), span, locked=reason)
             for key, entry in node.entries.items()
         ]
         return replace(_mapping(entries, span, "dict", node.open_ended), locked=reason)

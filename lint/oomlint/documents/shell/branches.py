@@ -12,13 +12,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from oomlint.documents.shell.expand import Expander
-from oomlint.documents.shell.syntax import ShellTree
 from oomlint.documents.shell.values import compared
 from oomlint.documents.shell.words import Container, field_question, held_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
+
+    from oomlint.documents.shell.expand import Expander
+    from oomlint.documents.shell.syntax import ShellTree, Text
 
 _ARGUMENT_LOOP = re.compile(r"\$#|\$\{?#|getopts?\b|\$\{?[1@]\b")
 _QUIETLY = ("-q", "-qE", "-Eq", "-qs", "-sq", "-qsE")
@@ -64,12 +65,12 @@ class Conditions:
 
     def __init__(
         self,
-        script: ShellTree,
+        text: Text,
         expander: Expander,
         filled_in: set[str],
         read: Callable[[str], str | None],
     ) -> None:
-        self.script = script
+        self.text = text
         self.expander = expander
         self.filled_in = filled_in
         self.read = read
@@ -99,13 +100,13 @@ class Conditions:
 
     def _arithmetic(self, node: Syntax) -> bool | None:
         """``(( i < 3 ))``."""
-        written = self.script.text.of(node).strip()
+        written = self.text.of(node).strip()
         is_sum = written.startswith("((") and written.endswith("))")
         number = self.expander.number(written[2:-2]) if is_sum else None
         return None if number is None else number != 0
 
     def _unary(self, node: Syntax) -> bool | None:
-        sign, operand = self.script.text.of(node.children[0]), node.children[-1]
+        sign, operand = self.text.of(node.children[0]), node.children[-1]
         if sign == "!":
             return _not(self.holds(operand))
         text = self._text(operand)
@@ -119,7 +120,7 @@ class Conditions:
 
     def _binary(self, node: Syntax) -> bool | None:
         left, *_, right = node.children
-        sign = self.script.text.of(node.children[1])
+        sign = self.text.of(node.children[1])
         if sign in ("&&", "-a", "||", "-o"):
             first, second = self.holds(left), self.holds(right)
             decides = sign in ("||", "-o")
@@ -139,13 +140,13 @@ class Conditions:
     def _counts(self, node: Syntax) -> bool:
         """Whether a word is what the machine answers that is asked how many of something it has: it
         trains, so that it has some."""
-        box = Container("value", self.script.text.span(node))
+        box = Container("value", self.text.span(node))
         return bool(field_question(self.expander.value(node, box)))
 
     def _pattern(self, node: Syntax) -> str | None:
         """What ``[[ … == *"lora"* ]]`` compares with, in the notation of ``fnmatch``: what is quoted
         stands for itself (Bash manual, 3.2.4.3). ``None`` where it has variables or groups."""
-        parts = [self.script.text.of(child) for child in node.children[2:]]
+        parts = [self.text.of(child) for child in node.children[2:]]
         if any(re.search(r"[$`\\(]", part) for part in parts):
             return None
         return "".join(glob.escape(part[1:-1]) if part[0] in "\"'" else part for part in parts)
@@ -188,7 +189,7 @@ class Conditions:
     def _text(self, node: Syntax) -> str | None:
         text = self.expander.known(node)
         if text is None:
-            found = _ONE_VARIABLE.fullmatch(self.script.text.of(node))
+            found = _ONE_VARIABLE.fullmatch(self.text.of(node))
             name = found[1] if found else ""
             binding = self.expander.bindings.get(name)
             if binding is not None:

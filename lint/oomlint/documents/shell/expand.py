@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.documents.shell.branches import Conditions, arms
 from oomlint.documents.shell.machine import asked_by_program, asked_by_variable
+from oomlint.documents.shell.perhaps import options_among
 from oomlint.documents.shell.syntax import PLACEHOLDER, Text
 from oomlint.documents.shell.values import arithmetic, operated, output_of
 from oomlint.documents.shell.words import (
@@ -154,7 +156,12 @@ class Expander:
             yield from self._computed(*self._sum(node), span, place)
         elif kind == "command_substitution":
             question = asked_by_program(_inside_substitution(self.text.of(node)))
-            yield from self._computed(self._output(node), question, span, place)
+            outcomes = self._outcomes(node)
+            if len(outcomes) > 1:
+                yield from self._perhaps(outcomes, span, place)
+            else:
+                output = outcomes[0] if outcomes else None
+                yield from self._computed(output, question, span, place)
         else:  # <(...), $'...': not read
             yield self._unknown(span, place)
 
@@ -396,6 +403,55 @@ class Expander:
             return self._joined(*statements)
         found = self._printed(statements[0], None) if len(statements) == 1 else None
         return None if found is None else found.rstrip("\n")
+
+    def _outcomes(self, node: Node) -> tuple[str, ...]:
+        """What ``$(...)`` may print: several texts where a test decides of which nobody knows whether it holds, none
+        where it is not known at all."""
+        output = self._output(node)
+        if output is not None:
+            return (output,)
+        found = self._may_print(node.named_children[0]) if node.named_child_count == 1 else ()
+        return () if None in found else tuple(dict.fromkeys(text or "" for text in found))
+
+    def _may_print(self, node: Node) -> Sequence[str | None]:
+        """Of ``if [ … ]; then echo --flag; fi``, ``[ … ] && echo --flag`` and ``[ … ] && echo --flag || echo --other``."""
+        if node.type == "if_statement":
+            ways = [*arms(node), (None, [])]
+        elif node.type == "list":
+            first, sign, last = node.children[0], node.children[1].type, node.children[-1]
+            if sign == "||" and first.type == "list" and first.children[1].type == "&&":
+                ways = [(first.children[0], [first.children[-1]]), (None, [last])]
+            elif sign == "&&" and first.type != "list":
+                ways = [(first, [last]), (None, [])]
+            else:
+                return ()
+        else:
+            return ()
+        conditions = Conditions(self.text, self, set(), lambda _name: None)
+        found: list[str | None] = []
+        for condition, statements in ways:
+            holds = True if condition is None else conditions.holds(condition)
+            if holds is not False:
+                found.append(self._all_printed(statements))
+            if holds:
+                break
+        return found
+
+    def _all_printed(self, statements: Sequence[Node]) -> str | None:
+        printed = [self._printed(each, None) for each in statements if each.type != "comment"]
+        known = [text for text in printed if text is not None]
+        return "".join(known).rstrip("\n") if len(known) == len(printed) else None
+
+    def _perhaps(self, outcomes: Sequence[str], span: Span, place: _Place) -> Iterator[_Piece]:
+        """The options that one of several outputs may have, without their values. None of it is edited."""
+        step = Expansion(Container("value", span, shared=True), span, span)
+        for option in options_among(word for text in outcomes for word in text.split()):
+            chunk = Chunk(f" {option} ", (step,))
+            yield from _split(chunk) if place.splits else (chunk,)
+            yield Chunk(None, (step,))
+        space = Chunk(" ", (step,))
+        yield from _split(space) if place.splits else (space,)
+        yield Chunk(None, (step,), many=True)
 
     def _joined(self, assignment: Node, command: Node) -> str | None:
         """``IFS=,; echo "${list[*]}"``: bash(1), "Arrays", joins by the first character of IFS."""

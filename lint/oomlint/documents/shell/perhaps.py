@@ -43,7 +43,7 @@ def may_hold(
                 yield name, replace(last, chunks=None, fields=fields)
         elif all(each.fields is None for each in found):
             texts = [held_text(each) for each in found]
-            options = _options(word for text in texts for word in (text or "").split())
+            options = options_among(word for text in texts for word in (text or "").split())
             if options and None not in texts:
                 pieces = ((f" {option} ", None) for option in options)
                 chunks = tuple(Chunk(text, (step,)) for text in (*chain.from_iterable(pieces), " "))
@@ -58,7 +58,7 @@ def _elements(arrays: Sequence[Sequence[Field]], step: Expansion) -> Iterator[Fi
         is_same = all(array[number] is field for array in arrays)
         yield field if is_same else retold(field, step) or field
     rest = [word or "" for array in words for word in array[len(shared) :]]
-    for option in _options(rest):
+    for option in options_among(rest):
         yield (Chunk(option, (step,)), *((Chunk(None, (step,)),) if option[-1] == "=" else ()))
         if option[-1] != "=":
             yield (Chunk(None, (step,)),)
@@ -75,7 +75,7 @@ def _are_alike(fields: Sequence[Field]) -> bool:
     return None not in texts and len(texts) == 1
 
 
-def _options(words: Iterable[str]) -> tuple[str, ...]:
+def options_among(words: Iterable[str]) -> tuple[str, ...]:
     """The options and overrides among words, each once and without its value."""
     found = (_OPTION.match(word) or _OVERRIDE.match(word) for word in words)
     return tuple(dict.fromkeys(match[0] for match in found if match))

@@ -218,7 +218,7 @@ class Reader:
 
     def _conditions(self, script: ShellTree, guarded: Iterable[tuple[str, Syntax]]) -> Conditions:
         names = {name for _, node in guarded for name in assigned_names(script, node)}
-        return Conditions(script, self.variables.expander(script), names, self._text_of)
+        return Conditions(script.text, self.variables.expander(script), names, self._text_of)
 
     def _text_of(self, name: str) -> str | None:
         """The text of a file that the script looks into, if it is here."""

@@ -1,0 +1,10 @@
+"""What torchtune does otherwise from a release on."""
+
+from __future__ import annotations
+
+from oomlint.plan.library_changes import LibraryChange
+
+CUTS_BY_TOKENIZER = LibraryChange(
+    "torchtune", (0, 3), "builders of data sets cut samples, some to 512 or 1024 tokens unless told",
+    "torchtune 0.1.0, 0.2.1 and 0.3.0 torchtune/datasets",
+)  # fmt: skip

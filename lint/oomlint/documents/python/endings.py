@@ -1,0 +1,164 @@
+"""What makes it certain that a script ends with an error before it has trained a step."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from oomlint.documents.base import Fact
+from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.scopes import FunctionNode, dotted
+from oomlint.documents.python.tree import Tree
+from oomlint.documents.python.values import Evaluator, NodeSpans
+from oomlint.documents.text import Location, Source
+
+# Calls that may train: behind one, an error comes too late to matter. To make an object trains nothing.
+_MAY_TRAIN = re.compile(
+    r"(?<!pre)train|fit|learn|backward|step|update|run|main|launch|start|loop|execute|process"
+)
+# Python's data model: what else may decide on the arguments of a class.
+_OTHER_MAKERS = frozenset({"__new__", "__call__"})
+
+
+def ending_facts(
+    source: Source,
+    tree: Tree,
+    places: NodeSpans,
+    evaluator: Evaluator,
+    steps: Sequence[ReachedCall],
+) -> Iterator[Fact]:
+    """Facts of one kind, ``ends-early``: ``why`` in words, and the ``guards`` around it."""
+    for step, why in (*_lacking(tree, evaluator, steps), *_unlabelled(tree, steps)):
+        where = Location(source.path, places.span(step.node))
+        yield Fact("ends-early", where, {"why": why, "guards": step.guards})
+
+
+# -- arguments that a call leaves out --------------------------------------------------------------
+
+
+def _lacking(
+    tree: Tree, evaluator: Evaluator, steps: Sequence[ReachedCall]
+) -> Iterator[tuple[ReachedCall, str]]:
+    """The first call at module level, ahead of all that may train, which Python refuses."""
+    protected = {id(call) for each in tree.tries for call in ast.walk(each)}
+    for step in steps:
+        if not step.reached or (step.last[:1].islower() and _MAY_TRAIN.search(step.last)):
+            return
+        if step.function is not None or len(step.arms) > len(step.guards):
+            continue
+        missing = _missing(step, evaluator) if id(step.node) not in protected else ()
+        if missing:
+            yield step, f"{step.last}() is called without {missing[0]}, which it requires"
+            return
+
+
+def _missing(step: ReachedCall, evaluator: Evaluator) -> tuple[str, ...]:
+    """The arguments that a class or a function of the project's requires, and a call leaves out."""
+    call = step.node
+    is_open = any(isinstance(each, ast.Starred) for each in call.args)
+    if is_open or any(keyword.arg is None for keyword in call.keywords):
+        return ()
+    name = dotted(call.func)
+    if name is None or "." in name:
+        return ()
+    home, called = evaluator, name
+    if step.scope.imported(name) is not None:
+        elsewhere = evaluator.elsewhere(name, step.scope)
+        if elsewhere is None or not isinstance(elsewhere[1], ast.Name):
+            return ()
+        home, called = elsewhere[0], elsewhere[1].id
+    found = home.scopes.module.bindings.get(called, [])
+    if len(found) != 1 or found[0].kind != "definition":
+        return ()
+    given = {keyword.arg for keyword in call.keywords}
+    function, bound = _signature(called, home)
+    if function is None:
+        return ()
+    arguments = function.args
+    places = [each.arg for each in (*arguments.posonlyargs, *arguments.args)][bound:]
+    optional = len(arguments.defaults)
+    required = places[: len(places) - optional] if optional else places
+    named = [
+        each.arg
+        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if default is None
+    ]
+    return tuple(each for each in (*required[len(call.args) :], *named) if each not in given)
+
+
+def _signature(name: str, home: Evaluator) -> tuple[FunctionNode | None, int]:
+    """The function whose arguments a call gives, and how many of them Python gives itself; none where a decorator,
+    a metaclass or a base may decide on them."""
+    function = home.scopes.functions.get(name)
+    if function is not None:
+        return (None if function.decorator_list else function), 0
+    node = home.scopes.classes.get(name)
+    if node is None or node.decorator_list or node.keywords:
+        return None, 0
+    methods = {
+        each.name: each
+        for each in node.body
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    init = methods.get("__init__")
+    if init is None or init.decorator_list or _OTHER_MAKERS & methods.keys():
+        return None, 0
+    return init, 1
+
+
+# -- samples without labels ------------------------------------------------------------------------
+
+# transformers 5.23 trainer.py __init__: by which a Trainer may get labels, or another loss.
+_BY_OTHERS = frozenset(
+    {"data_collator", "tokenizer", "processing_class", "compute_loss_func", "model_init", None}
+)
+_LABELS = "label"
+_OF_CAUSAL = "ForCausalLM"
+
+
+def _unlabelled(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[ReachedCall, str]]:
+    """The one Trainer of a script that makes tokens itself and labels nowhere: default_data_collator adds none, a
+    causal model without labels returns no loss, and the Trainer stops (transformers 5.23 data/data_collator.py,
+    trainer.py compute_loss)."""
+    trainers = [step for step in steps if step.last.endswith("Trainer")]
+    if len(trainers) != 1 or trainers[0].name != "transformers.Trainer":
+        return
+    (trainer,) = trainers
+    given = {keyword.arg for keyword in trainer.node.keywords}
+    if given & _BY_OTHERS or len(trainer.node.args) > 2 or not trainer.reached:
+        return
+    loaders = [step for step in steps if step.last == "from_pretrained"]
+    is_causal = any(_OF_CAUSAL in step.name for step in loaders)
+    if is_causal and _makes_tokens(steps) and not any(map(_speaks_of_labels, ast.walk(tree.root))):
+        yield trainer, "no sample has labels, and the Trainer has no collator that makes them"
+
+
+def _makes_tokens(steps: Sequence[ReachedCall]) -> bool:
+    """Whether all columns that samples have are those that the script makes: of files of text, or where it removes
+    those that were there."""
+    maps = [step.node for step in steps if step.last == "map"]
+    sets = [step for step in steps if step.last == "load_dataset"]
+    if not maps or not sets or not any(step.last == "tokenizer" for step in steps):
+        return False
+    removes = any(
+        keyword.arg == "remove_columns" and "column_names" in ast.unparse(keyword.value)
+        for call in maps
+        for keyword in call.keywords
+    )
+    return removes or all(_is_plain_text(step.node) for step in sets)
+
+
+def _is_plain_text(load: ast.Call) -> bool:
+    """``load_dataset("text", data_files=...)``, whose only column is ``text``."""
+    first = load.args[0] if load.args else None
+    return isinstance(first, ast.Constant) and first.value == "text"
+
+
+def _speaks_of_labels(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=str(word)) | ast.Name(id=word) | ast.Attribute(attr=word):
+            return _LABELS in word.lower()
+        case ast.keyword(arg=str(word)) | ast.arg(arg=word):
+            return _LABELS in word.lower()
+    return False

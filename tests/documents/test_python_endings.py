@@ -1,0 +1,120 @@
+"""What makes it certain that a script ends before its first step."""
+
+from __future__ import annotations
+
+import pytest
+from tests.linked import workspace_of
+
+_ENVIRONMENT = """\
+class Environment:
+    def __init__(self, config, *, seed=0):
+        self.config = config
+
+
+class Told:
+    def __init__(self, config=None):
+        self.config = config
+
+
+class Made:
+    def __new__(cls):
+        return object.__new__(cls)
+
+    def __init__(self, config):
+        pass
+
+
+def look(at):
+    pass
+"""
+
+
+def _reasons(text: str) -> list[str]:
+    files = {"train.py": text, "environment.py": _ENVIRONMENT}
+    document = workspace_of(files).document("train.py")
+    assert document is not None
+    return [fact.detail["why"] for fact in document.facts if fact.kind == "ends-early"]
+
+
+_IMPORTS = (
+    "import torch\n"
+    "from environment import Environment, Told, Made, look\n"
+    "from transformers import AutoModelForCausalLM\n"
+    'model = AutoModelForCausalLM.from_pretrained("gpt2")\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("env = Environment()", "Environment() is called without config, which it requires"),
+        ("env = Environment(seed=1)", "Environment() is called without config, which it requires"),
+        ("look()", "look() is called without at, which it requires"),
+    ],
+)
+def test_a_call_without_what_it_requires_ends_the_program(code: str, reason: str) -> None:
+    assert _reasons(f"{_IMPORTS}{code}\nmodel(x).loss.backward()\n") == [reason]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "env = Environment(1)",
+        "env = Environment(config=1)",
+        "env = Environment(*given)",
+        "env = Environment(**given)",
+        "env = Told()",
+        "env = Made()",
+        "try:\n    env = Environment()\nexcept TypeError:\n    env = None",
+        "if sometimes():\n    env = Environment()",
+        "Environment = other\nenv = Environment()",
+        "train(model)\nenv = Environment()",
+        "def later():\n    return Environment()",
+    ],
+)
+def test_a_call_that_may_be_complete_or_never_made_does_not(code: str) -> None:
+    assert not _reasons(f"{_IMPORTS}{code}\nmodel(x).loss.backward()\n")
+
+
+_TRAINER = """\
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+data = load_dataset("text", data_files="a.txt")
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+
+
+def cut(rows):
+    return tokenizer(rows["text"], max_length=1024, truncation=True)
+
+
+data = data.map(cut, batched=True)
+Trainer(model=model, args=TrainingArguments("out"), train_dataset=data).train()
+"""
+_NO_LABELS = "no sample has labels, and the Trainer has no collator that makes them"
+
+
+def test_a_causal_model_without_labels_ends_the_program() -> None:
+    assert _reasons(_TRAINER) == [_NO_LABELS]
+    other = _TRAINER.replace('"text", data_files="a.txt"', '"a/set"')
+    assert not _reasons(other)
+    removed = other.replace("batched=True", "batched=True, remove_columns=data.column_names")
+    assert _reasons(removed) == [_NO_LABELS]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    return tokenizer(", "    rows['labels'] = rows['text']\n    return tokenizer("),
+        ("train_dataset=data", "train_dataset=data, data_collator=collator"),
+        ("train_dataset=data", "train_dataset=data, tokenizer=tokenizer"),
+        ("train_dataset=data", "**given"),
+        ("AutoModelForCausalLM", "AutoModel"),
+        ("Trainer(model", "OwnTrainer(model"),
+        ("data = data.map(cut, batched=True)\n", ""),
+    ],
+)
+def test_labels_may_come_from_elsewhere(old: str, new: str) -> None:
+    assert old in _TRAINER
+    assert not _reasons(_TRAINER.replace(old, new))
