@@ -174,12 +174,12 @@ def test_the_report_is_the_same_however_many_processes_made_it(projects, capfd, 
 
 
 @pytest.mark.slow
-def test_one_process_that_cannot_hold_everything_reports_the_same(projects, capfd, monkeypatch):
+def test_batches_report_what_all_files_at_once_do(projects, capfd, monkeypatch):
     run(["check", ".", "--jobs", "1"])
-    at_once = capfd.readouterr()
-    monkeypatch.setattr(many, "_AT_ONCE", 5)
+    in_batches = capfd.readouterr()
+    monkeypatch.setattr(checking, "FEW", 100)
     run(["check", ".", "--jobs", "1"])
-    assert capfd.readouterr() == at_once
+    assert capfd.readouterr() == in_batches
 
 
 def test_what_is_kept_of_a_run_is_little_and_plain(projects):
@@ -235,10 +235,10 @@ def test_an_interrupt_before_there_is_work_ends_those_who_wait_for_it():
 def test_a_process_that_dies_costs_its_files_and_is_an_error(projects, capfd, monkeypatch):
     condensed = many._condensed
 
-    def fatal(report, *others):
+    def fatal(report):
         if any("project2/" in path for path in report.recognised):
             os.kill(os.getpid(), signal.SIGKILL)
-        return condensed(report, *others)
+        return condensed(report)
 
     monkeypatch.setattr(many, "_condensed", fatal)
     status = run(["check", ".", "--output-format", "json", "--jobs", "2"])

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from oomlint.files.reference_index import documents_below, naming, texts_below
+from oomlint.files.reference_index import naming, texts_below
+from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 from oomlint.linting.rule import Finding, Severity
 from oomlint.runs.run import Run
@@ -23,7 +24,7 @@ class UnusedParts:
     def __init__(self, workspace: Workspace, runs: Iterable[Run]) -> None:
         self._workspace = workspace
         self._trains = any(not run.is_fragment for run in runs)
-        self._texts: dict[Path, dict[str, bytes]] = {}
+        self._texts: dict[Path, SearchedTexts] = {}
         self._unused: dict[str, bool] = {}
 
     def told(self, finding: Finding, run: Run) -> Finding:
@@ -43,7 +44,6 @@ class UnusedParts:
         if path not in self._unused:
             root = self._workspace.project_around(path)
             if root not in self._texts:
-                texts = texts_below(self._workspace, root)
-                self._texts[root] = {**texts, **documents_below(self._workspace, root)}
+                self._texts[root] = texts_below(self._workspace, root, guides=True)
             self._unused[path] = set(naming(self._texts[root], path)) <= {path}
         return self._unused[path]
