@@ -155,15 +155,6 @@ def test_a_broken_file_costs_its_batch_alone(check: Check) -> None:
     assert check()[1] == {"project1"}
 
 
-def test_a_word_that_was_searched_for_is_missed_where_it_appears(check: Check) -> None:
-    """Whether a folder of a framework's configs is named is asked of every file of the project."""
-    check()
-    with Path("project1/a.yaml").open("a") as file:
-        file.write("# deepspeed_configs/zero1.json\n")
-    said, _ = check()
-    assert said == check("--no-cache")[0]
-
-
 def test_another_version_keeps_its_own(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     check()
     monkeypatch.setattr(cache, "__version__", "99.0")
