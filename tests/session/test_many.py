@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 from functools import partial
 from pathlib import Path
@@ -180,6 +181,26 @@ def test_batches_report_what_all_files_at_once_do(projects, capfd, monkeypatch):
     monkeypatch.setattr(checking, "FEW", 100)
     run(["check", ".", "--jobs", "1"])
     assert capfd.readouterr() == in_batches
+
+
+@pytest.mark.parametrize("runs", ["with runs beside it", "alone"])
+def test_a_batch_of_parts_is_judged_by_whether_others_have_runs(projects, capfd, monkeypatch, runs):
+    """A config that no run uses is a remark where there are runs."""
+    ignored = '{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}'
+    for project in projects.iterdir():
+        if runs == "alone":
+            shutil.rmtree(project)
+    for number in range(4):
+        (projects / f"copy{number}").mkdir()
+        for name in ("first.json", "second.json"):
+            (projects / f"copy{number}" / name).write_text(ignored)
+    run(["check", ".", "--jobs", "1"])
+    in_batches = capfd.readouterr()
+    monkeypatch.setattr(checking, "FEW", 100)
+    run(["check", ".", "--jobs", "1"])
+    assert capfd.readouterr() == in_batches
+    assert ("no run here uses copy1/first.json" in in_batches.out) is (runs != "alone")
+    assert "copy1/first.json" in in_batches.out
 
 
 def test_what_is_kept_of_a_run_is_little_and_plain(projects):

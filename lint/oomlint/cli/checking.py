@@ -261,6 +261,7 @@ def _linted(
             explicit=job.explicit,
             progress=tick,
             timings=timings,
+            others_train=job.others_train,
         )
         return _with_plans(report, job, mode)
 

@@ -19,11 +19,14 @@ from oomlint.runs.run import Run
 
 
 class UnusedParts:
-    """What of a project's configs no run uses and no other file names, which is looked up when first asked."""
+    """What of a project's configs no run uses and no other file names, which is looked up when first asked.
+    ``others_train``: whether files that are linted apart from these have runs."""
 
-    def __init__(self, workspace: Workspace, runs: Iterable[Run]) -> None:
+    def __init__(
+        self, workspace: Workspace, runs: Iterable[Run], *, others_train: bool = False
+    ) -> None:
         self._workspace = workspace
-        self._trains = any(not run.is_fragment for run in runs)
+        self._trains = others_train or any(not run.is_fragment for run in runs)
         self._texts: dict[Path, SearchedTexts] = {}
         self._unused: dict[str, bool] = {}
 

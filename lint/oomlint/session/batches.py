@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 
-# Enough to keep a process busy for some tenths of a second, and few enough to be held at once.
-_FILES = 40
+# Enough to keep a process busy for some tenths of a second, and few enough that little is linted again where one of
+# them has changed: all of a batch. Batches of half as many files as 40 cost no more in all.
+_FILES = 20
 
 _WORD = re.compile(rb"[\w.-]+")
 _INSIDE = re.compile(rb"[\w.-]")

@@ -81,7 +81,7 @@ def _known(job: Job, asked: str) -> list[Any]:
     space = job.workspace
     folders = [str(folder) for folder in (space.cwd, space.project_root, *space.named)]
     options = msgspec.json.encode(job.options, order="sorted").decode()
-    return [asked, identity(), options, folders]
+    return [asked, identity(), options, folders, job.others_train]
 
 
 # -- answers as bytes ----------------------------------------------------------------------

@@ -59,9 +59,20 @@ def lint_many(
     left: enough for every report. What is said of a batch is kept, and said again, if ``lint`` depends on
     nothing but the job and what is ``asked``.
     """
-    names = job.names
-    if len(names) <= FEW:
+    if len(job.names) <= FEW:
         return None
+    # Of a batch without runs nobody knows whether the others have some: mostly they do.
+    found = _in_batches(replace(job, others_train=True), lint, processes, tick, asked)
+    have_runs = any(not judgement_of(run).written.is_fragment for run in found.runs)
+    if have_runs or not (found.diagnoses or found.known):
+        return found
+    return _in_batches(replace(job, others_train=False), lint, processes, tick, asked)
+
+
+def _in_batches(
+    job: Job, lint: Lint, processes: int | None, tick: Tick, asked: str | None
+) -> Results:
+    names = job.names
     wanted = processors() if processes is None else processes
     wanted = wanted if can_fork() else 1
     is_recording = dependencies.is_recording()
