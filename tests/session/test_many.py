@@ -77,6 +77,32 @@ def test_scripts_name_folders_in_their_own_ways(tmp_path, script):
     assert "two/train0.yaml" in together
 
 
+@pytest.mark.parametrize(
+    ("mention", "is_together"),
+    [
+        ("# tune run two/generate.py", False),
+        ("# tune run two/train0", True),
+        ("# see two/train0.yaml.", True),
+        ("two/$NAME.yaml", True),
+        ("two/*.yaml", True),
+        ("two/train$NAME.yaml", True),
+        ("two/../two/ds.json", True),
+        ("two/notes.txt", True),
+        ("two", False),
+        ("'two'", True),
+    ],
+)
+def test_a_mention_of_what_is_not_there_means_nothing_there(tmp_path, mention, is_together):
+    _project(tmp_path, "one", 3)
+    _project(tmp_path, "two", 3)
+    (tmp_path / "one" / "train0.yaml").write_text(mention)
+    names = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.*"))
+    (tmp_path / "two" / "notes.txt").touch()  # is not linted
+    found = batches(Workspace(tmp_path), names, 4)
+    [together] = [batch for batch in found if "one/train0.yaml" in batch]
+    assert ("two/train0.yaml" in together) is is_together
+
+
 def test_a_file_beside_the_folders_stays_with_those_that_name_it(tmp_path):
     _project(tmp_path, "one", 3, "shared.json")
     _project(tmp_path, "two", 3)
