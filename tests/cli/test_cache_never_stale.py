@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from oomlint.cli import main
+from oomlint.cli import checking, main
+from oomlint.session import many
+from oomlint.session.batches import batches
 
 pytestmark = pytest.mark.slow
 
@@ -73,9 +76,11 @@ def change(random: Random, top: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+@pytest.mark.parametrize("in_batches", [False, True], ids=["at once", "in batches"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_check_from_the_cache_says_what_a_new_one_says(
     seed: int,
+    in_batches: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
@@ -88,7 +93,18 @@ def test_a_check_from_the_cache_says_what_a_new_one_says(
     if seed % 2:  # what pins versions in the folder above counts too
         (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    words = (".", "--output-format", "json", *random.choice(((), ("--hardware", "8xA100-80GB"))))
+    if in_batches:  # what is kept of each counts beside what is of the check
+        monkeypatch.setattr(checking, "FEW", 1)
+        monkeypatch.setattr(many, "FEW", 1)
+        monkeypatch.setattr(many, "batches", partial(batches, size=1))
+    words = (
+        ".",
+        "--jobs",
+        "1",
+        "--output-format",
+        "json",
+        *random.choice(((), ("--hardware", "8xA100-80GB"))),
+    )
 
     def said(*more: str) -> tuple[int, bytes, bytes]:
         monkeypatch.setattr(sys, "argv", ["oomlint", *words, *more])

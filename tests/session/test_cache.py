@@ -158,7 +158,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(check, tmp_path):
 def test_clean_removes_every_entry(check):
     check()
     status, said, _ = check("clean")
-    assert (status, said.out[:24]) == (0, b"removed 1 kept check fro")
+    assert (status, said.out[:25]) == (0, b"removed 1 kept answer fro")
     assert check()[2]
 
 
@@ -275,7 +275,7 @@ def test_a_cache_behind_a_link(check, tmp_path):
     (tmp_path / "cache").symlink_to("real", target_is_directory=True)
     check()
     assert not check()[2]
-    assert b"removed 1 kept check from" in check("clean")[1].out
+    assert b"removed 1 kept answer from" in check("clean")[1].out
     assert not list((tmp_path / "real").iterdir())
 
 

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 from functools import partial
 from pathlib import Path
@@ -74,6 +75,32 @@ def test_scripts_name_folders_in_their_own_ways(tmp_path, script):
     (tmp_path / "one" / "go.sh").write_text(script)
     [together] = [batch for batch in _batches(tmp_path, 4) if "one/go.sh" in batch]
     assert "two/train0.yaml" in together
+
+
+@pytest.mark.parametrize(
+    ("mention", "is_together"),
+    [
+        ("# tune run two/generate.py", False),
+        ("# tune run two/train0", True),
+        ("# see two/train0.yaml.", True),
+        ("two/$NAME.yaml", True),
+        ("two/*.yaml", True),
+        ("two/train$NAME.yaml", True),
+        ("two/../two/ds.json", True),
+        ("two/notes.txt", True),
+        ("two", False),
+        ("'two'", True),
+    ],
+)
+def test_a_mention_of_what_is_not_there_means_nothing_there(tmp_path, mention, is_together):
+    _project(tmp_path, "one", 3)
+    _project(tmp_path, "two", 3)
+    (tmp_path / "one" / "train0.yaml").write_text(mention)
+    names = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.*"))
+    (tmp_path / "two" / "notes.txt").touch()  # is not linted
+    found = batches(Workspace(tmp_path), names, 4)
+    [together] = [batch for batch in found if "one/train0.yaml" in batch]
+    assert ("two/train0.yaml" in together) is is_together
 
 
 def test_a_file_beside_the_folders_stays_with_those_that_name_it(tmp_path):
@@ -174,12 +201,32 @@ def test_the_report_is_the_same_however_many_processes_made_it(projects, capfd, 
 
 
 @pytest.mark.slow
-def test_one_process_that_cannot_hold_everything_reports_the_same(projects, capfd, monkeypatch):
+def test_batches_report_what_all_files_at_once_do(projects, capfd, monkeypatch):
     run(["check", ".", "--jobs", "1"])
-    at_once = capfd.readouterr()
-    monkeypatch.setattr(many, "_AT_ONCE", 5)
+    in_batches = capfd.readouterr()
+    monkeypatch.setattr(checking, "FEW", 100)
     run(["check", ".", "--jobs", "1"])
-    assert capfd.readouterr() == at_once
+    assert capfd.readouterr() == in_batches
+
+
+@pytest.mark.parametrize("runs", ["with runs beside it", "alone"])
+def test_a_batch_of_parts_is_judged_by_whether_others_have_runs(projects, capfd, monkeypatch, runs):
+    """A config that no run uses is a remark where there are runs."""
+    ignored = '{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}'
+    for project in projects.iterdir():
+        if runs == "alone":
+            shutil.rmtree(project)
+    for number in range(4):
+        (projects / f"copy{number}").mkdir()
+        for name in ("first.json", "second.json"):
+            (projects / f"copy{number}" / name).write_text(ignored)
+    run(["check", ".", "--jobs", "1"])
+    in_batches = capfd.readouterr()
+    monkeypatch.setattr(checking, "FEW", 100)
+    run(["check", ".", "--jobs", "1"])
+    assert capfd.readouterr() == in_batches
+    assert ("no run here uses copy1/first.json" in in_batches.out) is (runs != "alone")
+    assert "copy1/first.json" in in_batches.out
 
 
 def test_what_is_kept_of_a_run_is_little_and_plain(projects):
@@ -235,10 +282,10 @@ def test_an_interrupt_before_there_is_work_ends_those_who_wait_for_it():
 def test_a_process_that_dies_costs_its_files_and_is_an_error(projects, capfd, monkeypatch):
     condensed = many._condensed
 
-    def fatal(report, *others):
+    def fatal(report):
         if any("project2/" in path for path in report.recognised):
             os.kill(os.getpid(), signal.SIGKILL)
-        return condensed(report, *others)
+        return condensed(report)
 
     monkeypatch.setattr(many, "_condensed", fatal)
     status = run(["check", ".", "--output-format", "json", "--jobs", "2"])

@@ -53,6 +53,8 @@ class Mode(Struct, frozen=True, kw_only=True):
     baseline: BaselineAction | None = None
     processes: int | None = None
     """At most so many lint many files; ``None``: as many as there are processors."""
+    keeps: bool = False
+    """Whether the answer may be kept, and said again, for as long as nothing that it rests on changes."""
 
 
 class Fixed(Struct):
@@ -125,8 +127,9 @@ def answer(
         jobs = [_cleared(job) for job in jobs]
     if show_files:
         return _show_files(jobs)
+    mode = replace(mode, keeps=cache and _may_be_kept(jobs, mode, given))
     status = _run(jobs, mode, given)
-    if cache and status in (0, 1) and _may_be_kept(jobs, mode, given):
+    if mode.keeps and status in (0, 1):
         keep(status)
     return status
 
@@ -258,6 +261,7 @@ def _linted(
             explicit=job.explicit,
             progress=tick,
             timings=timings,
+            others_train=job.others_train,
         )
         return _with_plans(report, job, mode)
 
@@ -266,7 +270,8 @@ def _linted(
     if len(job.names) > FEW and is_plain and mode.baseline is None:
         from oomlint.session.many import lint_many
 
-        report = lint_many(job, lint_job, mode.processes, tick or progress.ignore)
+        asked = f"{_shows_fixes(mode)} {mode.unsafe}" if mode.keeps else None
+        report = lint_many(job, lint_job, mode.processes, tick or progress.ignore, asked)
         if report is not None:
             return report
     return lint_job(job, tick)

@@ -16,4 +16,4 @@ def clean() -> None:
         removed = clear()
     except OSError as error:
         raise UsageError(f"the cache cannot be removed: {error}") from None
-    emit(f"removed {removed} kept check{'' if removed == 1 else 's'} from {folder()}\n")
+    emit(f"removed {removed} kept answer{'' if removed == 1 else 's'} from {folder()}\n")

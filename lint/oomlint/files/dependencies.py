@@ -1,7 +1,7 @@
 """What a check looks at on disk, so that a later one can tell that nothing of it has changed.
 
 Everything counts that the answer depends on: the bytes of files, files that were looked for and
-are not there, and the names in folders. Nothing is noted unless :func:`recording` is on.
+are not there, the names in folders, and words that a file was searched for in vain. Nothing is noted unless :func:`recording` is on.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import TypeAlias
 Sights: TypeAlias = dict[str, str]
 """Kind of look, one letter, and path → what was seen."""
 
-_BYTES, _FILE, _ANY, _NAMES, _TREE = "b", "f", "a", "n", "t"
+_BYTES, _FILE, _ANY, _NAMES, _TREE, _WITHOUT = "b", "f", "a", "n", "t", "w"
 FOLDERS = (_NAMES, _TREE)
 """The kinds of look at what stands in a folder."""
 
 _UNKNOWN = "unknown"
+
+# As large as the largest file that is read (:mod:`oomlint.files.disk`).
+_MOST_SEARCHED = 128 * 2**20
 
 _sights: Sights | None = None
 
@@ -44,7 +47,10 @@ def is_recording() -> bool:
 def saw_all(sights: Sights) -> None:
     """What another process saw."""
     for key, value in sights.items():
-        _note(key[:1], key[1:], partial(str, value))
+        if key[:1] == _WITHOUT:
+            _note_without(key, value)
+        else:
+            _note(key[:1], key[1:], partial(str, value))
 
 
 def saw_bytes(path: str | os.PathLike[str], data: bytes) -> None:
@@ -66,6 +72,11 @@ def saw_any(path: str | os.PathLike[str], is_there: bool) -> None:
     _note(_ANY, path, lambda: str(is_there))
 
 
+def saw_without(path: str | os.PathLike[str], word: bytes) -> None:
+    """A file was searched for a word that does not stand in it."""
+    _note_without(_WITHOUT + os.fspath(path), _words_said([word]))
+
+
 def saw_names(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
     """What stood in a folder."""
     _note(_NAMES, folder, lambda: _digest_names(names))
@@ -76,9 +87,16 @@ def saw_tree(folder: str | os.PathLike[str], folders: Iterable[str], files: Iter
     _note(_TREE, folder, lambda: _digest_tree(folders, files))
 
 
-def still_holds(sights: Sights) -> bool:
-    """Whether all that was seen would be seen again."""
-    return all(value != _UNKNOWN and _look(key, value) == value for key, value in sights.items())
+def still_holds(sights: Sights, again: set[tuple[str, str]] | None = None) -> bool:
+    """Whether all that was seen would be seen again. ``again``: what has just been, which is not looked at
+    twice, and which this adds to."""
+    again = set() if again is None else again
+    for key, value in sights.items():
+        if (key, value) not in again:
+            if value == _UNKNOWN or _look(key, value) != value:
+                return False
+            again.add((key, value))
+    return True
 
 
 def is_certain(sights: Sights) -> bool:
@@ -93,9 +111,26 @@ def _note(kind: str, path: str | os.PathLike[str], seen: Callable[[], str]) -> N
         _sights[key] = _UNKNOWN if changed_meanwhile else value
 
 
+def _note_without(key: str, words: str) -> None:
+    """Add to the words that a file is without."""
+    if _sights is not None:
+        known = {*_words_in(_sights.get(key, "")), *_words_in(words)}
+        _sights[key] = _words_said(known)
+
+
+def _words_said(words: Iterable[bytes]) -> str:
+    return " ".join(sorted(word.hex() for word in words if word))
+
+
+def _words_in(said: str) -> Iterable[bytes]:
+    return map(bytes.fromhex, said.split())
+
+
 def _look(key: str, before: str) -> str:
     kind, path = key[:1], key[1:]
     try:
+        if kind == _WITHOUT:
+            return before if _is_without(path, _words_in(before)) else _UNKNOWN
         if kind == _BYTES:
             return _of_file(path, before) if os.path.lexists(path) else ""
         if kind == _NAMES:
@@ -115,6 +150,14 @@ def _of_file(path: str, before: str) -> str:
     if not is_alike:
         return _UNKNOWN
     return _of_bytes(Path(path).read_bytes() if status.st_size else b"")
+
+
+def _is_without(path: str, words: Iterable[bytes]) -> bool:
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_SEARCHED:
+        return False
+    data = Path(path).read_bytes() if status.st_size else b""
+    return not any(word in data for word in words)
 
 
 def _of_bytes(data: bytes) -> str:

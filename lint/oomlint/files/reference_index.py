@@ -16,6 +16,7 @@ from time import monotonic
 
 from oomlint.documents import SUFFIXES
 from oomlint.files.disk import walk
+from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 
 # Of a folder that is no project (a home folder, say) only a part is looked at.
@@ -91,26 +92,24 @@ class Kin:
         return sorted(near, key=lambda n: _distance(n, name))
 
 
-def texts_below(workspace: Workspace, root: Path) -> dict[str, bytes]:
-    """What :class:`Kin` looks at, by display path."""
-    names = {*workspace.overlay, *map(workspace.name, _files(root))}
-    return {name: _bytes(workspace, name, stamp(workspace.file(name))) for name in names}
+def texts_below(workspace: Workspace, root: Path, *, guides: bool = False) -> SearchedTexts:
+    """What :class:`Kin` looks at, and the guides of the folder if they are asked for: they name files too."""
+    kinds = (*SUFFIXES, *_GUIDES) if guides else SUFFIXES
+    names = {*workspace.overlay, *map(workspace.name, _files(root, kinds))}
+    return SearchedTexts(
+        workspace,
+        (name for name in names if _is_read(workspace, name, stamp(workspace.file(name)))),
+    )
 
 
-def naming(texts: Mapping[str, bytes], name: str) -> list[str]:
+def naming(texts: SearchedTexts, name: str) -> list[str]:
     """The texts that name a file, the nearest first: what :class:`Kin` knows of one file, without
     an index of all."""
     wanted = _calls_of(name)
     shortest = min(wanted, key=len).encode("utf-8", "surrogateescape")
-    likely = (other for other, data in texts.items() if shortest in data)
-    near = (other for other in likely if not _names_in(texts[other]).isdisjoint(wanted))
+    likely = texts.holding(shortest)
+    near = (other for other, data in likely if not _names_in(data).isdisjoint(wanted))
     return sorted(near, key=lambda n: _distance(n, name))
-
-
-def documents_below(workspace: Workspace, root: Path) -> dict[str, bytes]:
-    """The guides of a folder, by display path: they name files too."""
-    names = map(workspace.name, _files(root, _GUIDES))
-    return {name: _bytes(workspace, name, stamp(workspace.file(name))) for name in names}
 
 
 def _files(root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
@@ -122,9 +121,12 @@ def _files(root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
 
 
 def _bytes(workspace: Workspace, name: str, now: Stamp) -> bytes:
-    if name not in workspace.overlay and (now is None or now[1] > _MOST_BYTES):
-        return b""
-    return workspace.read_or_none(name) or b""
+    is_read = _is_read(workspace, name, now)
+    return (workspace.read_or_none(name) if is_read else None) or b""
+
+
+def _is_read(workspace: Workspace, name: str, now: Stamp) -> bool:
+    return name in workspace.overlay or (now is not None and now[1] <= _MOST_BYTES)
 
 
 def _names_in(data: bytes) -> frozenset[str]:

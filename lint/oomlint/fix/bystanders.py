@@ -9,6 +9,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from oomlint.files.reference_index import naming, texts_below
+from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import Options, Report, lint
 from oomlint.runs.run import Run
@@ -22,7 +23,7 @@ _MOST_TRIED = 24
 
 def naming_in(workspace: Workspace) -> Naming:
     """The files that name a file, of the project around it, which is read when first asked."""
-    known: dict[Path, dict[str, bytes]] = {}
+    known: dict[Path, SearchedTexts] = {}
 
     def around(path: str) -> list[str]:
         root = workspace.project_around(path)

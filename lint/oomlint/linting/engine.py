@@ -175,15 +175,25 @@ def lint(
     rules: Sequence[type[Rule]] | None = None,
     progress: Callable[[int, int], None] | None = None,
     timings: MutableMapping[str, float] | None = None,
+    others_train: bool = False,
 ) -> Report:
     """Lint the files ``names`` (display paths).
 
     No exception leaves: what goes wrong with a file becomes an error of the report. ``elsewhere``
     are files that runs use which are not linted → one of these runs. Seconds spent in each rule,
-    its fixes included, are added to ``timings`` by name.
+    its fixes included, are added to ``timings`` by name. ``others_train``: whether files beside these,
+    which are linted apart, have runs.
     """
     linked = link(workspace, names, options, explicit=explicit, elsewhere=elsewhere)
-    return judged(workspace, linked, options, rules=rules, progress=progress, timings=timings)
+    return judged(
+        workspace,
+        linked,
+        options,
+        rules=rules,
+        progress=progress,
+        timings=timings,
+        others_train=others_train,
+    )
 
 
 def link(
@@ -210,6 +220,7 @@ def judged(
     rules: Sequence[type[Rule]] | None = None,
     progress: Callable[[int, int], None] | None = None,
     timings: MutableMapping[str, float] | None = None,
+    others_train: bool = False,
 ) -> Report:
     """What the rules find in runs that were linked in the workspace, under the same options."""
     errors = list(linked.errors)
@@ -221,7 +232,7 @@ def judged(
     chosen = [rule for rule in listed if options.selection.takes(rule)]
     found: list[Diagnosis] = []
     failed: set[ListedRule] = set()
-    unused = UnusedParts(workspace, linked.runs)
+    unused = UnusedParts(workspace, linked.runs, others_train=others_train)
     for number, run in enumerate(linked.runs):
         found += _check(run, chosen, options, errors, failed, timings, unused)
         if progress is not None:

@@ -11,19 +11,23 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from oomlint.files.reference_index import documents_below, naming, texts_below
+from oomlint.files.reference_index import naming, texts_below
+from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 from oomlint.linting.rule import Finding, Severity
 from oomlint.runs.run import Run
 
 
 class UnusedParts:
-    """What of a project's configs no run uses and no other file names, which is looked up when first asked."""
+    """What of a project's configs no run uses and no other file names, which is looked up when first asked.
+    ``others_train``: whether files that are linted apart from these have runs."""
 
-    def __init__(self, workspace: Workspace, runs: Iterable[Run]) -> None:
+    def __init__(
+        self, workspace: Workspace, runs: Iterable[Run], *, others_train: bool = False
+    ) -> None:
         self._workspace = workspace
-        self._trains = any(not run.is_fragment for run in runs)
-        self._texts: dict[Path, dict[str, bytes]] = {}
+        self._trains = others_train or any(not run.is_fragment for run in runs)
+        self._texts: dict[Path, SearchedTexts] = {}
         self._unused: dict[str, bool] = {}
 
     def told(self, finding: Finding, run: Run) -> Finding:
@@ -43,7 +47,6 @@ class UnusedParts:
         if path not in self._unused:
             root = self._workspace.project_around(path)
             if root not in self._texts:
-                texts = texts_below(self._workspace, root)
-                self._texts[root] = {**texts, **documents_below(self._workspace, root)}
+                self._texts[root] = texts_below(self._workspace, root, guides=True)
             self._unused[path] = set(naming(self._texts[root], path)) <= {path}
         return self._unused[path]

@@ -13,6 +13,7 @@ from itertools import islice
 
 from oomlint.dialects.deepspeed.presets import is_shipped, names_at
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
+from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 
 # How deep below a project's root its configs lie, and how many files are looked at.
@@ -58,11 +59,10 @@ class ShippedAround:
             # Not in a folder that a variable names, which another file need not have.
             pattern = re.compile(rf"(?<![\w$}}/.~-])([\w./~-]*\b{re.escape(home)})/(?:{names})\b")
             files = islice(self.workspace.below(project, kinds, _DEEPEST), _MOST_FILES)
-            texts = map(self.workspace.read_or_none, dict.fromkeys((*files, from_file)))
+            texts = SearchedTexts(self.workspace, (*files, from_file))
             found = (
                 match[1]
-                for text in texts
-                if text is not None and home.encode() in text
+                for _, text in texts.holding(home.encode())
                 for match in pattern.finditer(text.decode("utf-8", "replace"))
             )
             self._named[project, home] = tuple(dict.fromkeys(found))

@@ -29,7 +29,9 @@ _VARIABLES = (
 )  # fmt: skip
 
 _MOST_ENTRIES = 500
-_ENTRY, _PART = ".check", ".part"
+"""Of each kind."""
+CHECK, BATCH, _PART = ".check", ".batch", ".part"
+"""Kinds of entries, by the ending of their files, and that of one which is being written."""
 _KEY_DIGITS = 32
 
 
@@ -104,7 +106,7 @@ def clear() -> int:
     Raises:
         OSError: the folder cannot be listed, or an entry not removed.
     """
-    entries = _files(_ENTRY)
+    entries = [*_files(CHECK), *_files(BATCH)]
     for file in (*entries, *_files(_PART)):
         file.unlink(missing_ok=True)
     return len(entries)
@@ -125,18 +127,20 @@ def _is_key(word: str) -> bool:
 
 
 def _key(arguments: Sequence[str]) -> str:
-    known = (
-        __version__,
-        _code(),
-        sys.version,
-        list(arguments),
-        os.getcwd(),
-        [os.environ.get(name) for name in _VARIABLES],
-        [stream.isatty() for stream in (sys.stdout, sys.stderr)],
-    )
+    streams = [stream.isatty() for stream in (sys.stdout, sys.stderr)]
+    return key_of([identity(), list(arguments), os.getcwd(), streams])
+
+
+def key_of(known: Sequence[Any]) -> str:
+    """The name of the entry that is found by all this, which JSON can say."""
     from json import dumps
 
     return _digest(dumps(known).encode())
+
+
+def identity() -> list[Any]:
+    """What every answer depends on, whatever is asked: the program, and what it heeds of the environment."""
+    return [__version__, _code(), sys.version, [os.environ.get(name) for name in _VARIABLES]]
 
 
 def _code() -> list[float | str]:
@@ -161,9 +165,26 @@ def _load(arguments: Sequence[str]) -> Any:
     from json import loads
 
     try:
-        key = _key(arguments)
-        digest, _, text = _read_own(folder() / f"{key}{_ENTRY}").partition(b"\n")
-        return loads(text) if _entry_digest(key, text) == digest.decode("ascii") else None
+        text = read_entry(_key(arguments), CHECK)
+        return None if text is None else loads(text)
+    except (OSError, ValueError):
+        return None
+
+
+def _store(arguments: Sequence[str], entry: Mapping[str, Any]) -> None:
+    from json import dumps
+
+    try:
+        write_entry(_key(arguments), CHECK, dumps(entry).encode())
+    except OSError:  # of the working directory, say, which is gone
+        return
+
+
+def read_entry(key: str, kind: str) -> bytes | None:
+    """What was written under a key; ``None`` if nothing was, or what is there now is not that."""
+    try:
+        digest, _, text = _read_own(folder() / f"{key}{kind}").partition(b"\n")
+        return text if _entry_digest(key, text) == digest.decode("ascii") else None
     except (OSError, ValueError):
         return None
 
@@ -185,14 +206,10 @@ def _read_own(file: Path) -> bytes:
         return opened.read()
 
 
-def _store(arguments: Sequence[str], entry: Mapping[str, Any]) -> None:
+def write_entry(key: str, kind: str, text: bytes) -> None:
     """Write an entry under its name at once, so that no other process ever sees half of it."""
-    from json import dumps
-
-    text = dumps(entry).encode()
     try:
-        key = _key(arguments)
-        file = folder() / f"{key}{_ENTRY}"
+        file = folder() / f"{key}{kind}"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A name that nobody can foresee: not that of a link which somebody has laid out.
         part = file.with_suffix(f".{os.urandom(8).hex()}{_PART}")
@@ -201,7 +218,7 @@ def _store(arguments: Sequence[str], entry: Mapping[str, Any]) -> None:
             part.replace(file)
         finally:
             part.unlink(missing_ok=True)
-        _drop_oldest()
+        _drop_oldest(kind)
     except OSError:
         return  # a check without a cache is a check all the same
 
@@ -217,8 +234,8 @@ def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def _drop_oldest() -> None:
-    entries = _files(_ENTRY)
+def _drop_oldest(kind: str) -> None:
+    entries = _files(kind)
     if len(entries) > _MOST_ENTRIES:
         entries.sort(key=lambda file: file.stat().st_mtime)
         for file in entries[: _MOST_ENTRIES // 2]:

@@ -39,6 +39,8 @@ class Job(Struct, frozen=True):
     explicit: frozenset[str]
     options: Options
     found: ActiveSettings
+    others_train: bool = False
+    """Whether files beside these, which are linted apart, have runs."""
 
     @property
     def baseline_file(self) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,8 +18,8 @@ from oomlint.session.batches import batches
 from oomlint.session.jobs import FEW, Job, merge
 from oomlint.session.process_pool import Lost, can_fork, processors, shared_out, tidy
 
-# What one process holds of so many runs, with all their documents, is some 200 MB.
-_AT_ONCE = 1000
+if TYPE_CHECKING:
+    from oomlint.session.kept_batches import KeptBatches
 
 # What a batch with any run in it imports.
 _NEEDED = (
@@ -35,6 +35,7 @@ _NEEDED = (
 
 Lint = Callable[[Job], Report]
 Tick = Callable[[int, "int | None"], None]
+_Root = tuple[str, str] | None
 _Order = tuple[int, int]
 _KINDS = ("launch", "run", "part", "aside")
 
@@ -43,44 +44,85 @@ class _Part(Struct, frozen=True):
     """What comes back of a batch."""
 
     report: Results
-    order: tuple[_Order, ...]
-    """Where each run stands among those of all batches."""
-    sights: dependencies.Sights
+    roots: tuple[_Root, ...]
+    """Where each run begins."""
 
 
-def lint_many(job: Job, lint: Lint, processes: int | None, tick: Tick) -> Results | None:
+def lint_many(
+    job: Job, lint: Lint, processes: int | None, tick: Tick, asked: str | None = None
+) -> Results | None:
     """The report of ``lint(job)``, made in batches by up to ``processes`` processes (``None``: as
-    many as there are processors). ``None`` if the job had better be done at once.
+    many as there are processors). ``None`` if the job had better be done at once, which does not depend on
+    processes: the same files are in a batch on any machine.
 
     Its runs are judgements, and its findings have no proposals
-    left: enough for every report.
+    left: enough for every report. What is said of a batch is kept, and said again, if ``lint`` depends on
+    nothing but the job and what is ``asked``.
     """
+    if len(job.names) <= FEW:
+        return None
+    # Of a batch without runs nobody knows whether the others have some: mostly they do.
+    found = _in_batches(replace(job, others_train=True), lint, processes, tick, asked)
+    have_runs = any(not judgement_of(run).written.is_fragment for run in found.runs)
+    if have_runs or not (found.diagnoses or found.known):
+        return found
+    return _in_batches(replace(job, others_train=False), lint, processes, tick, asked)
+
+
+def _in_batches(
+    job: Job, lint: Lint, processes: int | None, tick: Tick, asked: str | None
+) -> Results:
     names = job.names
     wanted = processors() if processes is None else processes
     wanted = wanted if can_fork() else 1
-    if len(names) <= (_AT_ONCE if wanted == 1 else FEW):
-        return None
-    wanted = min(wanted, 1 + len(names) // FEW)
-    place = {name: number for number, name in enumerate(names)}
     is_recording = dependencies.is_recording()
+    kept = _kept_batches(job, asked) if is_recording else None
 
-    def work(batch: _Batch) -> _Part:
+    def work(batch: _Batch) -> tuple[_Part, dependencies.Sights]:
         own = replace(job, workspace=job.workspace.unread(), names=batch.names)
         if not is_recording:
-            return _condensed(lint(own), place, {})
+            return _condensed(lint(own)), {}
         with dependencies.recording() as sights:
             report = lint(own)
-        return _condensed(report, place, sights)
+        part = _condensed(report)
+        if kept is not None and not part.report.errors:
+            kept.keep(batch.names, part, sights)
+        return part, sights
 
     found: dict[int, _Part] = {}
     done = 0
-    for batch, result in _each(work, _batches(job), wanted):
-        part = _lost(job, batch.names, result) if isinstance(result, Lost) else result
+
+    def take(batch: _Batch, part: _Part, sights: dependencies.Sights) -> None:
+        nonlocal done
         found[batch.number] = part
-        dependencies.saw_all(part.sights)
+        dependencies.saw_all(sights)
         done += len(batch.names)
         tick(done, len(names))
+
+    left = []
+    for batch in _batches(job):
+        known = None if kept is None else kept.found(batch.names, _Part)
+        if known is None:
+            left.append(batch)
+        else:
+            take(batch, *known)
+    # One that is left alone is done before others are started.
+    wanted = min(wanted, 1 + sum(len(batch.names) for batch in left) // FEW, len(left))
+    for batch, result in _each(work, left, wanted):
+        lost = isinstance(result, Lost)
+        take(batch, *((_lost(job, batch.names, result), {}) if lost else result))
     return _joined(job, [found[number] for number in sorted(found)])
+
+
+def _kept_batches(job: Job, asked: str | None) -> KeptBatches | None:
+    if asked is None or job.workspace.overlay:
+        return None
+    from oomlint.session.kept_batches import KeptBatches
+
+    try:
+        return KeptBatches(job, asked)
+    except (OSError, ValueError):  # a check of which nothing can be kept is a check all the same
+        return None
 
 
 class _Batch(NamedTuple):
@@ -98,7 +140,7 @@ def _batches(job: Job) -> Iterator[_Batch]:
 
 
 def _each(
-    work: Callable[[_Batch], _Part], parts: Iterable[_Batch], processes: int
+    work: Callable[[_Batch], Any], parts: Iterable[_Batch], processes: int
 ) -> Iterator[tuple[_Batch, Any]]:
     if processes > 1:
         yield from shared_out(work, parts, processes, _load_what_most_need)
@@ -119,7 +161,8 @@ def _load_what_most_need() -> None:
 def _joined(job: Job, parts: Sequence[_Part]) -> Results:
     """One report, with its runs as if all had been linted at once: launches first."""
     report = merge(part.report for part in parts)
-    order = [place for part in parts for place in part.order]
+    place = {name: number for number, name in enumerate(job.names)}
+    order = [_order(root, place) for part in parts for root in part.roots]
     ranked = sorted(zip(order, report.runs, strict=True), key=lambda pair: pair[0])
     return replace(report, runs=tuple(run for _, run in ranked), workspace=job.workspace)
 
@@ -127,13 +170,13 @@ def _joined(job: Job, parts: Sequence[_Part]) -> Results:
 def _lost(job: Job, part: Sequence[str], reason: Lost) -> _Part:
     others = f" and {len(part) - 1} files more" if len(part) > 1 else ""
     error = InternalError(part[0], f"{reason}; this file{others} could not be checked")
-    return _Part(Results((), (), (error,), 0, job.workspace), (), {})
+    return _Part(Results((), (), (error,), 0, job.workspace), ())
 
 
 # -- what is kept of a report --------------------------------------------------------------
 
 
-def _condensed(report: Report, place: Mapping[str, int], sights: dependencies.Sights) -> _Part:
+def _condensed(report: Report) -> _Part:
     def short(diagnosis: Told) -> Told:
         finding, fix, run = diagnosis.finding, diagnosis.fix, diagnosis.run
         return Told(
@@ -154,12 +197,18 @@ def _condensed(report: Report, place: Mapping[str, int], sights: dependencies.Si
         gone=report.gone,
         known=tuple(map(short, report.known)),
     )
-    return _Part(condensed, tuple(_order(run, place) for run in report.runs), sights)
+    return _Part(condensed, tuple(map(_root, report.runs)))
 
 
-def _order(run: Run, place: Mapping[str, int]) -> _Order:
-    """The linker's order: launches, runs, parts, and of each kind by file."""
+def _root(run: Run) -> _Root:
+    """The kind of what a run begins with, and its file."""
     root = run.parts.root
+    return None if root is None else (root.kind, root.path)
+
+
+def _order(root: _Root, place: Mapping[str, int]) -> _Order:
+    """The linker's order: launches, runs, parts, and of each kind by file."""
     if root is None:
         return len(_KINDS), 0
-    return _KINDS.index(root.kind), place.get(root.path, len(place))
+    kind, path = root
+    return _KINDS.index(kind), place.get(path, len(place))
