@@ -224,9 +224,13 @@ class Suggestions:
             yield from islice(filter(self.workspace.exists, names), 1)
 
     def programs(self, name: str) -> Iterator[str]:
-        """The Python programs in the folders above a file that name it and start processes that train."""
-        word = os.path.basename(name).encode()
+        """The Python programs in the folders above a file, as far as its project goes, that name it and start
+        processes that train."""
+        word = os.path.basename(name).encode("utf-8", "surrogateescape")
+        around = self.workspace.project_around(name)
         for folder in reversed(self.workspace.search_folders(name)):
+            if not folder.is_relative_to(around):
+                continue
             key = str(folder)
             if key not in self._programs:
                 beside = self.workspace.beside(self.workspace.name(os.path.join(folder, "_.py")))

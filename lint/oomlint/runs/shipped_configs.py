@@ -62,7 +62,7 @@ class ShippedAround:
             texts = SearchedTexts(self.workspace, (*files, from_file))
             found = (
                 match[1]
-                for _, text in texts.holding(home.encode())
+                for _, text in texts.holding(home.encode("utf-8", "surrogateescape"))
                 for match in pattern.finditer(text.decode("utf-8", "replace"))
             )
             self._named[project, home] = tuple(dict.fromkeys(found))
