@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import log, sqrt
-from statistics import median
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from oomlint.datasets import Lengths, catalogue, find
@@ -262,6 +261,8 @@ def usual_length(run: Run) -> int | None:
     if known and len(known) == len(found):
         rows = sum(each.samples for each in known)
         return max(1, round(sum(each.mean * each.samples for each in known) / rows))
+    from statistics import median  # few runs get here, and it brings random and fractions with it
+
     return round(median(each.mean for each in catalogue()))
 
 
