@@ -1,9 +1,15 @@
 """The index of dialects says what their classes say, and the lazy registry does what a full one does."""
 
 import sys
+from typing import get_args
 
+import pytest
+
+from oomlint.config.settings import Framework
 from oomlint.dialects import CLASSES, registry
 from oomlint.dialects.__main__ import INDEX, index_text
+from oomlint.dialects.index import SIGNATURES
+from oomlint.errors import UsageError
 
 
 def test_the_index_is_what_the_classes_say():
@@ -25,6 +31,26 @@ def test_every_dialect_module_is_registered():
             and file.stem != "base"
         ):
             assert file.stem in listed, f"say in dialects/__init__.py when {file.stem} is asked"
+
+
+# Kinds of files of a framework that has another name, and what stands around a run.
+_NO_FRAMEWORKS = {
+    "colossalai-lora", "compose", "deepspeed-launch", "env-file", "fsdp-config", "hf-trainer-json", "hf-trainer-yaml",
+    "hostfile", "kubernetes", "lightning-cli", "litgpt-script", "llama-factory-v1", "loop", "megatron-script",
+    "megatron-swift", "ms-swift-fsdp", "sagemaker", "skypilot", "slime-arguments", "trl-recipe-script", "trl-script",
+    "unsloth-cli",
+}  # fmt: skip
+
+
+def test_every_framework_can_be_named():
+    named = {name for name, *_ in SIGNATURES.values()} - {*get_args(Framework)}
+    assert named == _NO_FRAMEWORKS, "add it to Framework in config/settings.py"
+
+
+def test_a_class_that_the_index_lacks_is_an_error_in_words(monkeypatch):
+    monkeypatch.setattr("oomlint.dialects.CLASSES", (*CLASSES, ("tiny", "Tiny")))
+    with pytest.raises(UsageError, match="lacks the dialect Tiny: run `python -m"):
+        registry.__wrapped__()
 
 
 def loaded_by(folder, *words):
