@@ -1,30 +1,53 @@
 """The index of dialects says what their classes say, and the lazy registry does what a full one does."""
 
 import sys
+from importlib import import_module
+from typing import get_args
 
+import pytest
+
+from oomlint.config.settings import Framework
 from oomlint.dialects import CLASSES, registry
 from oomlint.dialects.__main__ import INDEX, index_text
+from oomlint.dialects.base import Dialect
+from oomlint.dialects.index import SIGNATURES
+from oomlint.errors import UsageError
 
 
 def test_the_index_is_what_the_classes_say():
     assert INDEX.read_text("utf-8") == index_text(), "run `python -m oomlint.dialects`"
 
 
-def test_every_dialect_module_is_registered():
-    import ast
+def test_every_dialect_is_registered():
+    registered = {name for _, name in CLASSES}
+    for file in INDEX.parent.rglob("*.py"):
+        if file.stem.startswith("__"):
+            continue
+        module = ".".join(file.relative_to(INDEX.parent).with_suffix("").parts)
+        for name, value in vars(import_module(f"oomlint.dialects.{module}")).items():
+            is_own = isinstance(value, type) and value.__module__ == f"oomlint.dialects.{module}"
+            if is_own and issubclass(value, Dialect) and value is not Dialect and name[0] != "_":
+                assert name in registered, f"say in dialects/__init__.py when {name} is asked"
 
-    listed = {module for module, _ in CLASSES}
-    for file in INDEX.parent.glob("*.py"):
-        classes = (
-            node
-            for node in ast.parse(file.read_text("utf-8")).body
-            if isinstance(node, ast.ClassDef)
-        )
-        if (
-            any("Dialect" in map(ast.unparse, node.bases) for node in classes)
-            and file.stem != "base"
-        ):
-            assert file.stem in listed, f"say in dialects/__init__.py when {file.stem} is asked"
+
+# Kinds of files of a framework that has another name, and what stands around a run.
+_NO_FRAMEWORKS = {
+    "colossalai-lora", "compose", "deepspeed-launch", "env-file", "fsdp-config", "hf-trainer-json", "hf-trainer-yaml",
+    "hostfile", "kubernetes", "lightning-cli", "litgpt-script", "llama-factory-v1", "loop", "megatron-script",
+    "megatron-swift", "ms-swift-fsdp", "sagemaker", "skypilot", "slime-arguments", "trl-recipe-script", "trl-script",
+    "unsloth-cli",
+}  # fmt: skip
+
+
+def test_every_framework_can_be_named():
+    named = {name for name, *_ in SIGNATURES.values()} - {*get_args(Framework)}
+    assert named == _NO_FRAMEWORKS, "add it to Framework in config/settings.py"
+
+
+def test_a_class_that_the_index_lacks_is_an_error_in_words(monkeypatch):
+    monkeypatch.setattr("oomlint.dialects.CLASSES", (*CLASSES, ("tiny", "Tiny")))
+    with pytest.raises(UsageError, match="lacks the dialect Tiny: run `python -m"):
+        registry.__wrapped__()
 
 
 def loaded_by(folder, *words):

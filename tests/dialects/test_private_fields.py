@@ -1,4 +1,4 @@
-"""No dialect keeps a field that nobody sets, or that nobody asks for."""
+"""No dialect keeps a field that nobody sets, or that nobody asks for; rows have defaults that their fields may have."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 import oomlint
 import oomlint_rules
+from oomlint.config.overrides import read_value
 from oomlint.dialects import profiles
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.profiles.build import ScriptTable, script_table
 from oomlint.dialects.profiles.known import usual
 from oomlint.dialects.table import Row, Table
+from oomlint.plan import leaf_paths
 from oomlint.plan.fields import Private, path_of
 
 # Keys that move memory and that nothing here follows yet: they are read, and come to nothing.
@@ -175,6 +179,17 @@ def _asked_for() -> set[str]:
     for file in Path(profiles.__path__[0]).glob("data/*.toml"):
         found |= set(re.findall(r"\b[a-z_0-9]+(?:\.[a-z_0-9]+)+", file.read_text("utf-8")))
     return found
+
+
+def test_a_default_is_a_value_of_the_plan() -> None:
+    """The canonical one, not the framework's word for it."""
+    for row in _rows():
+        field = path_of(row.field)
+        if row.default is not None and row.table is None and field in leaf_paths():
+            try:
+                read_value(field, row.default)
+            except ValueError as error:
+                pytest.fail(f"default of the key {row.key}: {error}")
 
 
 def test_every_field_is_set_by_something() -> None:

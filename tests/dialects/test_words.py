@@ -11,7 +11,8 @@ from oomlint.plan.fields import declared
 def test_every_key_with_a_meaning_has_words(config):
     table = config.load()
     tables = [table, *(row.table for row in table.rows if row.table is not None)]
-    assert [row.key for each in tables for row in each.rows if about(row) is None] == []
+    mute = [row.key for each in tables for row in each.rows if about(row) is None]
+    assert not mute, "name their fields in a topic of dialects/words.toml"
 
 
 def test_words_are_of_fields_that_there_are():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,6 @@ from oomlint.hardware import (
     common_cards,
     custom_gpu,
     find_gpu,
-    list_gpus,
     nccl_bytes,
     tables,
     usable_bytes,
@@ -31,9 +33,35 @@ def test_data_is_compact_and_names_no_workplace() -> None:
         assert word not in text
 
 
-@pytest.mark.parametrize("gpu", list_gpus(), ids=lambda gpu: gpu.name)
-def test_bounds_and_sources(gpu: object) -> None:
-    gpu = find_gpu(gpu.name)  # type: ignore[attr-defined]
+LINES = (DATA / "gpus.tsv").read_text(encoding="utf-8").splitlines()
+_EVERY = {"name", "vendor", "arch", "cc", "gb", "total", "low", "high", "context", "flags", "src", "context_src"}  # fmt: skip
+_SOME = {
+    "bandwidth", "driver_mib", "fp16_tflops", "bf16_tflops", "pcie", "nvlink", "note", "partial", "variants", "rare",
+}  # fmt: skip
+_FLAGS = {"bf16", "fp8", "flash2", "tf32", "unified"}
+
+
+@pytest.mark.parametrize("line", LINES, ids=[re.sub(r'.*"name":"([^"]*)".*', r"\1", line) for line in LINES])  # fmt: skip
+def test_each_line_has_spellings_and_facts(line: str) -> None:
+    *spellings, facts = line.split("\t")
+    assert not spellings[0], "a line begins with a tab"
+    assert spellings[1:], "it is found by nothing"
+    assert spellings == [word.lower() for word in spellings], "spellings are in lower case"
+    entry = json.loads(facts)
+    missing, unread = _EVERY - entry.keys(), entry.keys() - _EVERY - _SOME
+    assert not missing, f"every GPU has these: {missing}"
+    assert not unread, f"nothing reads these: {unread}"
+    assert set(entry["flags"]) <= _FLAGS, f"flags are of {_FLAGS}"
+
+
+def test_no_gpu_stands_there_twice() -> None:
+    names = Counter(json.loads(line.split("\t")[-1])["name"] for line in LINES)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("name", re.findall(r'"name":"([^"]*)"', "\n".join(LINES)))
+def test_bounds_and_sources(name: str) -> None:
+    gpu = find_gpu(name)
     assert usable_low(gpu) <= usable_bytes(gpu) <= usable_high(gpu)
     assert gpu.context_mib.low <= gpu.context_mib.typical <= gpu.context_mib.high
     assert gpu.source

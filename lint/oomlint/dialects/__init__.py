@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 
 from oomlint.dialects.base import Dialect, DialectEntry, Registry
+from oomlint.errors import UsageError
 
 CLASSES = (
     ("gpt_neox.dialect", "GptNeox"),
@@ -72,9 +73,17 @@ def registry() -> Registry:
 
     What a dialect must tell before it is imported stands in :mod:`.index`, which
     ``python -m oomlint.dialects`` writes anew.
+
+    Raises:
+        UsageError: a class is listed that the index lacks.
     """
     from oomlint.dialects.index import SIGNATURES
 
+    for _, name in CLASSES:
+        if name not in SIGNATURES:
+            raise UsageError(
+                f"the index lacks the dialect {name}: run `python -m oomlint.dialects`"
+            )
     return Registry(
         tuple(
             DialectEntry(*SIGNATURES[name], load=_loader(module, name)) for module, name in CLASSES

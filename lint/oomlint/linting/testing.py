@@ -10,14 +10,18 @@ from pathlib import Path
 
 from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, apply_change, fix_all
+from oomlint.judgement import judgement_of
+from oomlint.judgement.words import sentence
 from oomlint.linting.engine import Diagnosis, Options, Report, lint
 from oomlint.linting.rule import MOST_OF_A_TITLE, Applicability, Example, Rule, Severity
+from oomlint.memory.result import GPU_COMPONENTS, HOST_COMPONENTS
 from oomlint.plan.fields import f
 
 _NOWHERE = Path("/oomlint-example")
 
 # Remarks of one example, each made in a pass of its own.
 _MOST_REMARKS = 8
+_PARTS = tuple(dict.fromkeys((*GPU_COMPONENTS, *HOST_COMPONENTS)))
 _HEADINGS = ("## What it finds", "## How to fix it", "## When not to", "## Sources")
 
 
@@ -43,6 +47,9 @@ def _page_problems(rule: type[Rule]) -> Iterator[str]:
             yield f"its page lacks {heading!r}"
     if rule.summary.endswith("."):
         yield "its summary ends in a full stop"
+    for part in rule.explains:
+        if part not in _PARTS:
+            yield f"explains {part!r}, which is no part of a need: {', '.join(_PARTS)}"
 
 
 def _bad_problems(rule: type[Rule], example: Example) -> Iterator[str]:
@@ -50,7 +57,7 @@ def _bad_problems(rule: type[Rule], example: Example) -> Iterator[str]:
     if before.errors:
         yield f"error: {before.errors[0].message}"
     if not before.diagnoses:
-        yield "is not found"
+        yield f"is not found: {_seen(before)}"
         return
     for diagnosis in before.diagnoses:
         title = diagnosis.finding.message
@@ -66,6 +73,13 @@ def _bad_problems(rule: type[Rule], example: Example) -> Iterator[str]:
         return
     result = _fix(rule, example)
     yield from _fix_problems(rule, example, before, result)
+
+
+def _seen(report: Report) -> str:
+    """What an example is taken for, which is why a rule says nothing of it."""
+    if not report.runs:
+        return "no run is read from it"
+    return "; ".join(sentence(judgement_of(run).spoken) for run in report.runs)
 
 
 def _fix_problems(
