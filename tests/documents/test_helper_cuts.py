@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import run_of
+from tests.linked import report_of, run_of
 
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -150,3 +150,22 @@ def tokenize(row, tokenizer):
 
 def test_joined_samples_are_filled_up_as_the_helper_fills_them() -> None:
     assert _run("joined = Joined(tok)").plan.seq.pad == "max_len"
+
+
+def test_attributes_that_are_given_each_others_values_tell_no_length() -> None:
+    script = (
+        "from transformers import Trainer, TrainingArguments, AutoModelForCausalLM, AutoTokenizer\n"
+        "class Samples:\n"
+        "    def __init__(self, tokenizer):\n"
+        "        self.most = self.longest\n"
+        "        self.longest = self.most\n"
+        "    def __getitem__(self, at):\n"
+        "        return self.tokenizer('x', truncation=True, max_length=self.most)\n"
+        "tokenizer = AutoTokenizer.from_pretrained('gpt2')\n"
+        "model = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+        "Trainer(model=model, args=TrainingArguments(output_dir='o'), train_dataset=Samples(tokenizer)).train()\n"
+    )
+    report = report_of({"train.py": script})
+    assert not report.errors
+    (run,) = report.runs
+    assert run.level(f.seq.max_len) in (Level.ASSUMED, Level.UNREAD)

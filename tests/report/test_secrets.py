@@ -27,6 +27,10 @@ KEY = "0123456789abcdef0123456789abcdef01234567"
         ("pad_token: <|reserved_special_token_250|>", "pad_token: <|reserved_special_token_250|>"),
         ("pad_token: reserved_special_250", "pad_token: reserved_special_250"),
         ("HF_TOKEN=$HF_TOKEN_OF_THE_CLUSTER_1", "HF_TOKEN=$HF_TOKEN_OF_THE_CLUSTER_1"),
+        (
+            "16 bytes a token\nruns/qwen3moe_full.yaml:1",
+            "16 bytes a token\nruns/qwen3moe_full.yaml:1",
+        ),
         ("token 4096 of 8192", "token 4096 of 8192"),
         ("model: hf_internal/tiny-random", "model: hf_internal/tiny-random"),
     ],

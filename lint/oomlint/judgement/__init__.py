@@ -13,7 +13,13 @@ from oomlint.judgement.doubts import confidence, settled
 from oomlint.judgement.evidence import is_open
 from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
-from oomlint.judgement.launch import SHARDED, cards_missing, launch_is_unread, sharding_is_open
+from oomlint.judgement.launch import (
+    SHARDED,
+    cards_missing,
+    launch_is_unread,
+    says_ranks,
+    sharding_is_open,
+)
 from oomlint.judgement.lengths import depends_on_data, needs_all_samples_long
 from oomlint.judgement.peak import (
     Peak,
@@ -56,6 +62,7 @@ __all__ = [
     "needs_all_samples_long",
     "relief",
     "risk_of",
+    "says_ranks",
     "settled",
     "severity_of_block",
     "severity_of_need",

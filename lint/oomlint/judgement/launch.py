@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from oomlint.dialects.machine.fields import launch
 from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import ZERO_3, f
@@ -34,16 +35,28 @@ def launch_is_unread(run: Run) -> bool:
     return sharding_is_open(run) and not any(claim.is_program for claim in run.claims)
 
 
+def says_ranks(run: Run) -> bool:
+    """Whether files say how many ranks a node starts, each on a GPU of its own: not those that Accelerate counts
+    over more machines than are known of, nor those on CPUs."""
+    from oomlint.dialects.accelerate.keys import (
+        own,  # few runs are asked, and others do not wait for the table
+    )
+
+    started = run.settings.get(f.parallel.gpus_per_node)
+    machines, kind = run.settings.get(launch.machines), run.settings.get(own.distributed_type)
+    is_said = started is not None and started.origin.kind in ("explicit", "derived")
+    spans = machines is not None and machines.value > (run.plan.parallel.nodes or 1)
+    return is_said and not spans and (kind is None or kind.value not in ("cpu", "xla"))
+
+
 def cards_missing(run: Run) -> int:
-    """How many GPUs a run is started on that a node of the named machine does not have. The ranks without a card end
-    the run before it takes any memory (torch.cuda.set_device: invalid device ordinal), so that what each of them
-    would need says nothing of that machine."""
+    """How many GPUs a run is started on that a node of the named machine does not have. The ranks without a card
+    end the run before it takes any memory (torch.cuda.set_device: invalid device ordinal), so that what each of
+    them would need says nothing of that machine."""
     hardware, ranks = run.parts.hardware, run.plan.parallel.gpus_per_node
     if hardware is None or ranks is None or ranks <= hardware.gpus_per_node:
         return 0
-    started = run.settings.get(f.parallel.gpus_per_node)
-    is_said = started is not None and started.origin.kind in ("explicit", "derived")
-    return ranks - hardware.gpus_per_node if is_said else 0
+    return ranks - hardware.gpus_per_node if says_ranks(run) else 0
 
 
 def hangs_on_launch(run: Run, field: Any) -> bool:

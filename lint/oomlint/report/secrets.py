@@ -18,8 +18,9 @@ _NAMES = (
     r"\w*api[_-]?key|\w*password|\w*passwd|\w*secret(?:[_-](?:access[_-])?key)?"
     r"|(?:\w*(?:hf|hub|hugging_?face|auth|access|api|github|wandb|refresh|bearer)[_-])?token"
 )
+# A value stands on the line of its name: what begins the next line of a report is a path.
 _NAMED = re.compile(
-    rf"(?i)(?<![\w-])((?:--)?(?:{_NAMES})[\"']?(?:\s*[:=]\s*|\s+)[\"']?)(?=\S*\d)([\w+/.~-]{{12,}}=*)"
+    rf"(?i)(?<![\w-])((?:--)?(?:{_NAMES})[\"']?(?:[^\S\n]*[:=][^\S\n]*|[^\S\n]+)[\"']?)(?=\S*\d)([\w+/.~-]{{12,}}=*)"
 )
 _SHAPED = re.compile(rf"(?<![\w-])(?:{_SHAPES})(?![\w-])")
 _MASK = "****"

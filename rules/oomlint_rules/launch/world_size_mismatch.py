@@ -37,8 +37,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import lcm, prod
 
-from oomlint.dialects.accelerate.keys import own
 from oomlint.dialects.machine.fields import launch
+from oomlint.judgement import cards_missing, says_ranks
 from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
@@ -109,17 +109,14 @@ class WorldSizeMismatch(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         ranks = run.plan.parallel.gpus_per_node
-        setting = run.settings.get(_PROCESSES)
-        if ranks is None or setting is None or setting.origin.kind not in ("explicit", "derived"):
-            return
-        if _spans_machines(run) or _on_cpus(run):
+        if ranks is None or not says_ranks(run):
             return
         visible, hardware = _visible(run), run.parts.hardware
         if visible is not None and visible != ranks:
             # Of cards that are shown and not there none is idle.
             are_there = hardware is None or visible <= hardware.gpus_per_node
             yield from self._against_visible(run, ranks, visible, are_there)
-        elif hardware is not None and ranks > hardware.gpus_per_node:
+        elif hardware is not None and cards_missing(run):
             gpus = hardware.gpus_per_node
             yield self._too_many(run, ranks, gpus, f"its {_counted(gpus, 'GPU', 'GPUs')}")
         yield from self._degrees(run)
@@ -194,17 +191,6 @@ def _ray_starts(run: Run) -> bool:
 
 def _counted(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"
-
-
-def _spans_machines(run: Run) -> bool:
-    """Whether Accelerate counts its processes over more machines than are known of."""
-    machines = run.settings.get(launch.machines)
-    return machines is not None and machines.value > (run.plan.parallel.nodes or 1)
-
-
-def _on_cpus(run: Run) -> bool:
-    kind = run.settings.get(own.distributed_type)
-    return kind is not None and kind.value in ("cpu", "xla")
 
 
 def _smallest_world(run: Run) -> int:

@@ -159,8 +159,11 @@ def _cuts_to_length(call: ast.Call) -> bool:
     return not is_off and "max_length" in given
 
 
-def _value(expression: ast.expr, frame: _Frame) -> tuple[Node, Evaluator]:
-    """What an expression comes to in what is entered, by what the call gives its parameters, and whose it is."""
+def _value(
+    expression: ast.expr, frame: _Frame, followed: frozenset[str] = frozenset()
+) -> tuple[Node, Evaluator]:
+    """What an expression comes to in what is entered, by what the call gives its parameters, and whose it is;
+    ``followed`` are the attributes that led here, which may be given each other's values."""
     there, function = frame.there, frame.function
     assert function is not None
     if isinstance(expression, ast.Name) and expression.id in _parameters(function):
@@ -169,8 +172,8 @@ def _value(expression: ast.expr, frame: _Frame) -> tuple[Node, Evaluator]:
     elif frame.cls is not None and (name := dotted(expression) or "").startswith("self."):
         stores = there.tree.stores_of(frame.cls).get(name[5:], ())
         value, method = (stores[0][0].value, stores[0][1]) if len(stores) == 1 else (None, None)
-        if value is not None and method is not None:
-            return _value(value, replace(frame, function=method))
+        if value is not None and method is not None and name not in followed:
+            return _value(value, replace(frame, function=method), followed | {name})
     return _in_place(expression, frame)
 
 
