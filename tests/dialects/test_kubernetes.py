@@ -334,3 +334,9 @@ def test_a_job_of_hyperpod() -> None:
         ).plan.parallel.gpus_per_node
         == 8
     )
+
+
+def test_what_the_manifest_gives_a_process_needs_no_export() -> None:
+    run = _run(_job(_COMMANDS["block"]))
+    assert run.plan.env.cuda_visible_devices == "0,1,2,3"
+    assert not [fact for fact in run.facts if fact.kind == "env-not-exported"]

@@ -220,3 +220,9 @@ def test_what_nanotron_cannot_say(changes: dict[Any, Any]) -> None:
     run = _run()
     with pytest.raises(CannotEdit):
         run.dialect.express(changes, run.cells)
+
+
+def test_a_config_that_is_not_here_leaves_the_model_open() -> None:
+    line = "torchrun --nproc_per_node=8 run_train.py --config-file missing.yaml"
+    (run,) = link({"go.sh": f"{line}\n"}).runs
+    assert run.plan.model.dims is None

@@ -531,3 +531,9 @@ def test_a_global_batch_that_stands_there_stays() -> None:
     files = {**_ON_EIGHT, "job.toml": text}
     after = fixed_files(run_of, files, {"batch.micro": 2, "batch.grad_accum": 8})["job.toml"]
     assert after == text.replace("local_batch_size = 4", "local_batch_size = 2")
+
+
+def test_a_config_that_is_not_here_leaves_the_model_open() -> None:
+    line = "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file ./missing.toml"
+    (run,) = link({"go.sh": f"{line}\n"}).runs
+    assert run.plan.model.dims is None

@@ -356,6 +356,23 @@ def test_values_that_the_projects_own_copy_of_a_framework_declares(declared, wro
     assert [each.entry.key for each in run.wrong] == wrong
 
 
+@pytest.mark.parametrize(
+    ("path", "knows"),
+    [("swift/arguments/new_args.py", True), ("other/arguments/new_args.py", False)],
+)
+def test_keys_that_any_file_of_the_projects_own_copy_of_a_package_declares(tmp_path, path, knows):
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(
+        "class Ours:\n    our_weight: float = 1.0\n    kind: Literal['dpo', 'ours'] = 'dpo'\n"
+    )
+    command = "swift rlhf --rlhf_type ours --model Qwen/Qwen2.5-7B --dataset a.jsonl --our_weight 2"
+    (tmp_path / "run.sh").write_text(f"{command} --their_weight 3\n")
+    workspace = Workspace(tmp_path, named=[tmp_path])
+    [run] = Linker(workspace, registry(), LinkOptions()).link(["run.sh"]).runs
+    assert [stray.path for stray in run.stray] == ["our_weight"][knows:] + ["their_weight"]
+    assert [wrong.entry.key for wrong in run.wrong] == ["rlhf_type"][knows:]
+
+
 def test_numbers_out_of_range_are_so_in_every_copy():
     files = {
         "run.yaml": f"{LLAMA_FACTORY}per_device_train_batch_size: -1\n",

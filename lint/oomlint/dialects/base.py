@@ -162,6 +162,10 @@ class Dialect:
     """Files in which the framework declares its keys: a project that carries a copy of it, often
     of another version or changed, has them too."""
 
+    packages: ClassVar[tuple[str, ...]] = ()
+    """The folders of the framework's own code in its repository: what the files of a project's copy declare there,
+    wherever that may be, its runs have too."""
+
     declares_all: ClassVar[bool] = False
     """Whether those files, and the program that a command starts, name every key there is: one that a project's copy
     of them does not name stops its runs, or is read by nobody."""

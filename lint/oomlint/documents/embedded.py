@@ -41,6 +41,8 @@ class _Piece(Struct, frozen=True, eq=False):
     """The character that opens the scalar, or nothing where it is plain."""
     locked: str | None = None
     """Why nothing may be changed in it: it does not stand in the file as it is."""
+    is_environment: bool = False
+    """Whether the file gives it to the process, as no line of a script does."""
 
 
 class EmbeddedShell(ShellDocument, frozen=True, eq=False):
@@ -61,7 +63,12 @@ class EmbeddedShell(ShellDocument, frozen=True, eq=False):
         """What a block of script shows; cures are for script files."""
         if self.words is not None or not all(piece.locked is None for piece in self.pieces):
             return ()
-        return tuple(replace(fact, mend=()) for fact in self.shell.facts)
+        given = [piece.span for piece in self.pieces if piece.is_environment]
+        return tuple(
+            replace(fact, mend=())
+            for fact in self.shell.facts
+            if not any(each.start <= fact.location.span.start < each.end for each in given)
+        )
 
     @property
     def files(self) -> MappingABC[str, WrittenFile]:
@@ -238,7 +245,7 @@ def _definitions(
         free = span.end + 1
         whole = Span(start, free)
         assignment = f"{lead}{text[span.start : span.end]}\n"
-        yield _Piece(whole, assignment, _style(text, span), why)
+        yield _Piece(whole, assignment, _style(text, span), why, is_environment=True)
 
 
 def _blank(text: str, *, keep_lines: bool) -> str:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, CodeReader, Dialect
@@ -51,6 +52,11 @@ _NAMES_TRAINER = (
     rb"|^[ \t]*from[ \t]+[\w.]+[ \t]+import\b[^\n#]*\b(?!TF)\w*Trainer\b"
 )
 _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
+# A field of a class, and an option of a parser.
+_FIELD = rb"(?m)^[ \t]+(\w+)[ \t]*:"
+_OPTION = rb"[\"']--([\w-]+)[\"']"
+# A framework's package is some ten folders deep, and has some hundreds of files (ms-swift 4.4: 6, 560).
+_PACKAGE_DEEPEST, _MOST_OF_PACKAGE = 10, 2000
 
 
 def without_declared(
@@ -73,8 +79,11 @@ def without_declared(
     if not refused and not worded:
         return run
     texts = [*_copies(workspace, claims), *_patches(workspace, claims)]
+    copies = [readers.declared_by_copy(claim) for claim in claims]
     words = {word for text in texts for word in re.findall(rb"\w+", text)}
+    words |= {name for copy in copies for name in copy.names}
     choices = {choice for text in texts for choice in re.findall(_QUOTED, text)}
+    choices |= {choice for copy in copies for choice in copy.choices}
 
     def is_known(stray: StrayKey) -> bool:
         return stray in refused and stray.path.rpartition(".")[2].encode() in words
@@ -219,13 +228,46 @@ def options_of_training(document: Document | None) -> ScriptOptions | None:
     return options if is_of_training else None
 
 
+class Declared(Struct, frozen=True):
+    """What the files of a package name: fields and options, and the strings that may be values."""
+
+    names: frozenset[bytes] = frozenset()
+    choices: frozenset[bytes] = frozenset()
+
+
 class OwnReaders:
-    """What a project's programs that load files by themselves ask for by name, or declare as options of theirs."""
+    """What a project's programs that load files by themselves ask for by name, or declare as options of theirs, and
+    what its copies of frameworks do."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        self._copies: dict[str, Declared] = {}
         self._words: dict[str, frozenset[bytes]] = {}
         self._options: dict[str, frozenset[bytes]] = {}
+
+    def declared_by_copy(self, claim: Claim) -> Declared:
+        """What the project's copy of the framework's whole package declares: later releases, and people who change
+        it, do so in files that none of this one's are named as."""
+        around = self.workspace.search_folders(claim.path)
+        folders = [str(each / package) for package in claim.dialect.packages for each in around]
+        for folder in folders:
+            if folder not in self._copies:
+                self._copies[folder] = self._declared_below(folder)
+        found = [self._copies[folder] for folder in folders]
+        return Declared(
+            frozenset().union(*(each.names for each in found)),
+            frozenset().union(*(each.choices for each in found)),
+        )
+
+    def _declared_below(self, folder: str) -> Declared:
+        names, choices = set[bytes](), set[bytes]()
+        files = self.workspace.below(folder, (".py",), _PACKAGE_DEEPEST)
+        for name in islice(files, _MOST_OF_PACKAGE):
+            data = self.workspace.read_or_none(name) or b""
+            names.update(re.findall(_FIELD, data))
+            names.update(each.replace(b"-", b"_") for each in re.findall(_OPTION, data))
+            choices.update(re.findall(_QUOTED, data))
+        return Declared(frozenset(names), frozenset(choices))
 
     def options_of(self, claims: Iterable[Claim]) -> frozenset[str]:
         """The options that the programs which commands start parse beside a library's arguments of training,

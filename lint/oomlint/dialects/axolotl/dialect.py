@@ -76,6 +76,7 @@ _DECLARING = tuple(
 
 class Axolotl(Dialect):
     name = "axolotl"
+    packages = ("src/axolotl",)
     markers = (b"base_model", b"axolotl")
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed"}

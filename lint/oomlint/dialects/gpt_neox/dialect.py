@@ -57,6 +57,7 @@ class _ForDeepSpeed(Block, frozen=True, eq=False):
 
 class GptNeox(Dialect):
     name = "gpt-neox"
+    packages = ("megatron",)
     markers = (
         b"num-layers", b"num_layers", b"deepy.py", b"checkpoint_factor", b"checkpoint-factor",
     )  # fmt: skip

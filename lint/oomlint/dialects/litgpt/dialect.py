@@ -42,6 +42,7 @@ _SCRIPTS = {
 
 class LitGpt(Dialect):
     name = "litgpt"
+    packages = ("litgpt",)
     markers = (b"litgpt", b"micro_batch_size", b"global_batch_size")
     suffixes: ClassVar[tuple[str, ...]] = (
         ".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job",

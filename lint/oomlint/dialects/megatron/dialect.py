@@ -100,6 +100,7 @@ def as_options(document: Document, flags: Mapping, switches: frozenset[str] = SW
 
 class MegatronLm(Dialect):
     name = "megatron"
+    packages = ("megatron",)
     markers = (b"tensor-model-parallel-size", b"pretrain_gpt", b"num-layers", b"num_layers", b"micro-batch-size")  # fmt: skip
     markers_prove = False
     suffixes = SHELL_SUFFIXES
@@ -122,6 +123,7 @@ class MegatronScript(Dialect):
     """The Python script of a command, where that script alone tells whose options it takes."""
 
     name = "megatron-script"
+    packages = ("megatron",)
     suffixes = ()
     any_text: ClassVar[bool] = True
 

@@ -55,6 +55,7 @@ _SHARED = {"zero2": "deepspeed: zero2\n", "zero3": "deepspeed: zero3\n", "fsdp":
 
 class MsSwift(Dialect):
     name = "ms-swift"
+    packages = ("swift",)
     launcher_may_shard = True
     markers = (
         b"swift", b"tuner_type", b"train_type", b"sft_type", b"rlhf_type", b"split_dataset_ratio",

@@ -40,6 +40,7 @@ def _options(command: str) -> Table | None:
 
 class MegatronSwift(Dialect):
     name = "megatron-swift"
+    packages = ("swift",)
     markers = (
         b"megatron",
         b"tensor_model_parallel_size",

@@ -25,6 +25,7 @@ _BATCHES = frozenset({"micro_batch_size", "sequence_length"})
 
 class Nanotron(Dialect):
     name = "nanotron"
+    packages = ("src/nanotron",)
     markers = (b"parallelism", b"run_train")
     markers_prove = False
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)

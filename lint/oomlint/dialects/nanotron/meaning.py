@@ -33,7 +33,10 @@ _NEEDED = (own.layers, own.hidden, own.ffn, own.heads, own.kv_heads, own.vocab)
 
 @meaning.derive(f.model.dims, f.model.arch, source=MODELS)
 def model(run: Cells) -> Any:
-    """The defaults are LLaMA 7B's, and a vocabulary of -1 is the data's."""
+    """The defaults are LLaMA 7B's, and a vocabulary of -1 is the data's. A run whose config is not here has no model
+    that we know."""
+    if not any(map(run.mentions, _NEEDED)):
+        return None
     if any(map(run.is_unread, _NEEDED)) or (run[own.vocab] or 0) < 0:
         return None
     dims = _starcoder(run) if run[own.is_starcoder] else _gated(run)

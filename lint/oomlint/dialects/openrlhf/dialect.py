@@ -55,6 +55,7 @@ def _own_program(launch: Launch, program: str) -> Iterator[Reference]:
 
 class OpenRlhf(Dialect):
     name = "openrlhf"
+    packages = ("openrlhf",)
     markers = (b"openrlhf", b"micro_train_batch_size")
     suffixes = SHELL_SUFFIXES
     declares_all = True

@@ -30,6 +30,7 @@ _MODULES = ("torchtitan.train", "torchtitan.experiments")
 
 class Torchtitan(Dialect):
     name = "torchtitan"
+    packages = ("torchtitan",)
     starters = _SCRIPTS
     markers = (b"[parallelism]", b"[activation_checkpoint]", b"torchtitan", b"run_train.sh", b"run_llama_train.sh", b"flavor")  # fmt: skip
     markers_prove = False

@@ -38,8 +38,11 @@ def shrunk(run: Cells, field: Any, said: Said) -> Said:
 
 
 def _flavor(run: Cells) -> Flavor | None:
-    """What torchtitan builds itself, where no model of the Hub is named."""
+    """What torchtitan builds itself, where no model of the Hub is named; whose config is not here, of that nobody knows
+    which that is."""
     if run.says(f.model.id):
+        return None
+    if run.known.missing and not (run.mentions(own.name) or run.mentions(own.flavor)):
         return None
     found = flavor_of(run[own.name] or "", run[own.flavor] or "")
     return None if found is None or found.dims is None else found

@@ -75,6 +75,7 @@ num_train_epochs: 1
 
 class Trl(Dialect):
     name = "trl"
+    packages = ("trl",)
     library = "trl"
     launcher_may_shard = True
     config_parsers = ("TrlParser", "HfArgumentParser", "H4ArgumentParser")

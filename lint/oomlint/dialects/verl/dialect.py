@@ -43,6 +43,7 @@ _PATH_KEYS = (
 
 class Verl(Dialect):
     name = "verl"
+    packages = ("verl",)
     markers = (b"verl", b"actor_rollout_ref")
     suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
     declared_in = DECLARING
