@@ -131,14 +131,20 @@ def test_switch_stands_for_two_values():
 
 @pytest.mark.parametrize(
     "word",
-    ["xxxx", "XXX", "???", "...", "<n_gpus>", "TODO", "TO_BE_FILLED", "${stage},", "{{ stage }}"],
-)
+    [
+        "xxxx", "XXX", "???", "...", "<n_gpus>", "TODO", "TO_BE_FILLED", "${stage},", "{{ stage }}",
+        "{gpus_of_yours}", "GBSIZE,",
+    ],
+)  # fmt: skip
 def test_what_is_to_be_filled_in_is_no_mistake(word):
     with pytest.raises(StandIn):
         POSITIVE.read(word)
 
 
-def test_other_words_are():
+@pytest.mark.parametrize(
+    ("kind", "word"), [(POSITIVE, "x"), (choice({"full": 1}, otherwise=BadValue), "FULLSHARD")]
+)
+def test_other_words_are(kind, word):
     with pytest.raises(BadValue) as refused:
-        POSITIVE.read("x")
+        kind.read(word)
     assert not isinstance(refused.value, StandIn)

@@ -467,3 +467,13 @@ def test_wishes_are_written(changes: dict[str, Any], expected: str) -> None:
 def test_what_megatron_cannot_say(changes: dict[str, Any]) -> None:
     with pytest.raises(CannotEdit):
         _run().what_if(changes)
+
+
+@pytest.mark.parametrize(
+    ("experts", "wrong", "is_known"),
+    [("8", [], True), ("8 8", [], True), ("64 128", [], False), ("some", ["num_experts"], False)],
+)
+def test_a_number_of_experts_for_each_layer(experts: str, wrong: list[str], is_known: bool) -> None:
+    run = _run(_SCRIPT.replace("--swiglu", f'--swiglu --num-experts "{experts}"'))
+    assert [each.entry.key for each in run.wrong] == wrong
+    assert (run.plan.model.dims is not None) == is_known

@@ -578,3 +578,10 @@ def test_what_a_function_is_handed_runs_where_the_function_runs_it() -> None:
 def test_a_loop_over_braces_runs_once_for_each_word(words: str, values: list[str]) -> None:
     commands = read(f"for N in {words}; do python t.py --x $N; done").commands
     assert [plain(c.flags.entries["x"].value) for c in commands] == values
+
+
+@pytest.mark.parametrize("default", ["$_d", "${_d}", "$d"])
+def test_a_default_that_is_another_variable(default: str) -> None:
+    text = f'_d=a.json\nd=a.json\nC="${{C:-{default}}}"\npython t.py --x "$C"\n'
+    [command] = read(text).commands
+    assert plain(command.flags.entries["x"].value) == "a.json"

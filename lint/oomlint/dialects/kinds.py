@@ -21,14 +21,23 @@ class BadValue(Exception):
     """A value that the framework itself would refuse; ``str(error)`` says what it wants."""
 
 
-class StandIn(BadValue):
+class Undecided(BadValue):
+    """A value that the framework takes, and of which we do not know what it comes to."""
+
+
+class StandIn(Undecided):
     """A word in the place of a value that a person or another script is to fill in."""
 
 
 # TO_BE_FILLED, and CONFIG_MBSIZE, of a template (with a comma: DeepSpeed reads JSON as Hjson); what
 # people blank out; and OmegaConf's ???, which a launch line has to give.
 # ${stage} stands for a value in what envsubst fills in.
-_STAND_IN = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO|\$\{\w+\},?|\{\{[^{}]+\}\},?"
+_STAND_IN = (
+    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO|\$\{\w+\},?|\{\{[^{}]+\}\},?"
+    r"|\{[A-Za-z_]\w*\}"
+)
+# A word in capitals is no misspelt number; it may be a misspelt choice.
+_CAPITALS = r"[A-Z]{3,}[A-Z0-9]*,?"
 
 
 def is_stand_in(path: str) -> bool:
@@ -41,8 +50,10 @@ _IN_BRACKETS = re.compile(r"<[^<>]+>|[xX]{3,}")
 
 
 def _refused(raw: Any, expected: str) -> BadValue:
-    blank = isinstance(raw, str) and re.fullmatch(_STAND_IN, raw.strip())
-    return (StandIn if blank else BadValue)(expected)
+    word = raw.strip() if isinstance(raw, str) else ""
+    is_number = expected.startswith(("expected a whole number", "expected a number"))
+    is_blank = re.fullmatch(_STAND_IN, word) or (is_number and re.fullmatch(_CAPITALS, word))
+    return (StandIn if is_blank else BadValue)(expected)
 
 
 class _Auto:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from oomlint.dialects.kinds import AUTO, TEXT, BadValue, Kind, StandIn
+from oomlint.dialects.kinds import AUTO, TEXT, BadValue, Kind, Undecided
 from oomlint.documents.base import (
     UNKNOWN,
     Document,
@@ -424,7 +424,7 @@ class Block(Struct, frozen=True, eq=False, dict=True):
                 except BadValue as error:
                     # What a name of code stands for, or what a call returns, only the program knows.
                     is_settled = not isinstance(raw, Name) and not _is_returned(entry.value)
-                    if is_settled and not isinstance(error, StandIn):
+                    if is_settled and not isinstance(error, Undecided):
                         wrong.append(WrongValue(self, entry, str(error)))
                     unknown[row.field] = origin
                     break

@@ -59,7 +59,7 @@ def _padded_vocabulary(run: Cells) -> int:
 
 # -- one stack of layers ---------------------------------------------------------------------------
 
-_NEEDED = (mg.layers, mg.hidden, mg.heads, mg.ffn, mg.pattern, mg.decoder_layers)
+_NEEDED = (mg.layers, mg.hidden, mg.heads, mg.ffn, mg.pattern, mg.decoder_layers, mg.experts)
 
 # Layers of a hybrid stack (Megatron-core models/hybrid/hybrid_layer_allocation.py Symbols) that
 # one part each stands for; other mixers are not counted.

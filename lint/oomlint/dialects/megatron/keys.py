@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.kinds import (
     BOOLEAN,
@@ -18,6 +20,7 @@ from oomlint.dialects.kinds import (
     POSITIVE,
     TEXT,
     Kind,
+    Undecided,
     choice,
 )
 from oomlint.dialects.megatron.fields import ARGUMENTS, mg
@@ -32,6 +35,15 @@ def _written_on(value: Any) -> bool:
     return True
 
 
+def _experts(raw: Any) -> int:
+    numbers = {POSITIVE.read(word) for word in str(raw).split()} or {POSITIVE.read(raw)}
+    if len(numbers) > 1:
+        raise Undecided("layers differ in the number of their experts")
+    return int(numbers.pop())
+
+
+# Megatron-DeepSpeed 4efb479d (megatron/arguments.py) takes a number for each layer that has experts.
+_EXPERTS = replace(POSITIVE, read=_experts)
 SWITCH = Kind(BOOLEAN.read, _written_on, {"type": "boolean"})
 _OFFLOADS = Kind(
     lambda raw: "cpu" if BOOLEAN.read(raw) else "none", lambda value: _written_on(value == "cpu")
@@ -80,7 +92,7 @@ _MODEL_ROWS = (
     Row("add_qkv_bias", mg.qkv_bias, SWITCH),
     Row("qk_layernorm", mg.qk_norm, SWITCH),
     Row("untie_embeddings_and_output_weights", mg.untied, SWITCH),
-    Row("num_experts", mg.experts, POSITIVE),
+    Row("num_experts", mg.experts, _EXPERTS),
     Row("moe_router_topk", mg.topk, POSITIVE, 2, source=ARGUMENTS),
     Row("moe_ffn_hidden_size", mg.moe_ffn, POSITIVE),
     Row("moe_shared_expert_intermediate_size", mg.shared_ffn, POSITIVE),

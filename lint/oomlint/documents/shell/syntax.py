@@ -35,8 +35,9 @@ PLACEHOLDER = re.compile(r"<[A-Za-z][^<>\r\n|&;\"'`$(){}]*(?<!\s)>")
 _FILLED_IN = re.compile(rf"(?<=[\s=]){PLACEHOLDER.pattern}(?=[\s/._\-\"')]|$)")
 _EXPANSIONS = ("expansion", "simple_expansion", "command_substitution", "arithmetic_expansion")
 # tree-sitter-bash 0.25.1 ends a word at the name of a variable that stands between text, as in
-# `--out $DIR/$RUN/logs`, unless the name is in braces, which mean the same.
-_BARE_NAME = re.compile(r"(?<=[\w}\"'./,:=+@%~-])\$([A-Za-z_]\w*|\d)(?=[./,:=+@%~-])", re.ASCII)
+# `--out $DIR/$RUN/logs`, unless the name is in braces, which mean the same; and it takes `$_name` in
+# `${X:-$_name}` for text.
+_BARE_NAME = re.compile(r"(?<=[\w}\"'./,:=+@%~-])\$([A-Za-z_]\w*|\d)(?=[./,:=+@%~}-])", re.ASCII)
 # tree-sitter reads a sound script of a million characters in about a second, but mends a row of
 # stray parentheses in time that grows with its square: 20 000 take eight seconds (measured).
 _MOST_SECONDS = 4.0
