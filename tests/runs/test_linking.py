@@ -369,7 +369,7 @@ def test_keys_that_any_file_of_the_projects_own_copy_of_a_package_declares(tmp_p
     (tmp_path / "run.sh").write_text(f"{command} --their_weight 3\n")
     workspace = Workspace(tmp_path, named=[tmp_path])
     [run] = Linker(workspace, registry(), LinkOptions()).link(["run.sh"]).runs
-    assert [stray.path for stray in run.stray] == ["our_weight"][knows:] + ["their_weight"]
+    assert [stray.path for stray in run.stray] == [*["our_weight"][knows:], "their_weight"]
     assert [wrong.entry.key for wrong in run.wrong] == ["rlhf_type"][knows:]
 
 
