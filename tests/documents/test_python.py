@@ -101,6 +101,8 @@ def test_calls_are_read_with_exact_spans(newline: str, bom: bool) -> None:
         ("A = {'k': 1}\nTrainer(x=A['k'])", 1),
         ("A = dict(x=1)\nTrainer(**A)", 1),
         ("A = {'x': 1}\nTrainer(**{**A, 'y': 2})", 1),
+        ("A = dict(x=1)\nif c:\n    A['y'] = 2\nTrainer(**A)", 1),
+        ("A = {'x': 1}\nif c:\n    A['x'] = 2\nTrainer(**A)", UNKNOWN),
         ("import torch\nTrainer(x=getattr(torch, 'float16'))", Name("torch.float16")),
         ("from torch import bfloat16\nTrainer(x=bfloat16)", Name("torch.bfloat16")),
         ("import torch as th\nTrainer(x=th.bfloat16)", Name("torch.bfloat16")),

@@ -70,10 +70,22 @@ class Scopes(Struct, eq=False):
     """How often a name, or ``name.attribute``, is read anywhere in the file."""
     changed: set[str] = field(default_factory=set)
     """Names whose object is changed in place, and ``name.attribute`` that is assigned to."""
+    stored_keys: dict[str, set[str]] = field(default_factory=dict)
+    """The keys of a name's object that are assigned to by their names."""
+    rewritten: set[str] = field(default_factory=set)
+    """Those of ``changed`` of which the ``stored_keys`` do not tell all."""
     imports: set[str] = field(default_factory=set)
     functions: dict[str, FunctionNode] = field(default_factory=dict)
     """Functions defined at module level, by name."""
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+
+    def rewrite(self, name: str) -> None:
+        self.changed.add(name)
+        self.rewritten.add(name)
+
+    def store(self, name: str, key: str) -> None:
+        self.changed.add(name)
+        self.stored_keys.setdefault(name, set()).add(key)
 
 
 def dotted(node: ast.AST) -> str | None:

@@ -215,7 +215,7 @@ def _augmented(node: ast.AugAssign, scope: Scope, _: Scope, tree: Tree) -> None:
     _bind_target(node.target, None, scope)
     name = dotted(node.target)
     if name is not None:
-        tree.scopes.changed.add(name)
+        tree.scopes.rewrite(name)
 
 
 def _loop(
@@ -308,15 +308,17 @@ def _attribute(node: ast.Attribute, scope: Scope, _: Scope, tree: Tree) -> None:
         if isinstance(node.ctx, ast.Load):
             tree.scopes.reads[name] += 1
         else:
-            tree.scopes.changed.add(name)
+            tree.scopes.rewrite(name)
 
 
 def _subscript(node: ast.Subscript, scope: Scope, _: Scope, tree: Tree) -> None:
     name = dotted(node.value)
     if name is None:
         return
-    if not isinstance(node.ctx, ast.Load):
-        tree.scopes.changed.add(name)
+    if isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Constant):
+        tree.scopes.store(name, str(node.slice.value))
+    elif not isinstance(node.ctx, ast.Load):
+        tree.scopes.rewrite(name)
     elif isinstance(node.slice, ast.Constant):
         tree.scopes.reads[f"{name}[]"] += 1
         tree.scopes.reads[f"{name}[{node.slice.value!r}]"] += 1
@@ -329,11 +331,11 @@ def _call(node: ast.Call, scope: Scope, _: Scope, tree: Tree) -> None:
     if isinstance(node.func, ast.Attribute):
         name = dotted(node.func.value) if last in _CHANGES_IN_PLACE else None
         if name is not None:
-            tree.scopes.changed.add(name)
+            tree.scopes.rewrite(name)
     elif last == "setattr" and node.args:
         name = dotted(node.args[0])
         if name is not None:
-            tree.scopes.changed.add(f"{name}.*")
+            tree.scopes.rewrite(f"{name}.*")
 
 
 def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:

@@ -463,7 +463,9 @@ class Evaluator:
 
     def _unpacked(self, expression: ast.expr, scope: Scope, depth: int) -> Mapping:
         """What ``**expression`` brings."""
-        node = self.node(expression, scope, depth + 1)
+        node = self._before_stores(expression, scope, depth) or self.node(
+            expression, scope, depth + 1
+        )
         if not isinstance(node, Mapping):
             return PythonMapping(self.places.span(expression), {}, open_ended=True)
         if node.locked is None:
@@ -475,6 +477,26 @@ class Evaluator:
         ]
         made = _mapping(entries, node.span, "dict", node.open_ended)
         return replace(made, filed=filed_of(node))
+
+    def _before_stores(self, expression: ast.expr, scope: Scope, depth: int) -> Node | None:
+        """A dictionary of which some keys are assigned to later, these unknown: ``kwargs["beta"] = args.beta``
+        behind a test leaves what the others say."""
+        found = scope.find(expression.id) if isinstance(expression, ast.Name) else None
+        if found is None or not isinstance(expression, ast.Name):
+            return None
+        keys = self.scopes.stored_keys.get(expression.id, set())
+        owner, bindings = found
+        value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "value" else None
+        if not keys or value is None or expression.id in self.scopes.rewritten:
+            return None
+        made = self.node(value, owner, depth + 1)
+        if not isinstance(made, PythonMapping):
+            return None
+        span = self.places.span(expression)
+        stored = [PythonEntry(key, span, _unknown(span), span) for key in sorted(keys)]
+        kept = [entry for key, entry in made.entries.items() if key not in keys]
+        whole = _mapping([*kept, *stored], made.span, made.kind, made.open_ended)  # type: ignore[list-item]
+        return _locked(whole, _SHARED.format(expression.id))
 
     def _call(self, expression: ast.Call, scope: Scope, depth: int) -> Node:
         span = self.places.span(expression)
