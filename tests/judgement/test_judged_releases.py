@@ -212,7 +212,7 @@ def test_the_numbers_of_a_version(version: str | None, numbers: tuple[int, ...] 
     [
         (
             "trl@git+https://github.com/huggingface/trl.git@019fc6d#egg=trl\n",
-            "trl is pinned to commit 019fc6d, of which no file tells the release",
+            "trl is installed from commit 019fc6d, of which no file tells the release",
         ),
         ("trl\n", ""),
         ("trl==1.8.0\n", ""),

@@ -170,6 +170,9 @@ class Dialect:
     """Whether those files, and the program that a command starts, name every key there is: one that a project's copy
     of them does not name stops its runs, or is read by nobody."""
 
+    distribution: ClassVar[str] = ""
+    """The framework's name where packages are installed from, if it is another than ``name``."""
+
     library: ClassVar[str] = ""
     """The package that every program of the framework imports, as a regular expression: one of a project whose
     files never name it is none of the framework's, whatever its own name and its options."""

@@ -21,6 +21,19 @@ PACKAGES = frozenset(
     }
 )  # fmt: skip
 
+# Whose repositories on GitHub they come from, former names of these included (looked up 2026-11-29).
+_HOMES = {
+    "transformers": "huggingface", "trl": "huggingface", "accelerate": "huggingface", "peft": "huggingface",
+    "deepspeed": "microsoft deepspeedai", "torch": "pytorch", "torchtitan": "pytorch",
+    "bitsandbytes": "timdettmers bitsandbytes-foundation", "torchtune": "pytorch meta-pytorch",
+    "torchao": "pytorch", "ms-swift": "modelscope", "llamafactory": "hiyouga",
+    "axolotl": "axolotl-ai-cloud openaccess-ai-collective", "liger-kernel": "linkedin",
+    "prime-rl": "primeintellect-ai", "flash-attn": "dao-ailab hazyresearch", "litgpt": "lightning-ai",
+    "llm-foundry": "mosaicml", "composer": "mosaicml", "openrlhf": "openrlhf openllmai",
+    "verl": "volcengine verl-project", "vllm": "vllm-project", "unsloth": "unslothai",
+    "megatron-core": "nvidia", "xformers": "facebookresearch", "llama-recipes": "facebookresearch meta-llama",
+}  # fmt: skip
+
 # The last release of a major version: what `<5` or `^4.40` leads to (their changelogs).
 _LAST_MINOR = {
     ("transformers", 4): 57, ("torch", 1): 13, ("accelerate", 0): 34, ("trl", 0): 29,
@@ -34,7 +47,8 @@ _TAG = r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
 # One without a name before it: the repository has the package's.
 _ADDRESS = r"""^\s*["']?(?:(?:-e|--editable)[ =])?\s*(git\+\S*/([\w.-]+)(?:@[\w./-]+)?)"""
 _COMMIT = r"\s*git\+\S*?@(?=[0-9a-f]*[0-9])([0-9a-f]{7,40})(?![\w.])"
-_AT_COMMIT = "commit "
+_AT_COMMIT, _OF_FORK = "commit ", "github.com/"
+_GITHUB = r"\s*git\+\S*?github\.com[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?(?:[@?#/]|\s|$)"
 _WHEEL = r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]"
 _IMAGE = r"(?mi)^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
 _INCLUDE = r"(?m)^[ \t]*(?:-r|--requirement|-c|--constraint)(?:[ \t]+|=|(?=[\w./]))([^\s#]+)"
@@ -83,8 +97,8 @@ def _versions(
 
 
 def is_commit(version: str) -> bool:
-    """Whether a pin is one to a commit, of which no file tells the release."""
-    return version.startswith(_AT_COMMIT)
+    """Whether a pin is one to a commit, or to somebody's copy of the repository, of which no file tells the release."""
+    return version.startswith((_AT_COMMIT, _OF_FORK))
 
 
 def submodules(text: str) -> dict[str, str]:
@@ -120,6 +134,9 @@ def _pin(package: str, rest: str) -> str | None:
     for pattern in (_TAG, _WHEEL):
         if (found := re.match(pattern, address)) is not None:
             return found[1]
+    home = re.match(_GITHUB, address)
+    if home is not None and home[1].lower() not in _HOMES[package].split():
+        return f"{_OF_FORK}{home[1]}/{home[2]}"
     commit = re.match(_COMMIT, address)
     if commit is not None:
         return _AT_COMMIT + commit[1][:7]
@@ -197,7 +214,8 @@ def _pyproject(text: str) -> Iterator[tuple[str, str]]:
     for group in (*optional, *data.get("dependency-groups", {}).values()):
         for line in group:
             yield from _requirement(str(line))
-    poetry = data.get("tool", {}).get("poetry", {}).get("dependencies", {})
+    tools = data.get("tool", {})
+    poetry = tools.get("poetry", {}).get("dependencies", {})
     for name, given in poetry.items():
         version = given.get("version", "") if isinstance(given, dict) else str(given)
         # A bare version is an exact one in Poetry.
@@ -205,20 +223,28 @@ def _pyproject(text: str) -> Iterator[tuple[str, str]]:
         yield from _requirement(f"{name} {rest}")
     for line in project.get("dependencies", ()):
         yield from _requirement(str(line))
+    # Where uv takes a package from, whatever release is asked for.
+    for name, source in tools.get("uv", {}).get("sources", {}).items():
+        if isinstance(source, dict) and "git" in source:
+            at = source.get("rev") or source.get("tag") or ""
+            yield _normal(name), f"@ git+{source['git']}" + (f"@{at}" if at else "")
 
 
 def _lock(text: str) -> Iterator[tuple[str, str]]:
     """uv.lock, poetry.lock and pdm.lock: ``[[package]]`` with ``name`` and ``version``."""
     # By lines: such files have tens of thousands, and few of them matter.
-    name = ""
+    name = last = ""
     for line in text.splitlines():
         if line.startswith("[["):
-            name = ""
+            name = last = ""
         elif line.startswith('name = "'):
             name = _normal(line[8:].rstrip('" '))
         elif name in PACKAGES and line.startswith('version = "'):
             yield name, "==" + line[11:].rstrip('" ').partition("+")[0]
-            name = ""
+            name, last = "", name
+        elif last and line.startswith('source = { git = "'):
+            yield last, "@ git+" + line[18:].partition('"')[0]
+            last = ""
 
 
 def _pipfile_lock(text: str) -> Iterator[tuple[str, str]]:

@@ -26,12 +26,12 @@ def pinned(workspace: Workspace, claims: Iterable[Claim]) -> dict[str, tuple[str
 def untold(
     workspace: Workspace, claims: Iterable[Claim], versions: MappingABC[str, tuple[str, str]]
 ) -> dict[str, str]:
-    """Packages of which a commit alone says the release, and how."""
+    """Packages of which only a repository tells the release, and how it is named."""
     absent = frozenset[str]().union(*(workspace.absent(c.path) for c in claims))
     pinned = ((name, at[0]) for name, at in versions.items() if is_commit(at[0]))
     return {name: f"{name} is a submodule that is not checked out" for name in absent} | {
-        name: f"{name} is pinned to {commit}, of which no file tells the release"
-        for name, commit in pinned
+        name: f"{name} is installed from {source}, of which no file tells the release"
+        for name, source in pinned
     }
 
 

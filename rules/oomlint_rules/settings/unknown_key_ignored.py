@@ -168,6 +168,13 @@ class UnknownKeyIgnored(Rule):
             why="eval_max_new_tokens took its place",
         ),
         Example(
+            files={
+                "train.yaml": f"{LLAMA_FACTORY}our_own_key: 1024\n",
+                "requirements.txt": "llamafactory @ git+https://github.com/ours/LLaMA-Factory\n",
+            },
+            why="a remark: what is installed may know the key",
+        ),
+        Example(
             files={"train.yaml": f"{LLAMA_FACTORY}cut_off_len: 1024\n"},
             fixed={"train.yaml": f"{LLAMA_FACTORY}cutoff_len: 1024\n"},
             why="LLaMA-Factory refuses what it does not know",
@@ -258,12 +265,14 @@ class UnknownKeyIgnored(Rule):
         details: tuple[str, ...] = ()
         if stray.nearest:
             title, details = asking(title, stray.nearest[0])
+        untold = run.parts.untold.get(run.dialect.distribution or run.dialect.name)
+        consequence = "the framework stops with an error at a key that it does not know"
         return self.finding(
             run,
-            Severity.ERROR,
+            Severity.ERROR if untold is None else Severity.INFO,
             title,
             at=stray,
-            details=(*details, "the framework stops with an error at a key that it does not know"),
+            details=(*details, untold or consequence),
             confidence="high" if stray.nearest else "medium",
             proposals=_rename(stray),
         )

@@ -76,6 +76,7 @@ num_train_epochs: 1
 
 class LlamaFactory(Dialect):
     name = "llama-factory"
+    distribution = "llamafactory"
     packages = ("src/llamafactory", "src/llmtuner")
     # Of LLaMA-Factory, LLaMA-Efficient-Tuning (2023) and ChatGLM-Efficient-Tuning.
     library = r"llamafactory|llmtuner|glmtuner"
