@@ -514,3 +514,16 @@ def test_the_name_of_a_checkpointer_tells_a_release_before_0_3() -> None:
     text = _OLD.replace("torchtune.training.Full", "torchtune.utils.Full")
     assert _run(text).plan.seq.max_len == 512
     assert _of_release("0.4.0", text).plan.seq.max_len is None
+
+
+def test_the_head_of_a_config_counts_before_that_of_its_neighbour() -> None:
+    own_line = "# tune run --nproc_per_node 4 full_finetune_distributed --config llama/full"
+    files = {
+        "recipes/llama/full.yaml": f"{own_line}\n#\n{own_line} epochs=2\n{_FULL}",
+        "recipes/llama/one.yaml": "# tune run full_finetune_single_device --config llama/one\n"
+        + _FULL,
+    }
+    runs = {run.name: run.plan.parallel for run in link(files).runs}
+    assert runs["recipes/llama/full.yaml"].backend == "fsdp2"
+    assert runs["recipes/llama/full.yaml"].world == 4
+    assert runs["recipes/llama/one.yaml"].world == 1

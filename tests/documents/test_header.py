@@ -46,5 +46,10 @@ def test_commands_for_other_files_are_left_out_and_two_for_this_one_decide_nothi
     fetch = "# tune download x/y --output-dir /tmp/y\n"
     start = "# tune run --nproc_per_node 4 full --config run"
     assert words(f"{fetch}{start}\nlr: 1\n") == [["tune", "run", "full"]]
-    assert words(f"{fetch}{start}\n#\n{start} lr=2\nlr: 1\n") == []
+    assert words(f"{fetch}{start} lr=1\n#\n{start} lr=2\nlr: 1\n") == []
+
+
+def test_what_could_be_added_to_a_command_is_an_example_of_it():
+    start = "# tune run --nproc_per_node 4 full --config run"
+    assert words(f"{start}\n#\n{start} lr=2\nlr: 1\n") == [["tune", "run", "full"]]
     assert words(start.replace("run", "other") + "\nlr: 1\n") == []

@@ -82,16 +82,16 @@ from oomlint.runs.run import Run
         ("requirements.txt", "trl @ git+https://github.com/huggingface/trl\n", {}),
         (
             "pyproject.toml",
-            "[project]\ndependencies = ['openrlhf>=0.5', 'trl==0.9.6']\n"
+            ("[project]\ndependencies = ['openrlhf>=0.5', 'trl==0.9.6']\n"
             "[tool.uv.sources]\nopenrlhf = { git = 'https://github.com/ours/OpenRLHF-too', branch = 'b' }\n"
-            "trl = { path = '../trl' }\n",
+            "trl = { path = '../trl' }\n"),
             {"openrlhf": "github.com/ours/OpenRLHF-too", "trl": "0.9.6"},
         ),
         (
             "uv.lock",
-            '[[package]]\nname = "openrlhf"\nversion = "0.5.9"\n'
+            ('[[package]]\nname = "openrlhf"\nversion = "0.5.9"\n'
             'source = { git = "https://github.com/ours/OpenRLHF-too?branch=b#0d195aa" }\n'
-            '[[package]]\nname = "trl"\nversion = "0.9.6"\nsource = { registry = "https://pypi.org/simple" }\n',
+            '[[package]]\nname = "trl"\nversion = "0.9.6"\nsource = { registry = "https://pypi.org/simple" }\n'),
             {"openrlhf": "github.com/ours/OpenRLHF-too", "trl": "0.9.6"},
         ),
         ("requirements.txt", "git+https://github.com/huggingface/peft\n", {}),

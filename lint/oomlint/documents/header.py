@@ -19,23 +19,22 @@ _LONGEST = 16_384
 def start_in_header(source: Source) -> ExcerptShell | None:
     """The launch lines in the comments above the first key that name the file itself; none of
     them can be edited. ``None`` where there are none, or where two that say the same up to the
-    name leave open which one is meant.
+    name leave open which one is meant: of a line, and the same with more behind it for an example of
+    what could be added, the shorter one is.
     """
     name = source.path.rpartition("/")[2].partition(".")[0]
     if not name or source.text.find(name, 0, _LONGEST) < 0:
         return None
-    kept: list[list[Span]] = []
-    seen: set[str] = set()
+    kept: dict[str, tuple[str, list[Span]]] = {}
     for lines in _commands(source.text):
-        said = "\n".join(source.text[line.start : line.end] for line in lines)
+        said = "\n".join(source.text[line.start : line.end] for line in lines).rstrip()
         before, found, _ = said.partition(name)
         if not found:
             continue
-        if before in seen:
+        first = kept.setdefault(before, (said, lines))[0]
+        if not said.startswith(first):
             return None
-        seen.add(before)
-        kept.append(lines)
-    return commands_in(source, kept, _LOCKED)
+    return commands_in(source, [lines for _, lines in kept.values()], _LOCKED)
 
 
 def _commands(text: str) -> Iterator[list[Span]]:

@@ -15,6 +15,7 @@ import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -116,20 +117,21 @@ class Suggestions:
             return claim
         header = self._started_by(_header(claim.document.source), claim)
         if len(header) == 1:
-            return self._told(header[0], claim, IN_COMMENT, Level.STATED)
+            own = self._by_path(header[0], claim)
+            return self._told(own, claim, IN_COMMENT, Level.STATED)
         if header:
             return claim
         said = self._head(claim)
         told = [line for line in self._documented(claim) if line.started == claim.path]
-        own = [line.launch for line in told]
-        if not own:
+        launches = [line.launch for line in told]
+        if not launches:
             taken = self._taken(claim)
             return taken if said is None else replace(taken, blocks=(*taken.blocks, said))
-        differ = len({_words_of(launch) for launch in own}) > 1
+        differ = len({_words_of(launch) for launch in launches}) > 1
         level = Level.ASSUMED if differ else Level.FACT
-        launch = self._told(own[0], claim, told[0].reason, level)
+        launch = self._told(launches[0], claim, told[0].reason, level)
         if said is not None and _disagrees(said, self.reading.built(launch)):
-            return self._told(own[0], claim, told[0].reason, Level.UNREAD)
+            return self._told(launches[0], claim, told[0].reason, Level.UNREAD)
         return launch
 
     # -- taken to be ----------------------------------------------------------------------
@@ -328,8 +330,24 @@ class Suggestions:
         ]
 
     def _starts(self, launch: Claim, claim: Claim) -> bool:
-        named = (self.workspace.resolve(r.path, claim.path) for r in launch.references)
-        return claim.path in named
+        return any(self._names(reference, claim) for reference in launch.references)
+
+    def _names(self, reference: Reference, claim: Claim) -> bool:
+        """Whether a path, or what a framework calls its own file (``--config llama2/13B_full``), is a config's."""
+        if self.workspace.resolve(reference.path, claim.path) == claim.path:
+            return True
+        called, path = PurePath(reference.path).parts, PurePath(claim.path).with_suffix("").parts
+        is_name = bool(called) and not PurePath(reference.path).suffix
+        return (
+            is_name and reference.dialect == claim.dialect.name and path[-len(called) :] == called
+        )
+
+    def _by_path(self, launch: Claim, claim: Claim) -> Claim:
+        references = tuple(
+            replace(each, path=claim.path) if self._names(each, claim) else each
+            for each in launch.references
+        )
+        return replace(launch, references=references)
 
     # -- as the config's own --------------------------------------------------------------
 
