@@ -1034,6 +1034,18 @@ def test_a_change_relieves(
     assert found.is_worthwhile is (severity is not None and found.saved >= least)
 
 
+@pytest.mark.parametrize(
+    ("saved", "holds", "severity"),
+    [(15, False, Severity.ERROR), (14.9, False, Severity.INFO), (14.9, True, Severity.ERROR)],
+)
+def test_what_takes_away_less_than_a_fourth_of_what_is_too_much_is_a_remark(
+    saved: float, holds: bool, severity: Severity
+) -> None:
+    now = replace(PEAK, limit=40 * GIB, severity=Severity.ERROR, is_problem=True)
+    after = replace(now, predicted=int((100 - saved) * GIB), holds=holds)
+    assert Relief(now, after, {}).severity is severity
+
+
 def test_a_relief_in_words() -> None:
     found = Relief(PEAK, replace(PEAK, predicted=60 * GIB), {})
     assert found.sentence == "the peak falls from 100 GiB to 60.0 GiB"
