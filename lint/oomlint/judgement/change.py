@@ -14,7 +14,6 @@ from oomlint.judgement.severity import Severity
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 
-
 # What takes away less of what is too much leaves the run as lost as it was: readers of strangers' repositories called
 # it no cause (a micro batch of 2 on a card that the weights alone overflow; benchmarks/strangers/findings-16.jsonl).
 _CAUSE = 0.25
