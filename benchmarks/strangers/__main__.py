@@ -1,7 +1,8 @@
 """Findings on public repositories that somebody read against the files and the frameworks' code.
 
 A row names repository, commit, path, line, rule, the options, and whether the finding is ``true``,
-``false`` or depends on what no file says (``open``). Of checkouts at these commits (a folder each,
+``false``, ``moot`` (what it says holds, yet the program stops earlier of something else, so that nobody sees it before
+that is mended; since the fifteenth draw) or depends on what no file says (``open``). Of checkouts at these commits (a folder each,
 ``OWNER__NAME``) this says which false findings still stand, and which true ones fell silent::
 
     python -m benchmarks.strangers FOLDER [findings.jsonl ...]
@@ -40,9 +41,13 @@ FIRST_READINGS = (
     ("twelfth, 2026-11-28", "findings-12.jsonl", 37),
     ("thirteenth, 2026-11-28", "findings-13.jsonl", 73),
     ("fourteenth, 2026-11-28", "findings-14.jsonl", 102),
+    ("fifteenth, 2026-11-29", "findings-15.jsonl", 60),
+    ("sixteenth, 2026-11-29", "findings-16.jsonl", 60),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15
+# Of these nothing says whether they should be there.
+_EITHER_WAY = ("open", "moot")
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def wrong(rows: list[Row], checkouts: Path) -> Iterator[str]:
         for row in members:
             lines = found.get((row.path, row.rule), [])
             stands = any(abs(line - row.line) <= _NEAR for line in lines)
-            if stands == (row.verdict == "true") or row.verdict == "open":
+            if stands == (row.verdict == "true") or row.verdict in _EITHER_WAY:
                 continue
             state = "still stands" if stands else "fell silent"
             yield f"{row.rule} {state}: {repo} {row.path}:{row.line}: {row.why}"
@@ -116,7 +121,7 @@ def wrong(rows: list[Row], checkouts: Path) -> Iterator[str]:
 
 def first_readings() -> Iterator[str]:
     """A table of how many findings were true at first reading, a line each draw."""
-    yield "| draw | repositories | errors: true, false, open | warnings: true, false, open |"
+    yield "| draw | repositories | errors: true, moot, false, open | warnings: true, moot, false, open |"
     yield "|---|---|---|---|"
     for name, file, drawn in FIRST_READINGS:
         lines = (FINDINGS[0].parent / file).read_text("utf-8").splitlines()
@@ -125,9 +130,11 @@ def first_readings() -> Iterator[str]:
 
 
 def _shares(counted: Counter[tuple[str, str]], severity: str) -> str:
-    true, false, unclear = (counted[severity, verdict] for verdict in ("true", "false", "open"))
-    share = true / (true + false) if true + false else 0.0
-    return f"{true}, {false}, {unclear}: {share:.0%} of the decided"
+    verdicts = ("true", "moot", "false", "open")
+    true, moot, false, unclear = (counted[severity, verdict] for verdict in verdicts)
+    decided = max(1, true + moot + false)
+    with_moot = f", {(true + moot) / decided:.0%} with the moot" if moot else ""
+    return f"{true}, {moot}, {false}, {unclear}: {true / decided:.0%} of the decided{with_moot}"
 
 
 def main() -> None:
