@@ -95,7 +95,7 @@ _T5 = Traits(norm="t5", rotary=0, dropout=True, attention_dropout=True, inner_dr
              refuses_sdpa=True, half_softmax=True, narrow_loss=True,
              activation="gelu_tanh_python")  # fmt: skip
 _BART = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, positions=2,
-               rotary=0, dropout=True, narrow_loss=True)  # fmt: skip
+               rotary=0, dropout=True, narrow_loss=True, half_softmax=True)  # fmt: skip
 # Encoders normalise after the residual sum, which keeps as much.
 _BERT = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, rotary=0,
                dropout=True, attention_dropout=True, transforms_head=True)  # fmt: skip

@@ -242,9 +242,10 @@ class Batch(Section, frozen=True, kw_only=True):
 
 class Seq(Section, frozen=True, kw_only=True):
     """``longest``: tokens of the longest sample of the data, where they are known; ``max_len`` is what a
-    longer one is cut to."""
+    longer one is cut to. ``target_len``: tokens of what a decoder writes, where an encoder reads the sample."""
 
     max_len: int | None = None
+    target_len: int | None = None
     longest: int | None = None
     packing: Literal["none", "concat", "bfd", "multipack", "neat", "varlen"] | None = None
     pad: str | None = None
