@@ -144,7 +144,7 @@ _TRAITS: dict[str, Traits] = {
     "phi4_multimodal": Traits(fused_qkv=True, fused_gate_up=True, rotary=0.75,
                               concatenated_rope=True),
     **dict.fromkeys(BERTS, _BERT),
-    "bert-generation": replace(_BERT, transforms_head=False),
+    **dict.fromkeys(("bert-generation", "xlm", "flaubert"), replace(_BERT, transforms_head=False)),
     "roformer": _BERT_ROTATED,
     # Rotations, a gated feed-forward part and biases of its own; the head is BERT's.
     "nomic_bert": Traits(norm="ln", transforms_head=True, dropout=True),
@@ -218,7 +218,7 @@ _TRAITS: dict[str, Traits] = {
                     post_norms_only=True),
     "seed_oss": Traits(dropout=True, attention_dropout=True),
     "ernie4_5": Traits(wide_rope=True),
-    "apertus": Traits(activation="xielu"),
+    **dict.fromkeys(("apertus", "apertus1p5_text"), Traits(activation="xielu")),
     "glm4_moe": Traits(rotary=0.5, concatenated_rope=True, router="sigmoid", router_fp32=True),
     "glm4v_moe": Traits(rotary=0.5, concatenated_rope=True, router="sigmoid", router_fp32=True),
     "glm4_moe_lite": Traits(router="sigmoid", router_fp32=True),

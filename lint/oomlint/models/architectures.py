@@ -107,8 +107,8 @@ _BLOCKS: Final[Mapping[str, str]] = {
 
 
 BERTS: Final = frozenset(
-    "bert bert-generation big_bird camembert data2vec-text deberta deberta-v2 distilbert electra ernie "
-    "megatron-bert mpnet mra nystromformer roberta roberta-prelayernorm roformer xlm-roberta "
+    "bert bert-generation big_bird camembert data2vec-text deberta deberta-v2 distilbert electra ernie flaubert "
+    "megatron-bert mpnet mra nystromformer roberta roberta-prelayernorm roformer xlm xlm-roberta "
     "xlm-roberta-xl yoso".split()
 )
 """Encoders whose layers are BERT's: biases everywhere, layer norms, two matrices of feed-forward."""
@@ -169,11 +169,10 @@ def stacks_experts_early(arch: str | None) -> bool:
 # their classes have other numbers of parameters than is read from these (benchmarks/catalogue/classes.py).
 _BUILT_OTHERWISE: Final[Mapping[str, str]] = {
     "albert": "its layers share their weights",
-    "apertus1p5_text": "its feed-forward parts differ from layer to layer",
     "axk2": "its norms and its attention are gated at a low rank",
     "bitnet": "its weights are ternary where it computes",
     "blt": "bytes are hashed to embeddings, and patches of them mixed in between",
-    "cohere_compass_text": "its layers with a window rotate otherwise",
+    "cohere_compass_text": "transformers builds none from its defaults to compare with",
     "convbert": "spans are convolved beside half of the attention heads",
     "cpmant": "it embeds prompts beside tokens",
     "deepseek_v4": "it compresses keys and values over time",
@@ -181,8 +180,7 @@ _BUILT_OTHERWISE: Final[Mapping[str, str]] = {
     "dots3_note": "layers with a window have latent ranks of their own",
     "dots3_note_text": "layers with a window have latent ranks of their own",
     "encoder-decoder": "two models are joined in it",
-    "esm": "its embeddings follow the lengths of proteins",
-    "flaubert": "it predicts with an adaptive softmax",
+    "esm": "transformers builds none from its defaults to compare with",
     "fnet": "it mixes tokens by Fourier transforms",
     "fsmt": "source and target have vocabularies of their own",
     "funnel": "it pools tokens between its layers",
@@ -213,7 +211,7 @@ _BUILT_OTHERWISE: Final[Mapping[str, str]] = {
     "musicgen": "it predicts several streams of sound at a time",
     "musicgen_melody": "it predicts several streams of sound at a time",
     "nemo_speechlm": "its encoder for sound is not counted",
-    "neomme": "its tower for images is not counted",
+    "neomme": "its embeddings are narrower than its layers, and values have some of their own",
     "nllb-moe": "its experts stand in some layers of encoder and decoder",
     "omniasr": "its encoder for sound is not counted",
     "perceiver": "it attends from a fixed number of latents",
@@ -236,7 +234,6 @@ _BUILT_OTHERWISE: Final[Mapping[str, str]] = {
     "vibevoice_asr": "its encoder for sound is not counted",
     "voxtral_realtime": "its encoder for sound is not counted",
     "whisper": "its encoder hears 30 seconds of sound, whatever the text's length",
-    "xlm": "it predicts with an adaptive softmax",
     "xlnet": "it attends in two streams, by permutations",
     "xlstm": "recurrences take the place of attention",
     "xmod": "it holds a module for each of its languages",

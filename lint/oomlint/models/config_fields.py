@@ -18,7 +18,7 @@ Config = Mapping[str, Any]
 _MAX_SIZE: Final = 10**12
 
 SYNONYMS: Final = {
-    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "emb_dim"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "heads": (
         "num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads",

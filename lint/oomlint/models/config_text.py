@@ -23,7 +23,7 @@ _LAYER_NORM: Final = (
 _UNGATED: Final = (
     frozenset(
         "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox gpt_neox_japanese opt bloom falcon mpt starcoder2 phi nemotron arcee "
-        "apertus biogpt xglm ctrl openai-gpt".split()
+        "apertus apertus1p5_text biogpt xglm ctrl openai-gpt".split()
     )
     | BARTS
     | BERTS
@@ -32,7 +32,9 @@ _FOUR_TIMES: Final = frozenset(
     "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox_japanese bloom falcon mpt".split()
 )
 """Architectures whose MLP is four times the hidden size where the file does not say."""
-_GELU: Final = frozenset("gpt2 gpt_bigcode gptj gpt_neo gpt_neox bloom falcon mpt phi".split())
+_GELU: Final = (
+    frozenset("gpt2 gpt_bigcode gptj gpt_neo gpt_neox bloom falcon mpt phi".split()) | BERTS
+)
 _ALWAYS_ATTENTION_BIAS: Final = (
     frozenset(
         "qwen qwen2 qwen2_moe qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm "
@@ -50,7 +52,7 @@ _ALWAYS_MLP_BIAS: Final = (
 )
 _ALWAYS_QK_NORM: Final = frozenset(
     "qwen3 qwen3_moe qwen3_next qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe gemma3 gemma3_text "
-    "gemma3n gemma3n_text gemma4_text gemma4_unified_text olmo2 olmo3 olmoe hunyuan_v1_dense apertus lfm2 lfm2_moe hunyuan_v1_moe dots1 olmo_hybrid beam lfm3 lara_mini".split()
+    "gemma3n gemma3n_text gemma4_text gemma4_unified_text olmo2 olmo3 olmoe hunyuan_v1_dense apertus apertus1p5_text lfm2 lfm2_moe hunyuan_v1_moe dots1 olmo_hybrid beam lfm3 lara_mini".split()
 )
 _EXPERTS_OF_MLP_SIZE: Final = frozenset(
     "mixtral olmoe granitemoe gpt_oss phimoe minimax_m2 llama4 jamba hunyuan_v1_moe".split()
