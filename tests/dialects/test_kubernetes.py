@@ -202,7 +202,7 @@ def test_only_a_volume_in_memory_can_grow(volume: str) -> None:
         ("nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB", "A100-80GB", None),
         ("cloud.google.com/gke-accelerator: nvidia-tesla-a100", "A100-40GB", None),
         ("cloud.google.com/gke-accelerator: nvidia-h100-mega-80gb", "H100-80GB", None),
-        ("node.kubernetes.io/instance-type: p4d.24xlarge", "A100-40GB", 1152),
+        ("node.kubernetes.io/instance-type: p4d.24xlarge", "A100-40GB", 1134),
         ("accelerator: a100", "A100-80GB", None),
         ("kubernetes.io/arch: amd64", None, None),
     ],

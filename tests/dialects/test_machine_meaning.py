@@ -321,7 +321,7 @@ def test_a_machine_type_has_a_gpu_and_memory() -> None:
     text = _SKY.replace("accelerators: H100:8", "instance_type: p4d.24xlarge")
     run = _run(_plain(text, "deepspeed"))
     assert (run[f.device.type], run[scene.gpus_per_node]) == ("A100-40GB", 8)
-    assert run[f.host.ram_gib] == 1152
+    assert run[f.host.ram_gib] == 1134
     setting = run.setting(f.device.type)
     assert setting is not None
     assert setting.origin.source == "SkyPilot asks for p4d.24xlarge"

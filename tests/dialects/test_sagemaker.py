@@ -71,7 +71,7 @@ def test_what_an_estimator_is_told() -> None:
         "fsdp1",
     )
     assert (plan.batch.micro, plan.checkpointing.mode, plan.precision.autocast) == (2, "full", True)
-    assert (plan.device.type, plan.host.ram_gib) == ("A100-40GB", 1152)
+    assert (plan.device.type, plan.host.ram_gib) == ("A100-40GB", 1134)
     assert plan.model.id == "meta-llama/Llama-2-7b-hf"
     # The container's release is before the one that computes attention by itself.
     assert plan.model.attn_impl == "eager"

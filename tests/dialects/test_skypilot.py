@@ -79,7 +79,7 @@ def test_reads_an_instance_type() -> None:
     (run,) = _runs(_TASK.replace("accelerators: A100-80GB:8", "instance_type: p4d.24xlarge"))
     assert run.hardware is not None
     assert run.hardware.gpu.name == "A100-40GB"
-    assert run.plan.host.ram_gib == 1152
+    assert run.plan.host.ram_gib == 1134
 
 
 def test_the_task_s_variables_are_those_of_the_script() -> None:

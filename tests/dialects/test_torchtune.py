@@ -155,6 +155,23 @@ def test_misspelt_keys_are_lost_in_silence() -> None:
     assert stray.block.table.ignores_unknown is True
 
 
+@pytest.mark.parametrize(
+    ("model", "checkpointer", "rewritten"),
+    [
+        ("llama3_1.llama3_1_8b", "FullModelHFCheckpointer", ("q", "k")),
+        ("llama4.llama4_scout_17b_16e", "FullModelHFCheckpointer", ("experts",)),
+        ("qwen2_5.qwen2_5_7b_base", "FullModelHFCheckpointer", None),
+        ("llama3_1.llama3_1_8b", "FullModelMetaCheckpointer", None),
+    ],
+)
+def test_what_is_laid_out_for_the_hub_is_copied_at_a_save(
+    model: str, checkpointer: str, rewritten: tuple[str, ...] | None
+) -> None:
+    text = _FULL.replace("llama3_1.llama3_1_8b", model)
+    run = _run(_DISTRIBUTED + text.replace("FullModelHFCheckpointer", checkpointer))
+    assert run.plan.save.rewritten == rewritten
+
+
 def test_distributed_recipes_shard_with_fsdp2() -> None:
     text = _DISTRIBUTED + _FULL + "fsdp_cpu_offload: True\n"
     text += "custom_sharded_layers: ['tok_embeddings', 'output']\n"

@@ -13,10 +13,10 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
+from oomlint.judgement import starves_engine
 from oomlint.judgement.planner.moves import safe_moves
 from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Applicability, Proposal
-from oomlint.memory.rollout import starves_engine
 from oomlint.plan.fields import f
 
 

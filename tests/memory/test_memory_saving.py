@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.plans import plan_of
 
 from oomlint.memory import skeleton
@@ -112,6 +113,24 @@ def test_fsdp_gathers_a_full_state_dict_unit_by_unit() -> None:
     assert on_gpu.gpu == 2 * NUMEL
     adapter = save_peaks_of(facts(**fsdp, **LORA, save__save_only_model=True))
     assert adapter.host == 4 * ADAPTERS
+
+
+def test_what_a_save_lays_out_anew_is_there_twice() -> None:
+    """Queries are 64 x 64 and keys 64 x 32 in each of two blocks; of eight experts two of three matrices become one."""
+    saved: dict[str, Any] = {
+        "parallel__backend": "fsdp2",
+        "parallel__world": 8,
+        "save__save_only_model": True,
+    }
+    turned = save_peaks_of(facts(**saved, save__rewritten=("q", "k")))
+    assert turned.host == 2 * (NUMEL + 2 * (64 * 64 + 64 * 32))
+    moe = Moe(experts=8, topk=2, moe_ffn=128)
+    mixture = replace(TINY, arch="mixtral", moe=moe)
+    plain = save_peaks_of(facts(**saved, model__dims=mixture)).host
+    joined = save_peaks_of(facts(**saved, model__dims=mixture, save__rewritten=("experts",)))
+    assert joined.host - plain == 2 * 2 * 8 * 2 * 64 * 128
+    apart = facts(**saved, save__rewritten=("q", "k"), parallel__fsdp__state_dict="sharded")
+    assert save_peaks_of(apart).host == 0
 
 
 def test_stacked_experts_are_one_module() -> None:

@@ -343,7 +343,8 @@ def test_experts_shared_ones_and_routers() -> None:
     assert roles(deep)["shared_gate"] == (64, 64, False)
     told = block(arch="qwen2_moe", attn_bias=True, moe=Moe(experts=8, moe_ffn=32, shared_ffn=48))
     assert roles(told)["shared_down"] == (48, 64, False)
-    assert told.other_numel == 64, "a gate of the shared expert"
+    assert roles(told)["shared_weight"] == (64, 1, False), "a gate of the shared expert"
+    assert told.other_numel == 0
     oss = block(arch="gpt_oss", attn_bias=True, moe=Moe(experts=8, moe_ffn=32))
     # Biases of both products and of the router, and a sink a head.
     assert oss.other_numel == 8 * (2 * 32 + 64 + 1) + 4

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from oomlint.memory import skeleton
+from oomlint.memory.trained import adapter_ends, targeted
 from oomlint.models import from_config_json, lookup
+from oomlint.plan.model import Trainable
 
 CONFIGS = Path(__file__).parents[2] / "benchmarks" / "catalogue" / "configs.jsonl"
 FIELDS = (
@@ -222,7 +224,91 @@ def test_bamba_attends_in_the_layers_that_it_names_and_scans_in_the_others() -> 
     assert mixed.layer_types == ("mamba",) * 4 + ("full_attention",) + ("mamba",) * 4
 
 
-@pytest.mark.parametrize("kind", ["longcat_flash", "mamba2", "xglm"])
+CLASSES = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "data/classes.jsonl").read_text("utf-8").splitlines()
+]
+
+
+@pytest.mark.parametrize("row", CLASSES, ids=[row["config"]["model_type"] for row in CLASSES])
+def test_a_class_is_counted_as_it_is_built(row: dict[str, Any]) -> None:
+    """Parameters, and those of adapters of rank one for every linear layer of the blocks, against four layers of each class
+    of transformers 5.24 on the meta device (``python -m benchmarks.catalogue.classes --rows``)."""
+    built = skeleton(from_config_json(row["config"]).dims)
+    assert built is not None
+    assert built.numel == pytest.approx(row["parameters"], rel=2e-3)
+    every = targeted(Trainable(method="lora", targets="all_linear"), built)
+    assert adapter_ends(built, every) == row["adapters"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        ("mamba", 159_308_544),
+        ("mamba2", 7_285_403_648),
+        ("jamba", 51_570_323_328),
+        ("xglm", 564_463_616),
+    ],
+)
+def test_what_a_config_leaves_out_is_its_class_s(kind: str, parameters: int) -> None:
+    built = skeleton(from_config_json({"model_type": kind}).dims)
+    assert built is not None
+    assert built.numel == pytest.approx(parameters, rel=1e-5)
+
+
+def test_a_rank_of_time_steps_follows_the_width() -> None:
+    """MambaConfig takes a sixteenth of the hidden size, rounded up, where nothing is said (state-spaces/mamba-2.8b-hf: 160)."""
+    found = from_config_json({"model_type": "mamba", "hidden_size": 2560, "num_hidden_layers": 1})
+    built = skeleton(found.dims)
+    assert built is not None
+    ranks = [x.outputs for x in built.blocks[0].linears if x.role == "ssm_x"]
+    assert ranks == [160 + 2 * 16]
+
+
+@pytest.mark.parametrize(
+    ("dense", "first"),
+    [
+        ({"mlp_layer_types": ["dense", "dense", "sparse", "sparse"]}, 2),
+        ({"mlp_layer_types": ["sparse"] * 4}, None),
+        ({"mlp_layer_types": ["dense"] * 4}, 4),
+        ({"mlp_only_layers": [0, 1, 2]}, 3),
+        ({"mlp_only_layers": []}, None),
+        ({"mlp_only_layers": [3]}, None),
+    ],
+)
+def test_layers_without_experts_are_counted_from_below(dense: Any, first: int | None) -> None:
+    sizes = {
+        "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100, "num_experts": 8,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    }  # fmt: skip
+    found = from_config_json({"model_type": "qwen3_moe", **sizes, **dense}).dims
+    assert found.moe is not None
+    assert found.moe.first_dense == first
+
+
+AUDIO = {
+    "d_model": 1280, "encoder_layers": 32, "encoder_ffn_dim": 5120, "num_mel_bins": 128,
+    "max_source_positions": 1500,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "parameters"),
+    [
+        # As transformers 5.24 builds them: 636,968,960 in the encoder, the rest in the projector.
+        ("qwen2_audio", "qwen2", 642_215_936),
+        ("audioflamingo3", "qwen2", 658_997_248),
+    ],
+)
+def test_an_encoder_of_sound_is_counted(kind: str, text: str, parameters: int) -> None:
+    inner = {"model_type": text, "hidden_size": 4096, "num_hidden_layers": 2, "vocab_size": 1000}
+    alone = from_config_json(inner).dims.params_total
+    both = from_config_json({"model_type": kind, "text_config": inner, "audio_config": AUDIO}).dims
+    assert alone is not None
+    assert both.params_total == alone + parameters
+
+
+@pytest.mark.parametrize("kind", ["longcat_flash", "rwkv", "whisper"])
 def test_of_classes_that_are_built_otherwise_nothing_is_read(kind: str) -> None:
     """LongCat has two sublayers in a layer: 27 % fewer parameters would be read than it has."""
     sizes = {
@@ -233,3 +319,15 @@ def test_of_classes_that_are_built_otherwise_nothing_is_read(kind: str) -> None:
     }
     assert skeleton(from_config_json({"model_type": kind, **sizes}).dims) is None
     assert skeleton(from_config_json({"model_type": "llama", **sizes}).dims) is not None
+
+
+def test_embeddings_narrower_than_the_layers_are_not_counted_as_wide() -> None:
+    """google/electra-small-discriminator embeds in 128, electra-base in as much as its layers have."""
+    electra = {
+        "model_type": "electra",
+        "hidden_size": 256,
+        "num_hidden_layers": 12,
+        "vocab_size": 30522,
+    }
+    assert skeleton(from_config_json({**electra, "embedding_size": 128}).dims) is None
+    assert skeleton(from_config_json({**electra, "embedding_size": 256}).dims) is not None

@@ -220,6 +220,14 @@ def test_the_comment_at_the_head_says_what_machine_a_config_is_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "world"), [("2 8xH100 nodes", 16), ("4 8xA100-80GB nodes", 32), ("8xH100", 8)]
+)
+def test_the_comment_counts_nodes_by_what_each_of_them_has(said: str, world: int) -> None:
+    run = run_of({"configs/b.yaml": f"# Only tested on {said}, FSDP1.\n{RECIPE}"}, "configs/b.yaml")
+    assert run.plan.parallel.world == world
+
+
+@pytest.mark.parametrize(
     ("engine", "level"), [("DeepSpeed ZeRO-3", Level.DEFAULT), ("FSDP1", Level.UNREAD)]
 )
 def test_a_documented_launch_that_the_comment_contradicts_is_left_open(

@@ -5,10 +5,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from oomlint.fix.edits import Fix
-from oomlint.judgement import cards_missing, judgement_of, needs_all_samples_long
+from oomlint.judgement import (
+    cards_missing,
+    judgement_of,
+    needs_all_samples_long,
+    starves_engine,
+)
 from oomlint.linting.diagnosis import Diagnosis
 from oomlint.linting.rule import Applicability, Finding, Severity
-from oomlint.memory.rollout import starves_engine
 from oomlint.runs.run import Run
 
 

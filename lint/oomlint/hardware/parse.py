@@ -42,7 +42,7 @@ class Hardware(Struct, frozen=True, kw_only=True):
 
 
 class Instance(Struct, frozen=True, kw_only=True):
-    """A cloud's machine type (or a well-known server): ``gpus`` of ``gpu``, and its RAM.
+    """A cloud's machine type (or a well-known server): ``gpus`` of ``gpu``, and the RAM that programs can have there.
 
     ``allocatable_bytes`` is what a Kubernetes pod can get at most (EKS), where known.
     """
@@ -78,11 +78,22 @@ def ram_of_instances(gpus: int) -> list[int]:
     """Bytes of RAM of every machine type with so many GPUs, of those :func:`list_instances` has."""
     sized = [e for e in tables.entries("instances") if e["gpus"] == gpus and e.get("ram")]
     known = {name for name in {e["gpu"] for e in sized} if tables.find("gpus", fold_gpu(name).key)}
-    return [_bytes(e["ram"]) for e in sized if e["gpu"] in known]
+    return [_usable(e["ram"]) for e in sized if e["gpu"] in known]
 
 
 def _bytes(gib: float) -> int:
     return round(gib * GIB)
+
+
+# Linux keeps 64 bytes for each page of 4 KiB (struct page, include/linux/mm_types.h), which MemTotal leaves out
+# (Documentation/filesystems/proc.rst). Firmware takes a little more: nodes of 30.5, 56 and 128 GiB have 29.9, 55.0 and 125
+# (readings in pachyderm pull request 1372, Azure/acs-engine issue 4236 and procps issue 247).
+_PAGES = 1 / 64
+
+
+def _usable(gib: float) -> int:
+    """Bytes that programs can have of a machine that is sold with so many GiB."""
+    return round(_bytes(gib) * (1 - _PAGES))
 
 
 def _instance(entry: dict[str, Any]) -> Instance:
@@ -96,7 +107,7 @@ def _instance(entry: dict[str, Any]) -> Instance:
         cloud=entry["cloud"],
         gpu=gpu,
         gpus=entry["gpus"],
-        host_bytes=_bytes(ram) if ram else None,
+        host_bytes=_usable(ram) if ram else None,
         allocatable_bytes=allocatable * 2**20 if allocatable else None,
         intra_node=entry.get("intra"),
         inter_node_gbps=entry.get("inter"),

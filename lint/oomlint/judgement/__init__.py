@@ -10,6 +10,7 @@ from oomlint.judgement.cards import card_holds, smallest_card
 from oomlint.judgement.causes import Cause
 from oomlint.judgement.change import Relief, relief
 from oomlint.judgement.doubts import confidence, settled
+from oomlint.judgement.engine import starves_engine
 from oomlint.judgement.evidence import is_open
 from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
@@ -68,4 +69,5 @@ __all__ = [
     "severity_of_need",
     "sharding_is_open",
     "smallest_card",
+    "starves_engine",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oomlint.models.architectures import is_built_otherwise
+from oomlint.models.architectures import why_built_otherwise
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def why_unpredicted(forecast: Forecast) -> str:
     model = forecast.plan.model
     known, name = model.dims is not None, model.id
     arch = model.dims.arch if model.dims is not None else None
-    if is_built_otherwise(arch):
-        return f"what layers of {arch} keep is not known"
+    if (parts := why_built_otherwise(arch)) is not None:
+        return f"what layers of {arch} keep is not known: {parts}"
     if not forecast.files:
         what = "too little of the model's dimensions" if known else "no model that is known"
         return f"the plan names {what}: give its dimensions in model.dims, or model.config"

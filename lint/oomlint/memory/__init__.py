@@ -2,7 +2,7 @@
 
 from oomlint.memory.beside import asked_in_host
 from oomlint.memory.build import skeleton
-from oomlint.memory.checkpoint import SavePeaks, save_peaks
+from oomlint.memory.checkpoint import SavePeaks, rewritten_bytes, save_peaks
 from oomlint.memory.estimate import estimate
 from oomlint.memory.host import host_load_bytes
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure, Linear
@@ -36,6 +36,7 @@ __all__ = [
     "estimate",
     "host_load_bytes",
     "read_back",
+    "rewritten_bytes",
     "save_peaks",
     "skeleton",
     "state_bytes",

@@ -172,6 +172,7 @@ class _Parts:
             extra += self.heads
         if self.ranks is not None:
             q_rank, kv_rank, nope, rope, value = self.ranks
+            indexed = self.indexer(q_rank)
             query = self.heads * (nope + rope)
             first = (
                 [Linear("q_a", hidden, q_rank), Linear("q_b", q_rank, query)]
@@ -182,32 +183,83 @@ class _Parts:
                 *first,
                 Linear("kv_a", hidden, kv_rank + rope),
                 Linear("kv_b", kv_rank, self.heads * (nope + value)),
+                *(
+                    [Linear("o_gate", hidden, self.heads)]
+                    if traits.attention_gate == "heads"
+                    else []
+                ),
+                *indexed,
                 Linear("o", self.heads * value, hidden),
-            ], extra + q_rank + kv_rank
+            ], extra + q_rank + kv_rank + (
+                2 * (dims.mla.index_dim or 0) if indexed and dims.mla else 0
+            )
         output_bias = (
             traits.output_bias or traits.all_biases or (biased and self.arch in _OUTPUT_BIAS)
         )
         output = Linear("o", width, hidden, output_bias)
+        if self.arch == "doge":
+            # DogeAttention: what of the keys is attended to follows from the values.
+            extra += self.kv_heads
+            decay = [Linear("dt", kv, self.kv_heads)]
+        else:
+            decay = []
+        if traits.attention_gate != "none":
+            gates = self.heads if traits.attention_gate == "heads" else width
+            return [
+                Linear("q", hidden, width, biased), Linear("k", hidden, kv, biased),
+                Linear("v", hidden, kv, biased), Linear("o_gate", hidden, gates), output,
+            ], extra  # fmt: skip
         if traits.fused_qkv:
             return [Linear("qkv", hidden, width + 2 * kv, biased), output], extra
         return [
             Linear("q", hidden, width * (2 if traits.gated_query else 1), biased),
             Linear("k", hidden, kv, biased),
             Linear("v", hidden, kv, biased),
+            *decay,
             output,
         ], extra
+
+    def indexer(self, q_rank: int) -> list[Linear]:
+        """What scores tokens for those that attend to them (modeling_deepseek_v32.py, DeepseekV32Indexer)."""
+        mla = self.dims.mla
+        if mla is None or not (mla.index_heads and mla.index_dim and q_rank):
+            return []
+        return [
+            Linear("index_q", q_rank, mla.index_heads * mla.index_dim),
+            Linear("index_k", self.hidden, mla.index_dim),
+            Linear("index_weights", self.hidden, mla.index_heads),
+        ]
 
     def delta(self) -> tuple[list[Linear], int, tuple[int, ...]] | None:
         """Gated delta net of Qwen3-Next and Qwen3.5 (modeling_qwen3_next.py,
         Qwen3NextGatedDeltaNet): projections, other elements, sizes."""
         s = self.dims.linear_attn or {}
-        k_heads, v_heads = s.get("linear_num_key_heads"), s.get("linear_num_value_heads")
-        k_dim, v_dim = s.get("linear_key_head_dim"), s.get("linear_value_head_dim")
+        heads, dim = s.get("linear_num_heads"), s.get("linear_head_dim")
+        k_heads, v_heads = (
+            s.get("linear_num_key_heads", heads),
+            s.get("linear_num_value_heads", heads),
+        )
+        k_dim, v_dim = s.get("linear_key_head_dim", dim), s.get("linear_value_head_dim", dim)
         if not (k_heads and v_heads and k_dim and v_dim):
             return None
         hidden, keys, values = self.hidden, k_heads * k_dim, v_heads * v_dim
         kernel = s.get("linear_conv_kernel_dim") or 4
-        if self.arch == "qwen3_next":
+        decays = v_heads
+        if self.arch in _OWN_DECAYS:
+            decays = values
+            ins = [*self.apart(keys, values), Linear("la_b", hidden, v_heads)]
+            for role in ("la_a", "la_z"):
+                # KimiLinearForgetGate and its output gate go through a head's width, BailingHybrid's do not.
+                if self.arch == "kimi_linear":
+                    ins += [Linear(f"{role}_in", hidden, v_dim), Linear(role, v_dim, values)]
+                else:
+                    ins.append(Linear(role, hidden, values))
+        elif self.arch == "olmo_hybrid":
+            ins = [
+                *self.apart(keys, values), Linear("la_z", hidden, values),
+                Linear("la_b", hidden, v_heads), Linear("la_a", hidden, v_heads),
+            ]  # fmt: skip
+        elif self.arch == "qwen3_next":
             ins = [
                 Linear("la_qkvz", hidden, 2 * keys + 2 * values),
                 Linear("la_ba", hidden, 2 * v_heads),
@@ -219,19 +271,37 @@ class _Parts:
                 Linear("la_b", hidden, v_heads),
                 Linear("la_a", hidden, v_heads),
             ]
-        other = (2 * keys + values) * kernel + 2 * v_heads + v_dim
-        out = Linear("la_out", values, hidden)
+        other = (2 * keys + values) * kernel + decays + v_heads + v_dim
+        is_apart = ins[0].role == "la_q"
+        out = Linear("la_o" if is_apart else "la_out", values, hidden)
         return [*ins, out], other, (k_heads, v_heads, k_dim, v_dim)
+
+    def lightning(self) -> tuple[list[Linear], int]:
+        """Linear attention of MiniMax-Text-01 (modeling_minimax.py, MiniMaxLightningAttention), with a head of keys for
+        each query, a gate and a norm."""
+        hidden, width = self.hidden, self.heads * self.head_dim
+        projections = [
+            Linear("qkv", hidden, 3 * width), Linear("o_gate", hidden, width), Linear("o", width, hidden),
+        ]  # fmt: skip
+        return projections, width
+
+    def apart(self, keys: int, values: int) -> list[Linear]:
+        """Projections to what a linear attention keeps, one each."""
+        widths = {"la_q": keys, "la_k": keys, "la_v": values}
+        return [Linear(role, self.hidden, width) for role, width in widths.items()]
 
     def mamba1(self) -> tuple[list[Linear], int, tuple[int, ...]] | None:
         """A Mamba mixer (modeling_mamba.py, MambaMixer)."""
         s, hidden = self.dims.ssm or {}, self.hidden
-        state = s.get("state_size")
-        if self.arch != "mamba" or not state:
+        state = s.get("state_size") or s.get("mamba_d_state")
+        if self.arch not in _FIRST_MAMBAS or not state:
             return None
-        inner = self.dims.ffn or int((s.get("expand") or 2) * hidden)
-        rank = s.get("time_step_rank") or -(-hidden // 16)
-        kernel = s.get("conv_kernel") or 4
+        alone = self.dims.ffn if self.arch in _ONE_PART else None
+        inner = alone or int((s.get("expand") or s.get("mamba_expand") or 2) * hidden)
+        rank = s.get("time_step_rank") or s.get("mamba_dt_rank") or -(-hidden // 16)
+        kernel = s.get("conv_kernel") or s.get("mamba_d_conv") or 4
+        # JambaMambaMixer norms time steps and both states with weights.
+        norms = rank + 2 * state if self.arch == "jamba" else 0
         return (
             [
                 Linear("ssm_in", hidden, 2 * inner),
@@ -240,7 +310,7 @@ class _Parts:
                 Linear("ssm_out", inner, hidden),
             ],
             # The convolution with its bias, A_log and D.
-            inner * (kernel + 1 + state + 1),
+            inner * (kernel + 1 + state + 1) + norms,
             (inner, state, rank),
         )
 
@@ -273,10 +343,11 @@ class _Parts:
 
     def feed_forward(self, width: int, prefix: str = "") -> list[Linear]:
         hidden, biased = self.hidden, self.mlp_biased
-        if self.gated and self.traits.fused_gate_up and not prefix:
+        is_fused = self.traits.fused_shared if prefix else self.traits.fused_gate_up
+        if self.gated and is_fused:
             return [
-                Linear("gate_up", hidden, 2 * width, biased),
-                Linear("down", width, hidden, biased),
+                Linear(prefix + "gate_up", hidden, 2 * width, biased),
+                Linear(prefix + "down", width, hidden, biased),
             ]
         gate = [Linear(prefix + "gate", hidden, width, biased)] if self.gated else []
         return [
@@ -284,6 +355,13 @@ class _Parts:
             Linear(prefix + "up", hidden, width, biased),
             Linear(prefix + "down", width, hidden, biased),
         ]
+
+    def shared_expert(self, width: int) -> list[Linear]:
+        """The feed-forward part beside the routed ones, and the projection to the number that weighs it."""
+        if not width:
+            return []
+        weighed = [Linear("shared_weight", self.hidden, 1)] if self.traits.gated_shared else []
+        return [*self.feed_forward(width, "shared_"), *weighed]
 
     def streamed(self, streams: int) -> list[Linear]:
         """What Gemma3nTextAltUp and Gemma3nTextLaurelBlock add to a block."""
@@ -302,7 +380,7 @@ class _Parts:
         linears: list[Linear] = []
         mixers: list[Mixer] = []
         other, sizes = 0, ()
-        if kind in ("linear_attention", "mamba") or self.arch in ("falcon_h1", "mamba"):
+        if kind in ("linear_attention", "mamba") or self.arch in _ALWAYS_SCAN:
             kinds = (
                 ("delta", self.delta()), ("mamba1", self.mamba1()), ("mamba2", self.mamba2()),
             )  # fmt: skip
@@ -324,6 +402,9 @@ class _Parts:
         size = kv_width = 0
         if self.dims.per_layer is not None:
             linears, other, size, kv_width = self.uneven(kind, shares=shares)
+            mixers.append("attention")
+        elif kind == "linear_attention" and self.arch == "minimax":
+            linears, other = self.lightning()
             mixers.append("attention")
         elif kind not in ("moe", "mlp") and (not mixers or self.arch == "falcon_h1"):
             attention, extra = self.attention()
@@ -366,15 +447,13 @@ class _Parts:
         if self.traits.clamped_glu:
             # gpt-oss: biases of the experts' two products, and of the router.
             other += moe.experts * (2 * ffn + self.hidden + 1)
-        if self.traits.gated_shared and shared:
-            other += self.hidden
         if beside:
             # Gemma4TextRouter scales its input and the chosen experts' weights.
             other += self.hidden + moe.experts
             block = replace(block, norm_numel=block.norm_numel + 3 * self.norm_width)
         return replace(
             block,
-            linears=(*block.linears, *(self.feed_forward(shared, "shared_") if shared else ())),
+            linears=(*block.linears, *self.shared_expert(shared)),
             other_numel=other, expert_numel=moe.experts * each, router_numel=router,
             experts=moe.experts, topk=moe.topk or 2, moe_ffn=ffn, shared_ffn=shared,
         )  # fmt: skip
@@ -434,14 +513,19 @@ def _build(dims: ModelDims) -> DecoderStructure | None:
     headless = tied or dims.params_lm_head == 0
     head = 0 if headless else vocab * hidden + (vocab if traits.head_bias else 0)
     positions = ((dims.ctx or 2048) + traits.positions) * hidden if traits.learned_positions else 0
+    # An encoder and a decoder have a table each.
+    positions *= 2 if "decoder" in (dims.layer_types or ()) else 1
     positions += parts.norm_width if traits.embed_norm else 0
+    beside = _layer_inputs(parts, vocab)
+    if traits.transforms_head:
+        beside += hidden * (hidden + 1) + parts.norm_width + vocab
     found = DecoderStructure(
         arch=parts.arch, traits=traits, layers=layers, hidden=hidden, heads=parts.heads,
         kv_heads=parts.kv_heads, head_dim=parts.head_dim, value_dim=parts.value_dim,
         ffn=parts.ffn, vocab=vocab, tied=tied, activation=parts.activation or "silu",
         qk_norm=bool(dims.qk_norm), mla=parts.ranks, blocks=blocks, embed_numel=embed,
         position_numel=positions, final_norm_numel=parts.norm_width, head_numel=head,
-        vision_numel=named, other_numel=_layer_inputs(parts, vocab),
+        vision_numel=named, other_numel=beside,
         layer_input=parts.own("hidden_size_per_layer_input"),
     )  # fmt: skip
     total = dims.params_total
@@ -506,7 +590,13 @@ _OUTPUT_BIAS = frozenset(
 
 # Models whose layers are one thing each: a mixer, experts or a plain feed-forward part
 # (transformers 5.23 models/nemotron_h/modeling_nemotron_h.py, NemotronHBlock).
-_ONE_PART = frozenset({"nemotron_h", "mamba"})
+_ONE_PART = frozenset({"nemotron_h", "mamba", "mamba2", "falcon_mamba"})
+_FIRST_MAMBAS = frozenset({"mamba", "falcon_mamba", "jamba"})
+_ALWAYS_SCAN = frozenset({"mamba", "mamba2", "falcon_mamba", "falcon_h1"})
+
+# Linear attention whose keys each decay at a rate of their own (models/kimi_linear/modeling_kimi_linear.py
+# KimiLinearDeltaAttention).
+_OWN_DECAYS = frozenset({"kimi_linear", "bailing_hybrid"})
 
 _ENCODER_DECODERS = frozenset({"t5", "mt5", "umt5"})
 

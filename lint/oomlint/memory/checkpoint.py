@@ -60,10 +60,23 @@ def save_peaks_of(f: Facts) -> SavePeaks:
             # Every rank clones each unit before it is sharded again
             # (torch distributed/fsdp/_state_dict_utils.py _common_unshard_post_state_dict_hook).
             gpu = max(2.0, f.weight) * m.numel
-        host = trained_storage(f) if f.lora else m.numel * max(2.0, f.weight)
+        host = trained_storage(f) if f.lora else max(2.0, f.weight) * (m.numel + rewritten_of(f))
         if with_optimizer:
             host += optimizer
     return SavePeaks(gpu + reordered_bytes(f), host, disk)
+
+
+def rewritten_of(f: Facts) -> float:
+    """Elements that a save copies in another order; of experts, their two projections upwards."""
+    m, parts = f.model, f.plan.save.rewritten or ()
+    assert m is not None
+    total = 0.0
+    for block in m.blocks:
+        each = sum(x.numel for x in block.linears if x.role in parts)
+        if "experts" in parts:
+            each += block.expert_numel * 2 // 3
+        total += block.count * each
+    return total
 
 
 def reordered_bytes(f: Facts) -> float:
@@ -96,5 +109,14 @@ def save_peaks(plan: Plan) -> SavePeaks | None:
     try:
         f = Facts(plan)
         return save_peaks_of(f) if f.model is not None else None
+    except OverflowError:
+        return None  # sizes of hundreds of digits
+
+
+def rewritten_bytes(plan: Plan) -> float | None:
+    """Bytes of host RAM for what a save copies into another order; ``None`` without dimensions."""
+    try:
+        f = Facts(plan)
+        return max(2.0, f.weight) * rewritten_of(f) if f.model is not None else None
     except OverflowError:
         return None  # sizes of hundreds of digits

@@ -27,8 +27,9 @@ def evaluation_point(f: Facts, idle: Point) -> Point:
     tokens = f.tokens * share
     scores = stack.scores * share
     layer = max([widest(p.inference, tokens, scores) for p in stack.walk.kinds])
-    head = evaluated_logits(f, tokens)
-    kept = kept_logits(f, tokens)[0]
+    written = f.written * share
+    head = evaluated_logits(f, written)
+    kept = kept_logits(f, written)[0]
     window = 0.0
     if f.backend in ("fsdp1", "fsdp2"):
         window = 3.0 * f.stream * units_of(f).largest

@@ -256,6 +256,10 @@ class Facts:
             length = self.assume(
                 fields.seq.max_len, min(ctx or 2048, 2048), "the sequence length is not known"
             )
+        target = plan.seq.target_len
+        is_apart = self.model is not None and any(block.crosses for block in self.model.blocks)
+        # Tokens that a decoder reads and writes, to one of its encoder.
+        self.target_share: float = target / length if target and is_apart and length else 1.0
         if b.micro_unit == "tokens":
             rows, length = 1, rows
         if b.max_tokens_per_gpu:
@@ -267,6 +271,7 @@ class Facts:
         self.rows: float = rows * pairs
         self.length: float = length
         self.tokens: float = self.rows * length / self.cp
+        self.written: float = self.tokens * self.target_share
         self.accumulation: int = max(1, b.grad_accum or 1)
         evaluated = b.eval_micro if b.eval_micro is not None else b.micro
         self.eval_rows: float = (evaluated or rows) * pairs

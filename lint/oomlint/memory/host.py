@@ -239,7 +239,8 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     return {
         "load": load,
         "train": train,
-        "evaluation": waiting | {"logits": kept_logits(f, f.eval_rows * f.length)[1]},
+        "evaluation": waiting
+        | {"logits": kept_logits(f, f.eval_rows * f.length * f.target_share)[1]},
         "save": resident | {"gather": save.host},
     }
 

@@ -19,7 +19,9 @@ _QUANTIFIER = r"[*+{]"
 _MOST_QUANTIFIERS = 4
 _MOST_LAYERS = 1000
 
-_ATTENTION = frozenset({"q", "k", "v", "qkv", "o", "q_a", "q_b", "kv_a", "kv_b"})
+_ATTENTION = frozenset(
+    "q k v qkv o q_a q_b kv_a kv_b o_gate index_q index_k index_weights dt".split()
+)
 _MIXERS = ("la_", "ssm_", "conv_")
 
 

@@ -71,22 +71,15 @@ def engine_pool(f: Facts, limits: GpuLimits) -> float:
     return max(0.0, pool - frozen_weight_bytes(f)) if rollout.shares_weights else pool
 
 
-def starves_engine(plan: Plan, card: int | None) -> bool:
-    """Whether the share of a card of so many bytes that an engine may take does not hold its own copy of the weights.
-
-    It then stops before the first step: vLLM with "No available memory for the cache blocks" (0.6.6
-    worker/worker.py:491, of V1 v1/worker/gpu_worker.py:175; 0.8.5 to 0.11.0 v1/core/kv_cache_utils.py
-    check_enough_kv_cache_memory), SGLang with "Not enough memory" (0.3.6 to 0.5.5 model_executor/model_runner.py
-    init_memory_pool), whose share is of what is free before it loads, which is less than the card. Where the
-    share is for keys and values alone, weights do not count in it.
-    """
+def least_engine_weights(plan: Plan) -> float | None:
+    """The fewest bytes that an engine's own copy of the weights takes of its share of a card; ``None`` where there
+    is no such copy, it does not count in the share, or the model is not known."""
     rollout, dims = plan.objective.rollout, plan.model.dims
-    share = rollout.gpu_mem_util
-    if rollout.engine not in _ENGINES or rollout.share_of == "free":
-        return False
-    if not card or share is None or dims is None or not dims.params_total or rollout.shares_weights:
-        return False
-    return _least_stored(plan.quant) * dims.params_total / (rollout.tp or 1) >= share * card
+    if rollout.engine not in _ENGINES or rollout.share_of == "free" or rollout.shares_weights:
+        return None
+    if dims is None or not dims.params_total:
+        return None
+    return _least_stored(plan.quant) * dims.params_total / (rollout.tp or 1)
 
 
 def _least_stored(quant: Quant) -> float:

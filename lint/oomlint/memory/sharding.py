@@ -96,7 +96,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     offload = bool(fsdp.cpu_offload)
     trained = local_trained(f)
     full = not f.lora
-    head = logits_of(f, tokens)
+    head = logits_of(f, stack.written)
     bare = 16.0 * tokens + 2.0 * f.length * m.head_dim * regime.stream
     pictures = images_of(f)
     base = bare + pictures.kept
@@ -228,7 +228,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     trained = local_trained(f)
     full = not f.lora
     grad_width = 0.0 if fsdp.cpu_offload else f.grad
-    head = logits_of(f, tokens)
+    head = logits_of(f, stack.written)
     bare = 16.0 * tokens + 2.0 * f.length * m.head_dim * regime.stream
     pictures = images_of(f)
     base = bare + pictures.kept

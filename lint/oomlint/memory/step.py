@@ -15,8 +15,15 @@ from msgspec.structs import replace
 from oomlint.memory.buffers import comm_buffers
 from oomlint.memory.facts import Facts, batchless, checkpointed_share, recomputes_parts
 from oomlint.memory.images import images_of
-from oomlint.memory.layers import LayerProfile, layer_inputs_profile, layer_profile, widest
+from oomlint.memory.layers import (
+    LayerProfile,
+    layer_inputs_profile,
+    layer_profile,
+    shortened,
+    widest,
+)
 from oomlint.memory.logits import logits_of
+from oomlint.memory.parameters import DecoderBlock
 from oomlint.memory.states import local_trained, offloads_gradients
 from oomlint.memory.units import units_of
 from oomlint.memory.walk import LayerGroup, Walk, walk
@@ -57,6 +64,7 @@ class Stack:
         "spared",
         "tokens",
         "walk",
+        "written",
     )
 
     def __init__(self, f: Facts) -> None:
@@ -71,11 +79,14 @@ class Stack:
         share = self.checkpoint = checkpointed_share(f)
         sp = f.tp if f.plan.parallel.sp and f.tp > 1 else 1
         self.inputs = self.walk.kinds[0].input_bytes * self.tokens / sp
+        self.written = f.written
         offloads, selective = offloads_activations(f), is_selective(f)
         # What a layer of each kind keeps until its backward.
         self.kept: list[float] = []
         for profile in self.walk.kinds:
-            kept = selective_bytes(f, profile) * self.tokens if selective else self.inputs
+            kept = profile.input_bytes * self.tokens / sp
+            if selective:
+                kept = selective_bytes(f, profile) * self.tokens
             if offloads:
                 kept = 0.0
             full = profile.saved.at(self.tokens, self.scores)
@@ -117,10 +128,23 @@ def walk_of(f: Facts) -> Walk:
     sharded = f.backend in ("fsdp1", "fsdp2")
     units = units_of(f).blocks if sharded else [0.0] * len(model.blocks)
     groups = [
-        LayerGroup(block, block.count / f.pp, layer_profile(model, block, regime), size)
+        LayerGroup(block, block.count / f.pp, profile_of(f, block), size)
         for block, size in zip(model.blocks, units, strict=True)
     ]
     return walk(groups, windows=sharded)
+
+
+def profile_of(f: Facts, block: DecoderBlock) -> LayerProfile:
+    """The profile of a block to a token of the sample: a decoder's runs on those of the target."""
+    model, regime = f.model, f.regime
+    assert model is not None
+    assert regime is not None
+    profile = layer_profile(model, block, regime)
+    if not block.crosses or f.target_share == 1:
+        return profile
+    # Keys and values of all that the encoder has read.
+    read = 2.0 * model.kv_heads * model.head_dim * regime.compute / f.tp
+    return shortened(profile, f.target_share, read)
 
 
 def stack_of(f: Facts) -> Stack:
@@ -256,7 +280,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     stack = stack_of(f)
     tokens, scores = stack.tokens, stack.scores
     trained = local_trained(f)
-    head = logits_of(f, tokens)
+    head = logits_of(f, stack.written)
     # Logits of the micro batches that wait for their backward pass with the rest.
     waiting = (last_depth(f) - 1) * head.kept if f.plan.parallel.pp_schedule == "afab" else 0.0
     comm = comm_buffers(f)

@@ -56,10 +56,13 @@ def splits_ranks(t: Trainable) -> bool:
 
 def adapter_ends(model: DecoderStructure, roles: frozenset[str]) -> int:
     """Adapter elements a rank: inputs and outputs of all layers of ``model`` in ``roles``."""
-    return sum(
-        block.count * sum(x.inputs + x.outputs for x in block.linears if x.role in roles)
-        for block in model.blocks
-    )
+    total = 0
+    for block in model.blocks:
+        each = sum(x.inputs + x.outputs for x in block.linears if x.role in roles)
+        if "router" in roles and block.experts:
+            each += model.hidden + block.experts
+        total += block.count * each
+    return total
 
 
 def expert_ends(t: Trainable, model: DecoderStructure) -> int:
@@ -81,11 +84,16 @@ def _expert_ends(model: DecoderStructure, block: DecoderBlock, *, split: bool) -
 def targeted(t: Trainable, model: DecoderStructure) -> frozenset[str]:
     """The roles of the linear layers of ``model`` that carry an adapter."""
     present = frozenset(x.role for b in model.blocks for x in b.linears)
+    if model.traits.linear_router and model.expert_numel:
+        present |= {"router"}
     targets = t.targets
     if targets == "all_linear":
         chosen = present
         if splits_ranks(t) and model.expert_numel:
-            chosen = frozenset(r for r in present if not r.endswith(("gate", "up", "down")))
+            # The router's adapter counts with the experts'.
+            chosen = frozenset(
+                r for r in present if not r.endswith(("gate", "up", "down", "router"))
+            )
     elif targets is None or targets == "peft_default":
         chosen = present & _PEFT_DEFAULT
     else:

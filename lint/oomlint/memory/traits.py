@@ -7,6 +7,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.models.architectures import BARTS, BERTS
+
 Activation = Literal[
     "silu",
     "gelu",
@@ -31,6 +33,10 @@ class Traits(Struct, frozen=True):
     ``streams``: residual streams, of which a block computes with one.
     ``projects_last``: generation has always asked for the logits of the last token alone.
     ``scattered_adapter``: an adapter of some of the fused projection's heads is copied to its place.
+    ``attention_gate``: what attention gives is multiplied by a sigmoid of its input, an element each or one a head.
+    ``linear_router``: an ``nn.Linear`` chooses experts, which adapters of all such layers take. ``fused_shared``: as
+    ``fused_gate_up``, of the shared expert. ``transforms_head``: a projection, its activation and a norm stand before the output projection; without a head the pooler
+    of a classifier or embedder is as large.
     ``clamped_qkv``: the fused projection's output is clamped in place, which keeps a copy for backward.
     """
 
@@ -75,6 +81,10 @@ class Traits(Struct, frozen=True):
     output_scale: bool = False
     scattered_adapter: bool = False
     clamped_qkv: bool = False
+    attention_gate: Literal["none", "heads", "elements"] = "none"
+    transforms_head: bool = False
+    linear_router: bool = False
+    fused_shared: bool = False
     dense_routing: bool = False
     router: Literal["softmax", "sigmoid", "chosen"] = "softmax"
     router_fp32: bool = False
@@ -85,10 +95,15 @@ _T5 = Traits(norm="t5", rotary=0, dropout=True, attention_dropout=True, inner_dr
              refuses_sdpa=True, half_softmax=True, narrow_loss=True,
              activation="gelu_tanh_python")  # fmt: skip
 _BART = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, positions=2,
-               rotary=0, dropout=True, narrow_loss=True)  # fmt: skip
+               rotary=0, dropout=True, narrow_loss=True, half_softmax=True)  # fmt: skip
 # Encoders normalise after the residual sum, which keeps as much.
 _BERT = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, rotary=0,
-               dropout=True, attention_dropout=True)  # fmt: skip
+               dropout=True, attention_dropout=True, transforms_head=True)  # fmt: skip
+# Positions that are computed, or numbered among others.
+_BERT_ROTATED = replace(_BERT, learned_positions=False, rotary=1.0)
+
+_MODERNBERT = Traits(norm="ln", norm_bias=False, fused_qkv=True, fused_gate_up=True,
+                     activation="gelu", wide_rope=True, transforms_head=True)  # fmt: skip
 _GEMMA4 = Traits(norm="rms_fp32_weight", norms=4, post_norms=True, logit_softcap=True,
                  value_norm=True, experts_beside=True, output_scale=True)  # fmt: skip
 _GEMMA3N = Traits(norm="rms_fp32_weight", norms=4, post_norms=True, logit_softcap=True,
@@ -128,14 +143,45 @@ _TRAITS: dict[str, Traits] = {
     "phi3": Traits(fused_qkv=True, fused_gate_up=True, concatenated_rope=True),
     "phi4_multimodal": Traits(fused_qkv=True, fused_gate_up=True, rotary=0.75,
                               concatenated_rope=True),
-    "bert": _BERT,
-    "roberta": _BERT,
-    "xlm-roberta": _BERT,
-    "modernbert": Traits(norm="ln", norm_bias=False, fused_qkv=True, fused_gate_up=True,
-                         activation="gelu", wide_rope=True),
-    "bart": _BART,
-    "mbart": _BART,
-    "blenderbot": _BART,
+    **dict.fromkeys(BERTS, _BERT),
+    **dict.fromkeys(("bert-generation", "xlm", "flaubert"), replace(_BERT, transforms_head=False)),
+    "roformer": _BERT_ROTATED,
+    # Rotations, a gated feed-forward part and biases of its own; the head is BERT's.
+    "nomic_bert": Traits(norm="ln", transforms_head=True, dropout=True),
+    "gte": Traits(norm="ln", transforms_head=True, output_bias=True, dropout=True),
+    "modernbert": _MODERNBERT,
+    "modernbert-decoder": replace(_MODERNBERT, fused_qkv=False),
+    **dict.fromkeys(BARTS, _BART),
+    **dict.fromkeys(("blenderbot-small", "marian", "pegasus"), replace(_BART, positions=0)),
+    # Their positions are computed, and no parameters.
+    **dict.fromkeys(("m2m_100", "pegasus_x"), replace(_BART, learned_positions=False)),
+    "biogpt": Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True,
+                     positions=2, rotary=0, dropout=True, attention_dropout=True),
+    # Scores are kept for a maximum beside their softmax, as much together as a softmax in fp32 keeps.
+    "xglm": Traits(norm="ln", activation="gelu", all_biases=True, rotary=0, dropout=True,
+                   attention_dropout=True, refuses_sdpa=True),
+    "ctrl": Traits(norm="ln", activation="relu", all_biases=True, rotary=0, dropout=True),
+    "afmoe": Traits(norms=4, post_norms=True, attention_gate="elements", router="sigmoid",
+                    router_fp32=True, linear_router=True),
+    "laguna": Traits(attention_gate="heads", router="sigmoid", router_fp32=True),
+    "beam": Traits(norms=4, post_norms=True, attention_gate="elements"),
+    "lfm3": Traits(norms=4, post_norms=True, attention_gate="heads"),
+    "codegen": Traits(norm="ln", norms=1, parallel=True, fused_qkv=True, activation="gelu_tanh_python",
+                      rotary=0.25, head_bias=True, refuses_sdpa=True, wide_scores=True),
+    "openai-gpt": Traits(norm="ln", fused_qkv=True, activation="gelu_tanh_python", all_biases=True,
+                         learned_positions=True, rotary=0, dropout=True, attention_dropout=True),
+    "gpt_neox_japanese": Traits(norm="ln", fused_qkv=True, activation="gelu"),
+    "persimmon": Traits(norm="ln", fused_qkv=True, activation="relu2", rotary=0.5, concatenated_rope=True),
+    "fuyu": Traits(norm="ln", fused_qkv=True, activation="relu2", rotary=0.5, concatenated_rope=True),
+    "deberta": replace(_BERT, fused_qkv=True),
+    "dbrx": Traits(fused_qkv=True, linear_router=True),
+    "granitemoehybrid": Traits(fused_shared=True),
+    "granitemoeshared": Traits(fused_shared=True),
+    "minimax_m3_vl_text": Traits(fused_shared=True),
+    "phimoe": Traits(norm="ln", linear_router=True),
+    "hunyuan_v1_moe": Traits(linear_router=True),
+    "bailing_hybrid": Traits(attention_gate="heads", router="sigmoid", router_fp32=True),
+    "olmo_hybrid": Traits(qk_norm_full=True, rotary=0),
     "nemotron_h": Traits(router="sigmoid", router_fp32=True),
     "ernie4_5_moe": Traits(wide_rope=True, router_fp32=True),
     "mpt": Traits(norm="ln", norm_bias=False, fused_qkv=True, activation="gelu", rotary=0),
@@ -172,7 +218,7 @@ _TRAITS: dict[str, Traits] = {
                     post_norms_only=True),
     "seed_oss": Traits(dropout=True, attention_dropout=True),
     "ernie4_5": Traits(wide_rope=True),
-    "apertus": Traits(activation="xielu"),
+    **dict.fromkeys(("apertus", "apertus1p5_text"), Traits(activation="xielu")),
     "glm4_moe": Traits(rotary=0.5, concatenated_rope=True, router="sigmoid", router_fp32=True),
     "glm4v_moe": Traits(rotary=0.5, concatenated_rope=True, router="sigmoid", router_fp32=True),
     "glm4_moe_lite": Traits(router="sigmoid", router_fp32=True),
@@ -188,7 +234,7 @@ _TRAITS: dict[str, Traits] = {
     "qwen3_5_moe": Traits(norm="rms_fp32_weight", rotary=0.25, concatenated_rope=True,
                           gated_query=True, gated_shared=True),
     "gpt_oss": Traits(refuses_sdpa=True, sinks=True, clamped_glu=True, router="chosen"),
-    "llama4": Traits(l2_qk_norm=True, dense_routing=True),
+    "llama4": Traits(l2_qk_norm=True, dense_routing=True, linear_router=True),
     "olmoe": Traits(qk_norm_full=True),
     "chatglm": Traits(
         fused_qkv=True, fused_gate_up=True, rotary=0.5, concatenated_rope=True, projects_last=True
@@ -219,8 +265,8 @@ def traits_of(arch: str, layer_norm: bool) -> Traits:
 
 
 def is_read(arch: str) -> bool:
-    """Whether the class of this architecture was read, and is not just taken for Llama."""
-    return arch in _LLAMAS or arch in _TRAITS
+    """Whether what layers of this architecture keep was read, and is not just taken for that of others."""
+    return arch in _LLAMAS or (arch in _TRAITS and arch not in _COUNTED)
 
 
 # Classes whose dimensions say it all, most of them measured (tests/memory/data/steps.jsonl).
@@ -232,6 +278,11 @@ _LLAMAS = frozenset(
     # Multimodal models around one of them, measured with their towers.
     "qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe llava llava_next internvl mistral3 "
     "qwen2_5_omni_thinker qwen3_omni_moe_thinker idefics3 smolvlm voxtral paddleocr_vl".split()
+)
+# Classes of which the parameters are read, and not what their layers keep.
+_COUNTED = frozenset(
+    "bailing_hybrid beam codegen ctrl fuyu gpt_neox_japanese granitemoeshared gte hunyuan_v1_moe laguna lfm3 "
+    "minimax_m3_vl_text nomic_bert openai-gpt persimmon".split()
 )
 _LLAMA = Traits()
 _LAYERNORM = Traits(norm="ln")
@@ -267,11 +318,24 @@ ROLE_NAMES: dict[str, frozenset[str]] = {
     "cross_k": frozenset({"k", "k_proj"}),
     "cross_v": frozenset({"v", "v_proj"}),
     "cross_o": frozenset({"o", "out_proj"}),
+    "o_gate": frozenset({"gate_proj", "g_proj", "output_gate"}),
+    "index_q": frozenset({"wq_b"}),
+    "index_k": frozenset({"wk"}),
+    "index_weights": frozenset({"weights_proj"}),
+    "dt": frozenset({"dt_proj"}),
+    "shared_weight": frozenset({"shared_expert_gate"}),
+    "shared_gate_up": frozenset({"gate_up_proj", "input_linear"}),
+    "la_q": frozenset({"q_proj"}),
+    "la_k": frozenset({"k_proj"}),
+    "la_v": frozenset({"v_proj"}),
+    "la_o": frozenset({"o_proj"}),
+    "la_a_in": frozenset({"f_a_proj"}),
+    "la_z_in": frozenset({"g_a_proj"}),
     "la_qkv": frozenset({"in_proj_qkv"}),
     "la_qkvz": frozenset({"in_proj_qkvz"}),
-    "la_z": frozenset({"in_proj_z"}),
-    "la_b": frozenset({"in_proj_b"}),
-    "la_a": frozenset({"in_proj_a"}),
+    "la_z": frozenset({"in_proj_z", "g_proj", "g_b_proj"}),
+    "la_b": frozenset({"in_proj_b", "b_proj"}),
+    "la_a": frozenset({"in_proj_a", "a_proj", "f_proj", "f_b_proj"}),
     "la_ba": frozenset({"in_proj_ba"}),
     "la_out": frozenset({"out_proj"}),
     "ssm_in": frozenset({"in_proj"}),

@@ -106,6 +106,19 @@ _BLOCKS: Final[Mapping[str, str]] = {
 }
 
 
+BERTS: Final = frozenset(
+    "bert bert-generation big_bird camembert data2vec-text deberta deberta-v2 distilbert electra ernie flaubert "
+    "megatron-bert mpnet mra nystromformer roberta roberta-prelayernorm roformer xlm xlm-roberta "
+    "xlm-roberta-xl yoso".split()
+)
+"""Encoders whose layers are BERT's: biases everywhere, layer norms, two matrices of feed-forward."""
+
+BARTS: Final = frozenset(
+    "bart bigbird_pegasus blenderbot blenderbot-small m2m_100 marian mbart mvp pegasus pegasus_x plbart".split()
+)
+"""Encoder-decoders whose layers are BART's."""
+
+
 def block_classes(arch: str) -> tuple[str, ...]:
     """Names of the decoder block classes of ``arch``; empty where it is not known."""
     return tuple(_BLOCKS.get(arch, "").split())
@@ -152,15 +165,85 @@ def stacks_experts_early(arch: str | None) -> bool:
     return arch in _STACKED_EARLY
 
 
-# Decoders that are built of other parts than the usual keys say: by transformers 5.24's defaults their classes have
-# other numbers of parameters than is read from these, by 5 % and up to nearly twice as many
-# (benchmarks/catalogue/classes.py). Mamba's first scan, attention that blocks share, two sublayers in one, routed attention.
-_BUILT_OTHERWISE = frozenset(
-    "apertus1p5_text beam biogpt bitnet ctrl dory falcon_mamba hrm_text jamba jetmoe longcat_flash mamba mamba2 "
-    "olmo_hybrid recurrent_gemma rwkv xglm xlnet zamba zamba2".split()
-)
+# Decoders that are built of other parts than the usual keys say, and what these are: by transformers 5.24's defaults
+# their classes have other numbers of parameters than is read from these (benchmarks/catalogue/classes.py).
+_BUILT_OTHERWISE: Final[Mapping[str, str]] = {
+    "albert": "its layers share their weights",
+    "axk2": "its norms and its attention are gated at a low rank",
+    "bitnet": "its weights are ternary where it computes",
+    "blt": "bytes are hashed to embeddings, and patches of them mixed in between",
+    "cohere_compass_text": "transformers builds none from its defaults to compare with",
+    "convbert": "spans are convolved beside half of the attention heads",
+    "cpmant": "it embeds prompts beside tokens",
+    "deepseek_v4": "it compresses keys and values over time",
+    "dory": "its layers are run several times",
+    "dots3_note": "layers with a window have latent ranks of their own",
+    "dots3_note_text": "layers with a window have latent ranks of their own",
+    "encoder-decoder": "two models are joined in it",
+    "esm": "transformers builds none from its defaults to compare with",
+    "fnet": "it mixes tokens by Fourier transforms",
+    "fsmt": "source and target have vocabularies of their own",
+    "funnel": "it pools tokens between its layers",
+    "gemma4_assistant": "it drafts for another model, whose states it reads",
+    "gemma4_unified_assistant": "it drafts for another model, whose states it reads",
+    "git": "its captions are written from a vision tower's tokens",
+    "got_ocr2": "its vision tower is another",
+    "granite_speech": "its encoder for sound is not counted",
+    "granite_speech_plus": "its encoder for sound is not counted",
+    "hrm_text": "its layers are run in cycles",
+    "hy_v4": "it mixes streams between its layers",
+    "ibert": "its layers compute in integers",
+    "inkling2_loop_text": "it convolves keys and values, and biases attention by distances that are projected",
+    "inkling2_text": "it convolves keys and values, and biases attention by distances that are projected",
+    "inkling_text": "it convolves keys and values, and biases attention by distances that are projected",
+    "jetmoe": "experts project its queries",
+    "jina_embeddings_v3": "it holds an adapter for each of its tasks",
+    "layoutlm": "it embeds places on a page beside words",
+    "led": "some tokens attend to all with weights of their own",
+    "longcat_flash": "each of its layers attends twice",
+    "longformer": "some tokens attend to all with weights of their own",
+    "longt5": "it attends to summaries of blocks",
+    "luke": "it embeds entities beside words",
+    "mobilebert": "its layers are bottlenecks with several feed-forward parts",
+    "modernvbert": "its vision tower is not counted",
+    "moshi": "it predicts several streams of sound at a time",
+    "moss_transcribe_diarize": "its encoder for sound is not counted",
+    "musicgen": "it predicts several streams of sound at a time",
+    "musicgen_melody": "it predicts several streams of sound at a time",
+    "nemo_speechlm": "its encoder for sound is not counted",
+    "neomme": "its embeddings are narrower than its layers, and values have some of their own",
+    "nllb-moe": "its experts stand in some layers of encoder and decoder",
+    "omniasr": "its encoder for sound is not counted",
+    "perceiver": "it attends from a fixed number of latents",
+    "prophetnet": "it predicts several tokens at a time",
+    "qwen3_asr": "its encoder for sound is not counted",
+    "qwen4_exp": "it embeds sequences of tokens, and mixes streams between its layers",
+    "qwen4_exp_text": "it embeds sequences of tokens, and mixes streams between its layers",
+    "recurrent_gemma": "gated recurrences take the place of attention in most layers",
+    "reformer": "it hashes tokens to those that they attend to",
+    "rembert": "its embeddings are narrower than its layers, and its head wider",
+    "roc_bert": "it embeds sounds and shapes of characters beside them",
+    "rwkv": "recurrences take the place of attention",
+    "squeezebert": "its layers are grouped convolutions",
+    "switch_transformers": "its experts stand in some layers of encoder and decoder",
+    "t5gemma": "its encoder and decoder are of different sizes",
+    "t5gemma2": "its encoder and decoder are of different sizes",
+    "tapas": "it embeds rows, columns and ranks of tables",
+    "trocr": "it reads lines of text from images",
+    "ultravbert": "its tower for images is not counted",
+    "vibevoice_asr": "its encoder for sound is not counted",
+    "voxtral_realtime": "its encoder for sound is not counted",
+    "whisper": "its encoder hears 30 seconds of sound, whatever the text's length",
+    "xlnet": "it attends in two streams, by permutations",
+    "xlstm": "recurrences take the place of attention",
+    "xmod": "it holds a module for each of its languages",
+    "zamba": "its layers share a block of attention",
+    "zamba2": "its layers share blocks of attention",
+    "zaya": "it convolves queries and keys",
+}
 
 
-def is_built_otherwise(arch: str | None) -> bool:
-    """Whether dimensions in the usual keys do not tell what such a model has: nothing is predicted from them."""
-    return arch in _BUILT_OTHERWISE
+def why_built_otherwise(arch: str | None) -> str | None:
+    """What a model is built of that its dimensions in the usual keys do not tell, so that nothing is predicted
+    from them; ``None`` of others."""
+    return _BUILT_OTHERWISE.get(arch or "")

@@ -18,14 +18,16 @@ Config = Mapping[str, Any]
 _MAX_SIZE: Final = 10**12
 
 SYNONYMS: Final = {
-    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "emb_dim"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "heads": (
         "num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads",
+        "attention_heads",
     ),
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
     "ffn": (
         "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff", "encoder_ffn_dim",
+        "hidden_dim", "dff",
     ),
     "vocab": ("vocab_size", "padded_vocab_size"),
     "ctx": (
@@ -35,7 +37,7 @@ SYNONYMS: Final = {
     "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
     "topk": (
         "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_top_k", "moe_k",
-        "top_k_experts",
+        "top_k_experts", "moe_topk",
     ),
     "moe_ffn": ("moe_intermediate_size", "expert_ffn_hidden_size"),
     "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
@@ -44,7 +46,7 @@ SYNONYMS: Final = {
         "moe_shared_expert_intermediate_size",
     ),
     "first_dense": ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"),
-    "every_n": ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq"),
+    "every_n": ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq", "expert_layer_period"),
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from oomlint.models.architectures import is_built_otherwise
+from oomlint.models.architectures import BARTS, BERTS, why_built_otherwise
 from oomlint.models.config_fields import Config, Fields, class_defaults, text_in
 from oomlint.models.config_text import text_dims
 from oomlint.models.count import as_dims_fields, count_parameters
@@ -40,6 +40,9 @@ _ARCH_OF: Final = {
     "InternLM2ForCausalLM": "internlm2",
 }
 
+# Classes that leave it to PretrainedConfig, which ties.
+_TIED_UNLESS_SAID: Final = frozenset({"t5", "mt5", "umt5", "nomic_bert", "gte"}) | BARTS | BERTS
+
 
 def from_config_json(config: dict[str, Any]) -> ModelFacts:
     """The facts that a parsed ``config.json`` states or implies.
@@ -64,7 +67,7 @@ def from_config_json(config: dict[str, Any]) -> ModelFacts:
         if multimodal
         else fields.flag("tie_word_embeddings")
     )
-    if text_arch in ("t5", "mt5", "umt5") and fields.raw("tie_word_embeddings") is None:
+    if text_arch in _TIED_UNLESS_SAID and fields.raw("tie_word_embeddings") is None:
         tie = True
     if text_arch == "lfm2" and fields.raw("tie_word_embeddings") is None:
         tie = fields.raw("tie_embedding") is not False  # Lfm2Config's own name for it
@@ -73,11 +76,15 @@ def from_config_json(config: dict[str, Any]) -> ModelFacts:
     if isinstance(vision_config, dict):
         dims = replace(dims, vision=_vision(arch, config, vision_config, outer_defaults, dims))
     dims = replace(dims, arch=arch or None)
-    if not any(isinstance(config.get(k), dict) for k in ("audio_config", "talker_config")):
+    audio = config.get("audio_config")
+    if isinstance(audio, dict):
+        dims = _with_audio(dims, text_arch, _audio_tower(arch, audio, outer_defaults, dims))
+    elif not isinstance(config.get("talker_config"), dict):
         counts = count_parameters(dims)
         if counts is not None:
             dims = replace(dims, **as_dims_fields(counts))
-    if dims.params_total is None and is_built_otherwise(text_arch):
+    kinds = (arch, text_arch)
+    if dims.params_total is None and (any(map(why_built_otherwise, kinds)) or _is_narrow(fields)):
         dims = replace(dims, layers=None)
     return ModelFacts(
         id=text_in(config.get("_name_or_path")),
@@ -86,6 +93,41 @@ def from_config_json(config: dict[str, Any]) -> ModelFacts:
         native_quant=_quantisation(config) or _quantisation(inner) or "none",
         confidence="verified" if dims.params_total is not None else "derived",
         source="config.json",
+    )
+
+
+def _is_narrow(fields: Fields) -> bool:
+    """Whether embeddings are projected to the width of the layers (small ELECTRA)."""
+    width = fields.size("embedding_size")
+    return width is not None and width != fields.size("hidden_size")
+
+
+def _audio_tower(arch: str, audio: Config, outer_defaults: Config, text: ModelDims) -> int | None:
+    """Parameters of an encoder of sound and its projector."""
+    own_defaults = outer_defaults.get("audio")
+    f = Fields(audio, own_defaults if isinstance(own_defaults, dict) else {})
+    sizes = {
+        "layers": f.size("encoder_layers", "num_hidden_layers"),
+        "hidden": f.size("d_model", "hidden_size"),
+        "ffn": f.size("encoder_ffn_dim", "intermediate_size"),
+        "mels": f.size("num_mel_bins"),
+        "positions": f.size("max_source_positions"),
+        "text": text.hidden,
+    }
+    return count_tower(arch, {k: v for k, v in sizes.items() if v is not None})
+
+
+def _with_audio(dims: ModelDims, text_arch: str, tower: int | None) -> ModelDims:
+    """What an encoder of sound adds to a language model, where both are counted."""
+    counts = count_parameters(replace(dims, arch=text_arch))
+    if counts is None or tower is None:
+        return dims
+    counted = replace(dims, **as_dims_fields(counts))
+    return replace(
+        counted,
+        params_total=counts.total + tower,
+        params_active=counts.active + tower,
+        params_nonlinear=counts.nonlinear + tower,
     )
 
 
@@ -101,7 +143,7 @@ def _text_config(config: Config, outer_defaults: Config) -> Config:
 
 
 def _tie(config: Config, inner: Config, outer_defaults: Config, fields: Fields) -> bool:
-    for source in (inner, config, outer_defaults, fields.defaults):
+    for source in (config, inner, outer_defaults, fields.defaults):
         value = source.get("tie_word_embeddings")
         if isinstance(value, bool):
             return value

@@ -5,36 +5,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from oomlint.models.architectures import BARTS, BERTS
 from oomlint.models.config_fields import SYNONYMS, Fields, nested_in, size_in, text_in
 from oomlint.plan.model import Mla, ModelDims, Moe
 
 # More layers than any model has, in a hand-edited or hostile file, are not layers.
 _MAX_LAYERS: Final = 10**5
 
-_LAYER_NORM: Final = frozenset(
-    "gpt2 gpt_bigcode gptj gpt_neo gpt_neox opt bloom falcon mpt stablelm starcoder2 olmo cohere "
-    "cohere2 phi nemotron dbrx phimoe bart mbart blenderbot modernbert bert roberta xlm-roberta".split()
+_LAYER_NORM: Final = (
+    frozenset(
+        "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox gpt_neox_japanese opt bloom falcon mpt stablelm starcoder2 olmo cohere "
+        "cohere2 phi nemotron dbrx phimoe modernbert biogpt xglm ctrl openai-gpt".split()
+    )
+    | BARTS
+    | BERTS
 )
-_UNGATED: Final = frozenset(
-    "gpt2 gpt_bigcode gptj gpt_neo gpt_neox opt bloom falcon mpt starcoder2 phi nemotron arcee "
-    "apertus bart mbart blenderbot bert roberta xlm-roberta".split()
+_UNGATED: Final = (
+    frozenset(
+        "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox gpt_neox_japanese opt bloom falcon mpt starcoder2 phi nemotron arcee "
+        "apertus apertus1p5_text biogpt xglm ctrl openai-gpt".split()
+    )
+    | BARTS
+    | BERTS
 )
-_FOUR_TIMES: Final = frozenset("gpt2 gpt_bigcode gptj gpt_neo bloom falcon mpt".split())
+_FOUR_TIMES: Final = frozenset(
+    "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox_japanese bloom falcon mpt".split()
+)
 """Architectures whose MLP is four times the hidden size where the file does not say."""
-_GELU: Final = frozenset("gpt2 gpt_bigcode gptj gpt_neo gpt_neox bloom falcon mpt phi".split())
-_ALWAYS_ATTENTION_BIAS: Final = frozenset(
-    "qwen qwen2 qwen2_moe qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm "
-    "gpt_oss phimoe mimo bert roberta xlm-roberta".split()
+_GELU: Final = (
+    frozenset("gpt2 gpt_bigcode gptj gpt_neo gpt_neox bloom falcon mpt phi".split()) | BERTS
 )
-_ALWAYS_MLP_BIAS: Final = frozenset(
-    "gpt2 gpt_bigcode gptj gpt_neo gpt_neox opt bloom phi gpt_oss bert roberta xlm-roberta".split()
+_ALWAYS_ATTENTION_BIAS: Final = (
+    frozenset(
+        "qwen qwen2 qwen2_moe qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm "
+        "gpt_oss phimoe mimo biogpt xglm ctrl openai-gpt".split()
+    )
+    | BARTS
+    | BERTS
+)
+_ALWAYS_MLP_BIAS: Final = (
+    frozenset(
+        "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox opt bloom phi gpt_oss biogpt xglm ctrl openai-gpt".split()
+    )
+    | BARTS
+    | BERTS
 )
 _ALWAYS_QK_NORM: Final = frozenset(
     "qwen3 qwen3_moe qwen3_next qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe gemma3 gemma3_text "
-    "gemma3n gemma3n_text gemma4_text gemma4_unified_text olmo2 olmo3 olmoe hunyuan_v1_dense apertus lfm2".split()
+    "gemma3n gemma3n_text gemma4_text gemma4_unified_text olmo2 olmo3 olmoe hunyuan_v1_dense apertus apertus1p5_text lfm2 lfm2_moe hunyuan_v1_moe dots1 olmo_hybrid beam lfm3 lara_mini".split()
 )
 _EXPERTS_OF_MLP_SIZE: Final = frozenset(
-    "mixtral olmoe granitemoe gpt_oss phimoe minimax_m2 llama4".split()
+    "mixtral olmoe granitemoe gpt_oss phimoe minimax_m2 llama4 jamba hunyuan_v1_moe".split()
 )
 """Architectures whose experts have the plain ``intermediate_size``."""
 
@@ -64,8 +85,9 @@ def text_dims(arch: str, f: Fields, tie: bool) -> ModelDims:
     if layers is not None and layers > _MAX_LAYERS:
         layers = None
     types = _layer_types(arch, f, layers)
-    if types is not None and "decoder" in types:
-        layers = len(types)  # BART's num_hidden_layers are the encoder's alone
+    if types is not None and ("decoder" in types or arch == "nemotron_h"):
+        # BART's num_hidden_layers are the encoder's alone, Nemotron-H's list says how many it has.
+        layers = len(types)
     heads = f.size(*SYNONYMS["heads"])
     mla = _mla(f)
     head_dim = f.size("head_dim", "kv_channels", "d_kv")
@@ -106,9 +128,9 @@ def text_dims(arch: str, f: Fields, tie: bool) -> ModelDims:
         layer_types=types,
         moe=moe,
         mla=mla,
-        linear_attn=_linear_attention(arch, f),
+        linear_attn=_linear_attention(types, f),
         per_layer=_per_layer(arch, f),
-        ssm=_state_space(f),
+        ssm=_state_space(arch, f),
         mtp_layers=f.size("num_nextn_predict_layers", "mtp_num_hidden_layers"),
         params_embed=params_embed,
     )
@@ -155,6 +177,8 @@ def _mla(f: Fields) -> Mla | None:
         qk_nope=f.size("qk_nope_head_dim"),
         qk_rope=f.size("qk_rope_head_dim"),
         v_dim=f.size("v_head_dim"),
+        index_heads=f.size("index_n_heads"),
+        index_dim=f.size("index_head_dim"),
     )
 
 
@@ -166,25 +190,36 @@ def _moe(arch: str, f: Fields, ffn: int | None) -> Moe | None:
     moe_ffn = ffn if arch in _EXPERTS_OF_MLP_SIZE else f.size(*SYNONYMS["moe_ffn"])
     shared = f.size(*SYNONYMS["shared_experts"]) or None
     shared_ffn = f.size(*SYNONYMS["shared_ffn"]) or None
-    if arch == "llama4":
-        shared, shared_ffn = 1, ffn  # Llama4TextMoe.shared_expert
+    if arch in ("llama4", "hunyuan_v1_moe"):
+        shared, shared_ffn = 1, ffn  # Llama4TextMoe.shared_expert, HunYuanMoEV1Moe.shared_mlp
     return Moe(
         experts=experts,
         topk=topk,
         moe_ffn=moe_ffn if moe_ffn is not None else ffn,
         shared_experts=shared,
         shared_ffn=shared_ffn,
-        first_dense=f.size(*SYNONYMS["first_dense"]) or None,
+        first_dense=f.size(*SYNONYMS["first_dense"]) or _dense_at_first(f) or None,
         every_n=f.size(*SYNONYMS["every_n"]),
     )
 
 
-def _linear_attention(arch: str, f: Fields) -> Mapping[str, Any] | None:
+def _dense_at_first(f: Fields) -> int:
+    """How many layers from the bottom have no experts, by the lists that newer configuration classes have
+    (``mlp_layer_types``), or Qwen's (``mlp_only_layers``)."""
+    kinds, dense = f.raw("mlp_layer_types"), f.raw("mlp_only_layers")
+    if isinstance(kinds, list):
+        return next((n for n, kind in enumerate(kinds) if kind != "dense"), len(kinds))
+    if isinstance(dense, list):
+        return next(n for n in range(len(dense) + 1) if n not in dense)
+    return 0
+
+
+def _linear_attention(types: tuple[str, ...] | None, f: Fields) -> Mapping[str, Any] | None:
     names = (
         "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
-        "linear_value_head_dim", "linear_conv_kernel_dim",
+        "linear_value_head_dim", "linear_conv_kernel_dim", "linear_num_heads", "linear_head_dim",
     )  # fmt: skip
-    if _OTHER_LAYER.get(arch) != "linear_attention":
+    if types is None or "linear_attention" not in types:
         return None
     return {name: size for name in names if (size := f.size(name)) is not None}
 
@@ -221,13 +256,14 @@ def _per_layer(arch: str, f: Fields) -> Mapping[str, Any] | None:
 _STATE_SPACE: Final = (
     "mamba_d_ssm", "mamba_n_heads", "mamba_num_heads", "mamba_d_head", "mamba_head_dim",
     "mamba_d_state", "ssm_state_size", "mamba_n_groups", "n_groups", "mamba_d_conv", "conv_kernel",
-    "conv_L_cache",
+    "conv_L_cache", "state_size", "expand", "mamba_expand", "time_step_rank", "mamba_dt_rank",
 )  # fmt: skip
-"""Sizes of state-space mixers and short convolutions (Mamba-2, Falcon-H1, Granite 4, LFM2)."""
+"""Sizes of state-space mixers and short convolutions (Mamba, Mamba-2, Jamba, Falcon-H1, Granite 4, LFM2)."""
 
 
-def _state_space(f: Fields) -> Mapping[str, Any] | None:
-    found = {name: size for name in _STATE_SPACE if (size := f.size(name)) is not None}
+def _state_space(arch: str, f: Fields) -> Mapping[str, Any] | None:
+    names = (*_STATE_SPACE, "num_heads", "head_dim") if arch == "mamba2" else _STATE_SPACE
+    found = {name: size for name in names if (size := f.size(name)) is not None}
     return found or None
 
 
@@ -244,7 +280,13 @@ def _activation(
 ) -> Literal["swiglu", "geglu", "gelu", "relu", "relu2", "silu"] | None:
     if arch in ("t5", "mt5", "umt5"):
         return "geglu" if "gated" in text_in(f.raw("feed_forward_proj")) else "relu"
-    names = ("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act")
+    names = (
+        "hidden_act",
+        "hidden_activation",
+        "activation_function",
+        "mlp_hidden_act",
+        "activation",
+    )
     name = text_in(f.raw(*names)).lower()
     if not name:
         name = "gelu" if arch in _GELU else "silu"
@@ -277,6 +319,9 @@ def _layer_types(arch: str, f: Fields, layers: int | None) -> tuple[str, ...] | 
         chosen = f.raw("attn_layer_indices")
         attends = chosen if isinstance(chosen, list) else ()
         return tuple("full_attention" if i in attends else "mamba" for i in range(layers))
+    if arch == "jamba" and layers and (period := f.size("attn_layer_period")):
+        at = f.size("attn_layer_offset") or 0
+        return tuple("full_attention" if i % period == at else "mamba" for i in range(layers))
     above, below = f.size("decoder_layers"), f.size("encoder_layers")
     if above and below and above + below <= _MAX_LAYERS:
         return ("encoder",) * below + ("decoder",) * above

@@ -1,4 +1,4 @@
-"""Counts the parameters of vision towers and their projectors from a ``vision_config``.
+"""Counts the parameters of vision towers, encoders of sound and their projectors from a ``vision_config`` or ``audio_config``.
 
 Layouts as transformers 5.23 builds them (``models/<type>/modeling_<type>.py``), each
 compared with the real class on the meta device. A tower that is not listed has no count.
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 Sizes: TypeAlias = Mapping[str, int]
 """``layers``, ``hidden``, ``ffn``, ``patch``, ``image``, ``merge``, ``temporal``, ``out``
 (width of the tower's own output), ``text`` (hidden size of the text model), ``projection``,
-``positions``, ``taps`` (deep-stack mergers), and as 0 or 1 ``unbiased`` (no biases of queries,
+``positions``, ``taps`` (deep-stack mergers), ``mels`` (bands of sound), and as 0 or 1 ``unbiased`` (no biases of queries,
 keys and values), ``qk_norm`` and ``rms`` (RMS norms)."""
 
 
@@ -121,6 +121,32 @@ def _qwen3_vl(s: Sizes) -> int:
     return embed + s["layers"] * layer + merger + taps
 
 
+def _whisper(s: Sizes) -> int:
+    """WhisperEncoder: two convolutions over time, positions, and layers whose keys have no bias."""
+    width = s["hidden"]
+    ends = 3 * s["mels"] * width + 3 * width * width + 2 * width + s.get("positions", 0) * width
+    return ends + s["layers"] * (_encoder_layer(width, s["ffn"]) - width) + 2 * width
+
+
+def _qwen2_audio(s: Sizes) -> int:
+    return _whisper(s) + _linear(s["hidden"], s["text"])
+
+
+def _audio_flamingo(s: Sizes) -> int:
+    return _whisper(s) + _two_layer_projector(s)
+
+
+def _voxtral(s: Sizes) -> int:
+    """Four frames, as wide together as the encoder's feed-forward part, become one token."""
+    return _whisper(s) + s["ffn"] * s["text"] + s["text"] ** 2
+
+
+def _glmasr(s: Sizes) -> int:
+    """Positions are rotated, and no parameters."""
+    projector = _linear(s["ffn"], 2 * s["text"]) + _linear(2 * s["text"], s["text"])
+    return _whisper({**s, "positions": 0}) + projector
+
+
 _TOWERS: Final[Mapping[str, Callable[[Sizes], int]]] = {
     "gemma3": _gemma3,
     "paligemma": _paligemma,
@@ -136,6 +162,11 @@ _TOWERS: Final[Mapping[str, Callable[[Sizes], int]]] = {
     "qwen3_vl_moe": _qwen3_vl,
     "qwen3_5": _qwen3_vl,
     "qwen3_5_moe": _qwen3_vl,
+    "qwen2_audio": _qwen2_audio,
+    "audioflamingo3": _audio_flamingo,
+    "musicflamingo": _audio_flamingo,
+    "voxtral": _voxtral,
+    "glmasr": _glmasr,
 }
 
 

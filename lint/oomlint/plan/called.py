@@ -63,6 +63,7 @@ _CALLED: Mapping[Any, str] = {
     f.seq.longest: "longest sample",
     f.seq.max_len: "longest sample",
     f.seq.packing: "packing",
+    f.seq.target_len: "longest target",
     f.trainable.method: "what is trained",
     f.trainable.r: "LoRA rank",
     f.trainable.targets: "LoRA's target modules",

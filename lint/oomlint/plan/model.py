@@ -44,13 +44,16 @@ class Moe(Section, frozen=True, kw_only=True):
 
 
 class Mla(Section, frozen=True, kw_only=True):
-    """Multi-head latent attention ranks (DeepSeek-V2 onwards)."""
+    """Multi-head latent attention ranks (DeepSeek-V2 onwards). ``index_heads`` of ``index_dim`` elements choose the
+    tokens that are attended to (DeepSeek-V3.2)."""
 
     q_rank: int | None = None
     kv_rank: int | None = None
     qk_nope: int | None = None
     qk_rope: int | None = None
     v_dim: int | None = None
+    index_heads: int | None = None
+    index_dim: int | None = None
 
 
 class VisionTower(Section, frozen=True, kw_only=True):

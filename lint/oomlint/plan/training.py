@@ -242,9 +242,10 @@ class Batch(Section, frozen=True, kw_only=True):
 
 class Seq(Section, frozen=True, kw_only=True):
     """``longest``: tokens of the longest sample of the data, where they are known; ``max_len`` is what a
-    longer one is cut to."""
+    longer one is cut to. ``target_len``: tokens of what a decoder writes, where an encoder reads the sample."""
 
     max_len: int | None = None
+    target_len: int | None = None
     longest: int | None = None
     packing: Literal["none", "concat", "bfd", "multipack", "neat", "varlen"] | None = None
     pad: str | None = None
@@ -340,7 +341,8 @@ class Eval(Section, frozen=True, kw_only=True):
 class Save(Section, frozen=True, kw_only=True):
     """``merge``: a job that adds an adapter to its base and writes the model, holding all of it
     or one file after the other; ``merge_device`` is where. ``gather_device``: where a full state dict
-    of a sharded model comes together."""
+    of a sharded model comes together. ``rewritten``: parts that are copied for the file in another order while all that was
+    gathered is still there."""
 
     strategy: Literal["no", "steps", "epoch", "best", "end"] | None = None
     every: float | None = None
@@ -350,6 +352,7 @@ class Save(Section, frozen=True, kw_only=True):
     format: Literal["safetensors", "bin", "dcp", "ds_zero", "distcp"] | None = None
     full_gather: bool | None = None
     gather_device: Literal["cpu", "gpu"] | None = None
+    rewritten: tuple[Literal["q", "k", "experts"], ...] | None = None
     save_only_model: bool | None = None
     load_best_at_end: bool | None = None
     dir: str | None = None

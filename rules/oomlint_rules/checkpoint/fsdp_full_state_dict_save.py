@@ -47,6 +47,7 @@ from oomlint.linting.rule import (
     Where,
     gib,
 )
+from oomlint.memory import rewritten_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules.host._ram import against
@@ -160,12 +161,14 @@ class FsdpFullStateDictSave(Rule):
             severity = Severity.INFO if gathered >= _NOTEWORTHY else None
         if severity is None or gathered <= 0:
             return
+        copied = rewritten_bytes(plan) or 0.0
         yield self.finding(
             run,
             severity,
-            f"every save gathers {gib(gathered)} of {_what(run)} in one node's RAM",
+            f"every save gathers {gib(gathered - copied)} of {_what(run)} in one node's RAM",
             at=_STATE_DICT,
             details=(
+                *([f"and copies {gib(copied)} of that into another order"] if copied else ()),
                 f"beside {gib(training.predicted)} that training keeps there",
                 *(against(found.predicted, None) if found.limit is None else ()),
                 "saved as shards nothing is gathered",

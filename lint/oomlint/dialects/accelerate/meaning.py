@@ -29,7 +29,9 @@ from oomlint.dialects.table import Block, Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import below, f
 
-accelerate = Meaning(flags_first)
+chosen = Meaning(flags_first)
+"""Which backend a launch chooses, and what of its file counts: what a program leaves of it that sets the precision itself."""
+accelerate = Meaning(chosen)
 
 _F, _Z = f.parallel.fsdp, f.parallel.zero
 
@@ -69,7 +71,7 @@ def _block_of(said: Said) -> Block | None:
     return (said.origin if isinstance(said, Setting | Left) else said).block
 
 
-@accelerate.said(*(row.field for row in ACCELERATE.rows))
+@chosen.said(*(row.field for row in ACCELERATE.rows))
 def of_missing_file(run: Cells, field: Any, said: Said) -> Said:
     """What a config that is not at hand would have said is unread."""
     if said is not None:
@@ -84,12 +86,12 @@ _OF_FSDP = (*below(_F), f.load.cpu_ram_efficient)
 _OF_DEEPSPEED = (*below(_Z), *below(f.offload), ref.deepspeed, f.load.zero3_init)
 
 
-@accelerate.said(*_OF_FSDP)
+@chosen.said(*_OF_FSDP)
 def of_fsdp(run: Cells, field: Any, said: Said) -> Said:
     return _said_for("fsdp", run, said)
 
 
-@accelerate.said(*_OF_DEEPSPEED)
+@chosen.said(*_OF_DEEPSPEED)
 def of_deepspeed(run: Cells, field: Any, said: Said) -> Said:
     return _said_for("deepspeed", run, said)
 
@@ -112,7 +114,7 @@ _SETS_UP = {
 }
 
 
-@accelerate.derive(f.parallel.unapplied)
+@chosen.derive(f.parallel.unapplied)
 def unapplied(run: Cells) -> Any:
     """A block for FSDP or DeepSpeed that ``distributed_type`` passes over
     (ACC/commands/launch.py launch_command: the type alone chooses)."""
@@ -129,19 +131,19 @@ def unapplied(run: Cells) -> Any:
 # -- what it chooses -------------------------------------------------------------------------------
 
 
-@accelerate.override(launch.total_processes)
+@chosen.override(launch.total_processes)
 def one_process(run: Cells) -> Any:
     """ACC/commands/launch.py launch_command: the simple launcher starts one process, whatever
     num_processes says."""
     return 1 if distributed_type(run) == "no" else None
 
 
-@accelerate.derive(fsdp.enabled)
+@chosen.derive(fsdp.enabled)
 def chooses_fsdp(run: Cells) -> Any:
     return True if distributed_type(run) == "fsdp" else None
 
 
-@accelerate.derive(deepspeed.enabled)
+@chosen.derive(deepspeed.enabled)
 def chooses_deepspeed(run: Cells) -> Any:
     return True if distributed_type(run) == "deepspeed" else None
 
@@ -154,8 +156,8 @@ def chooses_megatron(run: Cells) -> Any:
 
 @accelerate.derive(f.precision.fp8_train)
 def trains_in_fp8(run: Cells) -> Any:
-    chosen = distributed_type(run)
-    return "te" if chosen is not None and run[own.mixed_precision] == "fp8" else None
+    kind = distributed_type(run)
+    return "te" if kind is not None and run[own.mixed_precision] == "fp8" else None
 
 
 _FSDP_DEFAULTS = {
@@ -173,7 +175,7 @@ _FSDP_DEFAULTS = {
 }
 
 
-@accelerate.default(*_FSDP_DEFAULTS, source="accelerate 16cb6eb8 commands/launch.py:513")
+@chosen.default(*_FSDP_DEFAULTS, source="accelerate 16cb6eb8 commands/launch.py:513")
 def fsdp_defaults(run: Cells) -> Any:
     return _FSDP_DEFAULTS if distributed_type(run) == "fsdp" else None
 
@@ -185,7 +187,7 @@ _DEEPSPEED_DEFAULTS = {
 }
 
 
-@accelerate.default(*_DEEPSPEED_DEFAULTS, source="accelerate 16cb6eb8 utils/dataclasses.py:1237")
+@chosen.default(*_DEEPSPEED_DEFAULTS, source="accelerate 16cb6eb8 utils/dataclasses.py:1237")
 def deepspeed_defaults(run: Cells) -> Any:
     """Of a plugin that is made up without a file."""
     if distributed_type(run) != "deepspeed" or run[ref.deepspeed] is not None:
@@ -193,14 +195,14 @@ def deepspeed_defaults(run: Cells) -> Any:
     return _DEEPSPEED_DEFAULTS
 
 
-@accelerate.derive(f.offload.pin_memory, source=PINS_OFFLOADED.source)
+@chosen.derive(f.offload.pin_memory, source=PINS_OFFLOADED.source)
 def pins_offloaded(run: Cells) -> Any:
     """The plugin writes no ``pin_memory`` (accelerate 1.10.1 utils/dataclasses.py __post_init__)."""
     is_plugin = distributed_type(run) == "deepspeed" and run[ref.deepspeed] is None
     return pins_by_default(run) if is_plugin else None
 
 
-@accelerate.derive(f.load.zero3_init, source="accelerate 16cb6eb8 utils/dataclasses.py:1324")
+@chosen.derive(f.load.zero3_init, source="accelerate 16cb6eb8 utils/dataclasses.py:1324")
 def opens_zero_init(run: Cells) -> Any:
     return run.base(_Z.stage) == 3 if distributed_type(run) == "deepspeed" else None
 

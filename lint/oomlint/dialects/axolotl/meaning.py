@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from oomlint.dialects.accelerate.meaning import chosen
 from oomlint.dialects.axolotl.keys import FSDP_CONFIG, own
 from oomlint.dialects.axolotl.libraries import libraries
 from oomlint.dialects.axolotl.releases import OWN_FSDP2, STACKS_EXPERTS
@@ -32,6 +33,7 @@ meaning = Meaning(
     world,
     launch_all_visible,
     sharding,
+    chosen,
     backend,
     quantization,
     precision,

@@ -38,7 +38,8 @@ _COMMENT = re.compile(r"[ \t]*#(?P<said>[^\r\n]*)(?:\r?\n|$)")
 _NO_KEY = re.compile(r"[ \t]*(?:---)?[ \t]*\r?\n")
 # A card by its name, or just a GPU: `8 H100s`, `8xA100-80GB`, `4 x GPU`.
 _GPUS = re.compile(r"\b(?P<gpus>\d{1,2}) ?[x×]? ?(?:NVIDIA )?(?:[A-Z]{1,3}\d{2,4}[\w-]*|GPUs?)\b")
-_NODES = re.compile(r"\b(?P<nodes>\d{1,4}) nodes?\b", re.IGNORECASE)
+# `16 nodes`, and with what each has: `2 8xH100 nodes` (torchtune recipes/configs/llama4/maverick_17B_128E_full.yaml).
+_NODES = re.compile(r"\b(?P<nodes>\d{1,4}) (?:\d{1,2} ?[x×] ?[\w-]+ )?nodes?\b", re.IGNORECASE)
 _ZERO = re.compile(r"\b(?P<engine>zero)[ -]?(?:stage)?[ -]?(?P<zero_stage>[123])\b", re.IGNORECASE)
 _FSDP = re.compile(r"\b(?P<engine>fsdp)[ -]?v?(?P<fsdp_version>[12])?\b", re.IGNORECASE)
 

@@ -414,3 +414,20 @@ def gathers_to_save(run: Cells) -> Any:
     if run[f.parallel.backend] not in ("fsdp1", "fsdp2"):
         return None
     return not (run[own.checkpointer] or "").endswith("DistributedCheckpointer")
+
+
+# What is laid out for the Hub's classes in another way: queries and keys, whose halves rotate together there
+# (models/convert_weights.py tune_to_hf), and of Llama 4 both projections upwards of the experts, which become one
+# (models/llama4/_convert_weights.py llama4_tune_to_hf). The dictionary before stays until that after it is whole.
+_REWRITTEN = {"llama": ("q", "k"), "mistral": ("q", "k"), "llama4": ("experts",)}
+
+
+@training.derive(
+    f.save.rewritten, source="torchtune bd2a0fc7 training/checkpointing/_checkpointer.py"
+)
+def rewrites_to_save(run: Cells) -> Any:
+    dims = run[f.model.dims]
+    is_of_hub = (run[own.checkpointer] or "").endswith("FullModelHFCheckpointer")
+    if not is_of_hub or dims is None or is_adapter_run(run):
+        return None
+    return _REWRITTEN.get(dims.arch or "")

@@ -92,6 +92,7 @@ MODEL_ROWS = (
     Row("full_finetune", hf.full, BOOLEAN),
     Row("double_quant", f.quant.double, BOOLEAN, aliases=("use_nested_quant", "use_bnb_nested_quant")),
     Row("model_max_length", f.seq.max_len, LENGTH, aliases=("block_size", "max_seq_length", "max_seq_len", "max_length", "max_source_length", "cutoff_len", "seq_length")),
+    Row("max_target_length", f.seq.target_len, LENGTH),
     Row("dataset_name", f.data.sets, LIST),
     Row("max_eval_samples", f.eval.samples, COUNT),
     Row("preprocessing_num_workers", f.data.preprocess_workers, COUNT),

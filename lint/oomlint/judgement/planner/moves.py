@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from oomlint.errors import CannotEdit
-from oomlint.memory.rollout import starves_engine
+from oomlint.judgement.engine import starves_engine
 from oomlint.plan import Plan
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run

@@ -10,6 +10,7 @@ from oomlint.memory.layers.profile import (
     head_profile,
     layer_inputs_profile,
     layer_profile,
+    shortened,
     widest,
 )
 from oomlint.memory.layers.regime import Kernel, Regime, interned
@@ -22,5 +23,6 @@ __all__ = [
     "interned",
     "layer_inputs_profile",
     "layer_profile",
+    "shortened",
     "widest",
 ]

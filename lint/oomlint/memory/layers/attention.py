@@ -178,6 +178,7 @@ class Attention(Basics):
                 joined = tape.op(
                     tape.tensor(joined.width, joined.bytes), (joined,), saves=(joined,)
                 )
+            kv = max(kv, (joined.width - width) / 2)
             q, k, v = tape.parts(joined, (width, kv, kv))
             if m.qk_norm and not m.traits.l2_qk_norm:
                 q, k = self.norm(q), self.norm(k)
@@ -208,8 +209,10 @@ class Attention(Basics):
         if m.traits.l2_qk_norm and m.qk_norm:
             q, k = (self.cast(self._normalise(y), y.bytes) for y in (q, k))
         attended = self.attention(q, k, v)
+        if "o_gate" in linears:
+            gate = self.linear(x, linears["o_gate"])
         if gate is not None:
-            share = tape.tensor(width, gate.bytes)
+            share = tape.tensor(gate.width, gate.bytes)
             tape.op(share, (gate,), saves=(share,))
             attended = self.product(attended, share)
         return self.linear(attended, linears["o"])

@@ -47,17 +47,31 @@ class Mixers(Basics):
             # fix_query_key_value_ordering puts the heads' parts together again.
             qkv, z = self.own(qkv), self.own(z)
         else:
-            qkv, z = self.linear(x, linears["la_qkv"]), self.linear(x, linears["la_z"])
-            b, a = self.linear(x, linears["la_b"]), self.linear(x, linears["la_a"])
+            if "la_qkv" in linears:
+                qkv = self.linear(x, linears["la_qkv"])
+            else:
+                apart = [self.linear(x, linears[role]) for role in ("la_q", "la_k", "la_v")]
+                qkv = tape.op(tape.tensor(2 * key + value, apart[0].bytes), apart)
+            b, (a, z) = (
+                self.linear(x, linears["la_b"]),
+                (
+                    self.linear(
+                        self.linear(x, linears[f"{role}_in"]) if f"{role}_in" in linears else x,
+                        linears[role],
+                    )
+                    for role in ("la_a", "la_z")
+                ),
+            )
         q, k, v = tape.parts(self.convolve(qkv), (key, key, value))
         beta = tape.tensor(heads, b.bytes)
         tape.op(beta, (b,), saves=(beta,))
+        # One decay a head, or one for each of its keys.
         wide = self.cast(a, 4)
-        soft = tape.op(tape.tensor(heads, 4), (wide,), saves=(wide,))
-        decay = tape.op(tape.tensor(heads, 4), (soft,), saves=(soft,))
+        soft = tape.op(tape.tensor(wide.width, 4), (wide,), saves=(wide,))
+        decay = tape.op(tape.tensor(wide.width, 4), (soft,), saves=(soft,))
 
         bytes_ = v.bytes
-        kept = (tape.tensor(key, bytes_), tape.tensor(key, bytes_), v, tape.tensor(heads, 4), beta,
+        kept = (tape.tensor(key, bytes_), tape.tensor(key, bytes_), v, tape.tensor(wide.width, 4), beta,
                 tape.tensor(heads * _DELTA_CHUNK, bytes_), tape.tensor(2 * k_heads / split, 4))  # fmt: skip
         spread = heads * k_dim
         states = spread * v_dim / _DELTA_CHUNK
@@ -67,7 +81,8 @@ class Mixers(Basics):
             forward_temp=Size(token=bytes_ * (spread + 2 * value + states)),
             temp=Size(token=bytes_ * (2 * spread + 3 * value + 2 * states)),
         )  # fmt: skip
-        return self.linear(self.gated_norm(mixed, z), linears["la_out"])
+        out = linears["la_out"] if "la_out" in linears else linears["la_o"]
+        return self.linear(self.gated_norm(mixed, z), out)
 
     def gated_norm(self, x: Tensor, gate: Tensor) -> Tensor:
         """Qwen3_5RMSNormGated: weight * normalised, times silu of the gate in fp32."""

@@ -56,6 +56,53 @@ class LayerProfile:
         return self._inference
 
 
+class _Shortened(LayerProfile):
+    """A profile whose tokens are a ``share`` of what is counted, beside ``read`` bytes of each of all of these."""
+
+    __slots__ = ("_read", "_share", "_whole")
+
+    def __init__(self, whole: LayerProfile, share: float, read: float) -> None:
+        self._whole, self._share, self._read = whole, share, read * max(0.0, 1 - share)
+        self._backward = self._forward = self._inference = None
+        self.saved = self._less(whole.saved)
+        self.trained = whole.trained
+        self.input_bytes = whole.input_bytes * share
+
+    def _less(self, size: Size) -> Size:
+        # Of a decoder's two attentions one has as many scores as the target squared, the other as target and source.
+        share = self._share
+        token = size.token * share + self._read
+        return Size(token, size.score * share * (1 + share) / 2, size.fixed)
+
+    @property
+    def backward(self) -> tuple[Moment, ...]:
+        if self._backward is None:
+            less = (
+                (self._less(Size(*moment[:3])), moment.grads) for moment in self._whole.backward
+            )
+            self._backward = tuple(Moment(*size, grads) for size, grads in less)
+        return self._backward
+
+    @property
+    def forward(self) -> tuple[Size, ...]:
+        if self._forward is None:
+            self._forward = tuple(map(self._less, self._whole.forward))
+        return self._forward
+
+    @property
+    def inference(self) -> tuple[Size, ...]:
+        if self._inference is None:
+            self._inference = tuple(map(self._less, self._whole.inference))
+        return self._inference
+
+
+@lru_cache(maxsize=256)
+def shortened(profile: LayerProfile, share: float, read: float) -> LayerProfile:
+    """The profile of a decoder's block, of which a token stands for one of the encoder's sample: it runs on a ``share``
+    of so many, and keeps ``read`` bytes of keys and values for each that the encoder has read."""
+    return _Shortened(profile, share, read)
+
+
 class Decoder(Attention, Streams, Mixers):
     """Writes whole blocks on the tape."""
 
