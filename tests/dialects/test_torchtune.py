@@ -514,3 +514,10 @@ def test_the_name_of_a_checkpointer_tells_a_release_before_0_3() -> None:
     text = _OLD.replace("torchtune.training.Full", "torchtune.utils.Full")
     assert _run(text).plan.seq.max_len == 512
     assert _of_release("0.4.0", text).plan.seq.max_len is None
+
+
+def test_hooks_are_around_the_model_alone() -> None:
+    text = _DISTRIBUTED + _FULL + "enable_activation_offloading: true\n"
+    offload = _run(text).plan.offload
+    assert (offload.activations, offload.keeps_shared, offload.takes_loss) == ("cpu", False, False)
+    assert _run(_DISTRIBUTED + _FULL).plan.offload.keeps_shared is None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.plans import LLAMA_8B, plan_of
 
+from oomlint.memory.activations_away import activations_away
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import (
@@ -17,6 +18,7 @@ from oomlint.memory.host import (
     offloaded_of,
     processes_of,
 )
+from oomlint.memory.step import stack_of
 from oomlint.memory.zero_offload import pins, power_of_two
 
 NUMEL = 8_030_261_248
@@ -344,3 +346,25 @@ def test_offloaded_parameters_leave_their_blocks_behind() -> None:
     assert offloaded_of(lora) == (
         pytest.approx(2 * (NUMEL + adapters)), pytest.approx(8 * rounded(2 * adapters / 8)),
     )  # fmt: skip
+
+
+def test_hooks_take_what_is_saved_once_or_each_time_into_rounded_blocks() -> None:
+    hooked: dict[str, Any] = {"offload__activations": "cpu", "offload__takes_loss": False}
+    profile = stack_of(facts()).walk.kinds[0]
+    tokens, scores = 2 * 2048, 2 * 2048**2
+    once = 32 * profile.saved.at(tokens, scores)
+    again = 32 * profile.saved_twice.at(tokens, scores)
+    assert 0 < again < once
+    for shared, held in ((True, once), (False, once + again)):
+        away, lost = activations_away(facts(**hooked, offload__keeps_shared=shared))
+        assert (away, lost) == (pytest.approx(held), pytest.approx(held / 3))
+    # 2 x 2048 x 4096 elements of 2 bytes are 2**25 exactly, of three samples 2**26 are needed.
+    full: dict[str, Any] = {**hooked, "checkpointing__mode": "full", "offload__keeps_shared": True}
+    assert activations_away(facts(**full)) == (32 * 2**25, 0)
+    assert activations_away(facts(**full, batch__micro=3)) == (32 * 3 * 2**24, 32 * 2**24)
+    # The log-probabilities that the loss keeps, 4 bytes each, in one block of a power of two.
+    logits = tokens * 128_256 * 4
+    found = activations_away(facts(**{**full, "offload__takes_loss": True}))
+    assert found == (32 * 2**25 + logits, 2**31 - logits)
+    train = host_phases(facts(**{**full, "batch__micro": 3}), NO_SAVE)["train"]
+    assert train["pinned_rounding"] == 8 * 32 * 2**24

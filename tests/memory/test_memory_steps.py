@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from oomlint.memory import GpuLimits, estimate, state_bytes
+from oomlint.memory.activations_away import activations_away
+from oomlint.memory.facts import Facts
 
 ROOT = Path(__file__).parents[2]
 STEPS = [
@@ -41,7 +43,7 @@ def figures(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
     assert states is not None
     context = gpu.context_bytes
     phases = {name: (peak or 0) - context for name, peak in gpu.phases.items()}
-    return {
+    found = {
         "forward": (phases["forward"], row["forward_peak"]),
         "backward": (phases["backward"], row["backward_peak"]),
         "optimizer step": (phases["optimizer_step"], row["optimizer_peak"]),
@@ -50,6 +52,9 @@ def figures(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
         "gradients": (states.gradients, row["grad_bytes"]),
         "optimizer states": (states.optimizer, row["optimizer_bytes"]),
     }
+    if "host_bytes" in row:
+        found["host"] = (activations_away(Facts(plan))[0], row["host_bytes"])
+    return found
 
 
 @pytest.mark.parametrize("row", STEPS, ids=[row["id"] for row in STEPS])

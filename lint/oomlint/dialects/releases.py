@@ -131,3 +131,12 @@ SKIPS_LOGITS = LibraryChange(
     "its models fuse the loss in training alone, so that evaluation makes all logits",
     "liger-kernel 0.5.10 and 0.6.0 transformers/model/qwen2.py lce_forward: skip_logits",
 )
+
+# -- TRL -----------------------------------------------------------------------------------------
+
+KEEPS_SHARED = LibraryChange(
+    "trl",
+    (0, 25),
+    "activation offloading moves what several operations save once for each of them",
+    "TRL 0.24.0 and 0.25.0 models/activation_offloading.py pack_tensor",
+)

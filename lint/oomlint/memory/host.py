@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomlint.memory.activations_away import activations_away
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.evaluation import kept_logits
 from oomlint.memory.facts import Facts, batchless
@@ -15,7 +16,6 @@ from oomlint.memory.states import (
     trained_storage,
     visiting_states,
 )
-from oomlint.memory.step import offloads_activations, stack_of
 from oomlint.memory.zero_offload import BLOCKS_OF_THEIR_OWN, offloaded_by_zero, pins, power_of_two
 from oomlint.plan import Plan
 from oomlint.plan.library_changes import FLATTENED_ON_HOST, PACKED_BY_ONE_RANK
@@ -209,10 +209,7 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     batch = f.rows * f.length * 8 * 3
     loader = workers * (_WORKER + prefetch * batch)
     states, rounding = offloaded_of(f)
-    activations = 0.0
-    if offloads_activations(f):
-        stack = stack_of(f)
-        activations = stack.count * stack.inputs * ranks
+    activations, blocks = activations_away(f)
     dataset = 0.0
     if plan.data.in_memory and plan.data.max_samples:
         dataset = plan.data.max_samples * f.length * 8 * ranks
@@ -225,7 +222,9 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     }
     # States that leave the GPU between the turns of reinforcement learning wait here meanwhile.
     waiting = resident | {"offloaded_states": states + idle_states_of(f)}
-    train = waiting | {"activations": activations}
+    train = waiting | {
+        "activations": activations * ranks, "pinned_rounding": rounding + blocks * ranks
+    }  # fmt: skip
     # Shards are pinned while the whole copy that they come from is still there.
     early = f.backend in ("fsdp1", "fsdp2") or bool(plan.load.zero3_init)
     copies = max(load_bytes_of(f), flattened_of(f))

@@ -210,6 +210,9 @@ class Offload(Section, frozen=True, kw_only=True):
 
     ``optimizer_buffers``, ``param_buffers`` × ``param_buffer_elems``: pinned buffers of one rank
     on the way to NVMe; ``params_in_cpu_elems``: parameters that stay in RAM beside them.
+
+    Where hooks take away all that is saved for backward: ``keeps_shared``, that what a second operation saves
+    soon after the first stays on the GPU; ``takes_loss``, that what the loss saves goes too.
     """
 
     params: Literal["none", "cpu", "nvme"] | None = None
@@ -217,6 +220,8 @@ class Offload(Section, frozen=True, kw_only=True):
     optimizer_ratio: float | None = None
     grads: Literal["none", "cpu"] | None = None
     activations: Literal["none", "cpu", "disk"] | None = None
+    keeps_shared: bool | None = None
+    takes_loss: bool | None = None
     pin_memory: bool | None = None
     nvme_path: str | None = None
     optimizer_buffers: int | None = None

@@ -12,7 +12,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.generation import check_precomputed_reference
-from oomlint.dialects.common.offloading import to_cpu
+from oomlint.dialects.common.offloading import hooks_of_trl, to_cpu
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
@@ -291,6 +291,14 @@ def offloads_activations(run: Cells) -> Any:
     if not run[trl.activation_offload]:
         return None
     return {f.checkpointing.offload: "cpu", f.offload.activations: "cpu"}
+
+
+@trainers.derive(
+    f.offload.keeps_shared, f.offload.takes_loss,
+    source="TRL 0.24.0 and 0.25.0 models/activation_offloading.py, trainer/sft_trainer.py training_step",
+)  # fmt: skip
+def hooks(run: Cells) -> Any:
+    return hooks_of_trl(run) if run[trl.activation_offload] else None
 
 
 # The releases whose config class of an objective has ``activation_offloading``, the first that was seen with
