@@ -71,6 +71,9 @@ def step_plan(row: Mapping[str, Any]) -> Plan:
         lora = {"targets": "all-linear", "dropout": 0.0, **lora}
         if not isinstance(lora["targets"], list | tuple) and lora["targets"] != "all-linear":
             lora["targets"] = ("q_proj", "v_proj")
+    if dims.vision is not None and not row.get("images"):
+        # Text alone: nothing goes through the tower.
+        dims = replace(dims, vision=replace(dims.vision, heads=None))
     plan = single_plan({**row, "lora": lora, "model": row["id"], "dims": None}, dims)
     vision = Vision()
     if row.get("images"):
@@ -90,6 +93,7 @@ def step_plan(row: Mapping[str, Any]) -> Plan:
             ),
             "trainable.target_params": adapts,
             "checkpointing.offload": away,
+            "checkpointing.input_grads": bool(row["gc"]),
             "offload.activations": away,
             "offload.keeps_shared": away == "cpu",
             "offload.takes_loss": away == "cpu",

@@ -690,3 +690,11 @@ def test_what_hooks_leave_on_the_gpu_depends_on_the_release() -> None:
         )
     off = _run(_SFT).plan.offload
     assert (off.keeps_shared, off.takes_loss) == (None, None)
+
+
+def test_checkpointing_asks_gradients_of_patches_since_transformers_5() -> None:
+    text = _SFT.replace("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-VL-7B-Instruct")
+    for pinned, asks in (("4.57.1", False), ("5.0.0", True)):
+        plan = _run({"c.yaml": text, "requirements.txt": f"transformers=={pinned}\n"}).plan
+        assert plan.checkpointing.input_grads is asks
+    assert _run(_SFT).plan.checkpointing.input_grads is None

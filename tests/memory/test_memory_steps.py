@@ -64,9 +64,9 @@ def test_each_figure_is_as_near_as_it_was(row: dict[str, Any]) -> None:
         assert estimated == pytest.approx(measured, rel=apart.get(name, 0.001)), name
 
 
-def test_half_of_the_peaks_are_within_a_ten_thousandth() -> None:
+def test_half_of_the_peaks_without_pictures_are_within_a_ten_thousandth() -> None:
     errors = []
-    for row in STEPS:
+    for row in [row for row in STEPS if not row.get("images")]:
         estimated, measured = figures(row)["peak"]
         errors.append(abs(estimated / measured - 1))
     assert sorted(errors)[len(errors) // 2] < 0.0002

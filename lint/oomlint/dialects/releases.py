@@ -30,6 +30,12 @@ NOT_REENTRANT = LibraryChange(
     "checkpointing is reentrant by default",
     "transformers 4.57.1 and 5.0.0 modeling_utils.py gradient_checkpointing_enable",
 )
+INPUT_GRADS = LibraryChange(
+    "transformers",
+    (5, 0),
+    "checkpointing asks gradients of what is embedded of models with adapters alone",
+    "transformers 4.57.1 and 5.0.0 modeling_utils.py gradient_checkpointing_enable",
+)
 FUSED_OPTIMIZER = LibraryChange(
     "transformers",
     (4, 54),

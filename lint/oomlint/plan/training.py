@@ -258,7 +258,8 @@ class Seq(Section, frozen=True, kw_only=True):
 
 
 class Checkpointing(Section, frozen=True, kw_only=True):
-    """Activation (gradient) checkpointing."""
+    """Activation (gradient) checkpointing. ``input_grads``: it asks gradients of what is embedded, a frozen
+    tower's patches among it."""
 
     mode: (
         Literal[
@@ -268,6 +269,7 @@ class Checkpointing(Section, frozen=True, kw_only=True):
     ) = None
     every_n: int | None = None
     reentrant: bool | None = None
+    input_grads: bool | None = None
     skips_frozen_layers: bool | None = None
     offload: Literal["none", "cpu", "disk"] | None = None
     recompute_modules: tuple[str, ...] | None = None

@@ -19,7 +19,12 @@ from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.releases import EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
-from oomlint.dialects.trainer.model import is_whole_on_one, model, one_process
+from oomlint.dialects.trainer.model import (
+    asks_gradients_of_patches,
+    is_whole_on_one,
+    model,
+    one_process,
+)
 from oomlint.dialects.trainer.own_losses import check_logits_unread
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.collators import collators
@@ -284,6 +289,11 @@ def mixes_precision(run: Cells) -> Any:
 
 
 trainers.always(shared.amp_is_open, False, "a flag that only running tells counts as off")
+
+
+@trainers.derive(f.checkpointing.input_grads)
+def asks_input_gradients(run: Cells) -> Any:
+    return asks_gradients_of_patches(run)
 
 
 @trainers.derive(f.checkpointing.offload, f.offload.activations)
