@@ -61,6 +61,12 @@ BF16 = 2 * NUMEL
         # Read tensor by tensor to each GPU: about one file of a checkpoint a process.
         ({}, 8 * FILE),
         ({"parallel__world": 1, "parallel__backend": "none"}, FILE),
+        # A page of the file each, but for those whose dtype changes.
+        ({"load__dtype": "fp32"}, 8 * 4 * NUMEL),
+        ({"load__dtype": "bf16"}, 8 * FILE),
+        ({"load__dtype": "fp16", "model__ckpt_dtype": "bfloat16"}, 8 * BF16),
+        ({"load__dtype": "bf16", "model__ckpt_dtype": "bf16"}, 8 * FILE),
+        ({"load__dtype": "fp32", "load__device_map": "auto"}, 8 * FILE),
         # Sharded by ranks that each hold a copy first.
         (FSDP1, 8 * BF16),
         ({**FSDP1, "load__dtype": "fp32"}, 8 * 4 * NUMEL),
@@ -368,3 +374,13 @@ def test_hooks_take_what_is_saved_once_or_each_time_into_rounded_blocks() -> Non
     assert found == (32 * 2**25 + logits, 2**31 - logits)
     train = host_phases(facts(**{**full, "batch__micro": 3}), NO_SAVE)["train"]
     assert train["pinned_rounding"] == 8 * 32 * 2**24
+
+
+def test_stage_3_kept_half_precision_gradients_on_the_host_only_to_add_them_up_before_0_6() -> None:
+    """deepspeed 0.5.10 and 0.6.0 runtime/zero/stage3.py: 4 + 4 + 8 bytes of master, gradients and Adam, 2 more since."""
+    away: dict[str, Any] = {
+        **ZERO3, "offload__optimizer": "cpu", "offload__pin_memory": False, "precision__master": "fp32",
+    }  # fmt: skip
+    for release, steps, width in (("0.5.10", 1, 16), ("0.5.10", 4, 18), ("0.6.0", 1, 18)):
+        f = facts(**away, versions={"deepspeed": release}, batch__grad_accum=steps)
+        assert offloaded_of(f) == (pytest.approx(width * NUMEL), 0)

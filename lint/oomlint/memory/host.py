@@ -34,6 +34,9 @@ _PROCESS_HIGH = 4_500 << 20
 _WORKER = 20 << 20
 _WORKER_HIGH = 230 << 20
 
+_WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
+_NAMES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+
 # transformers splits checkpoints into files of at most 5 GB (modeling_utils.py, max_shard_size
 # until 5.0); while loading, about one of them is resident in a process.
 _SHARD_FILE = 5e9
@@ -50,8 +53,10 @@ def load_bytes_of(f: Facts) -> float:
     m = f.model
     assert m is not None
     load = f.plan.load
-    file_width = {"fp32": 4.0, "float32": 4.0}.get(str(f.plan.model.ckpt_dtype), 2.0)
-    width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(load.dtype or "", file_width)
+    stored = _NAMES.get(f.plan.model.ckpt_dtype or "", f.plan.model.ckpt_dtype)
+    width = _WIDTHS.get(load.dtype or "", _WIDTHS.get(stored or "", 2.0))
+    # Checkpoints of unknown dtype are taken for half precision.
+    is_cast = load.dtype in _WIDTHS and (load.dtype != stored if stored else width == 4)
     # A stage of a pipeline is built by its own ranks (Megatron-LM core_r0.13.0
     # megatron.training.training get_model; DeepSpeed 0.18 runtime/pipe/module.py PipelineModule._build).
     copy = m.numel * width / (1 if f.backend == "device_map_pp" else f.pp)
@@ -79,8 +84,11 @@ def load_bytes_of(f: Facts) -> float:
         sharded = f.backend in ("fsdp1", "fsdp2") or (
             f.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1
         )
-        if load.device_map in ("auto", "single", "balanced", "explicit") or not sharded:
-            # Weights go to the GPU tensor by tensor from memory-mapped files.
+        is_placed = load.device_map in ("auto", "single", "balanced", "explicit")
+        if is_placed or not (sharded or is_cast):
+            # Weights go to the GPU tensor by tensor from memory-mapped files; those of another dtype than the
+            # file's are copies, which all are there before the model moves. Measured with transformers 4.46.3,
+            # 4.51.3, 4.57.1 and 5.23.0 (python benchmarks/measure/loading.py).
             return min(copy, _SHARD_FILE) * ranks
         copies = 1
     return copy * copies * ranks
@@ -252,7 +260,7 @@ def idle_states_of(f: Facts) -> float:
     return (states.parameters + states.master + states.optimizer) * processes_of(f)
 
 
-# Of the 15 readings of host RAM that publishers give (python -m benchmarks.accuracy), 13 lie within
+# Of 22 readings of host RAM that people give (python -m benchmarks.accuracy), 17 lie within
 # this factor of the estimate, as 84 in 100 of GPU memory lie within theirs: what a library keeps
 # besides, and when it gives back what it copied, differs from release to release.
 _APART = 1.25
