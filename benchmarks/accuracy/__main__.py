@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.deepspeed import tiny_plan
-from benchmarks.accuracy.host import host_rows
+from benchmarks.accuracy.host import host_rows, kept_row, kept_rows
 from benchmarks.accuracy.peers import Run, compare
 from benchmarks.accuracy.published import (
     DISTRUSTED,
@@ -206,9 +206,7 @@ def _balance(name: str, right: Mapping[bool, Sequence[bool]]) -> None:
 
 def host(truth: Path) -> None:
     """Host RAM: how many readings the estimate meets within a factor of 1.25."""
-    found = host_rows(rows(truth, "published"))
-    if not found:
-        return
+    found = [*host_rows(rows(truth, "published")), *map(kept_row, kept_rows())]
     near = sum(row.factor <= 1.25 for row in found)
     print(f"\nhost RAM: {near} of {len(found)} within a factor of 1.25")
     for row in found:

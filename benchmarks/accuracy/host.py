@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.accuracy.published import dims_of, plan_of_fields
 
-from oomlint.memory import estimate
+from oomlint.memory import estimate, host_load_bytes
 from oomlint.plan import Plan
 from oomlint.plan.model import ModelDims
 
+# Readings from public threads, each with its address and date, and our own of loading; what a run said is its plan.
+KEPT = Path(__file__).parents[2] / "tests/memory/data/host.jsonl"
+_USUAL = {
+    "trainable.method": "full", "optimizer.kind": "adamw", "batch.micro": 1, "seq.max_len": 512,
+}  # fmt: skip
 # What DeepSpeed's estimator multiplies out is no measurement.
 _FORMULAS = "deepspeed estimator"
 
@@ -53,6 +60,25 @@ def host_rows(rows: Iterable[Mapping[str, Any]]) -> list[HostRow]:
     return found
 
 
+def kept_rows() -> Iterator[dict[str, Any]]:
+    """The readings that this repository keeps."""
+    with KEPT.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def kept_row(row: Mapping[str, Any]) -> HostRow:
+    """A kept reading with its estimate: of a phase, of the whole run, or of the copies that loading makes."""
+    dims = dims_of(row["model"]) if "model" in row else ModelDims(params_total=row["params"])
+    plan = Plan(name=row["id"]).with_values({"model.dims": dims, **_USUAL, **row["plan"]})
+    if row["phase"] == "copies":
+        said = host_load_bytes(plan)
+    else:
+        host = estimate(plan).host
+        said = host.peak_bytes if row["phase"] == "peak" else host.phases[row["phase"]]
+    assert said
+    return HostRow(row["id"], row["read_gib"], said / 2**30)
+
+
 def _plan(row: Mapping[str, Any]) -> Plan | None:
     dims = dims_of(str(row["model"]))
     if dims is None:
@@ -85,7 +111,7 @@ def _plan(row: Mapping[str, Any]) -> Plan | None:
         values["offload.pin_memory"] = False
     if "Megatron" in str(row.get("framework")):
         # DeepSpeed issue 912, of April 2021; Megatron makes its weights and reads none.
-        values |= {"versions": {"torch": "1.8"}, "load.meta_init": True}
+        values |= {"versions": {"torch": "1.8", "deepspeed": "0.3.13"}, "load.meta_init": True}
     if "cpu_ram_efficient" in text:
         values["load.cpu_ram_efficient"] = True
     if "every rank loads" in text:

@@ -32,6 +32,8 @@ _OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adafactor_hf": {"kind": "adafactor", "name": "adafactor"},
     "adafactor_torch": {"kind": "adafactor", "name": "torch_adafactor", "foreach": False},
     "adafactor_torch_foreach": {"kind": "adafactor", "name": "torch_adafactor", "foreach": True},
+    "lomo": {"kind": "lomo"},
+    "adalomo": {"kind": "adalomo"},
 }
 
 

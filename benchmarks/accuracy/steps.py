@@ -71,6 +71,9 @@ def step_plan(row: Mapping[str, Any]) -> Plan:
         lora = {"targets": "all-linear", "dropout": 0.0, **lora}
         if not isinstance(lora["targets"], list | tuple) and lora["targets"] != "all-linear":
             lora["targets"] = ("q_proj", "v_proj")
+    if dims.vision is not None and not row.get("images"):
+        # Text alone: nothing goes through the tower.
+        dims = replace(dims, vision=replace(dims.vision, heads=None))
     plan = single_plan({**row, "lora": lora, "model": row["id"], "dims": None}, dims)
     vision = Vision()
     if row.get("images"):
@@ -79,6 +82,8 @@ def step_plan(row: Mapping[str, Any]) -> Plan:
         frozen = bool(row.get("frozen")) or bool(lora and lora["targets"] != "all-linear")
         area = (dims.vision.patch or 1) ** 2
         vision = Vision(freeze_tower=frozen, max_pixels=int(row["patches"] * share * area))
+    # TRL's own context, which is around the loss too.
+    away = "cpu" if row.get("offload_activations") else "none"
     adapts = plan.trainable.target_params if dims.arch in _CONVERTED else None
     return plan.with_values(
         {
@@ -87,6 +92,11 @@ def step_plan(row: Mapping[str, Any]) -> Plan:
                 experts_impl="grouped",
             ),
             "trainable.target_params": adapts,
+            "checkpointing.offload": away,
+            "checkpointing.input_grads": bool(row["gc"]),
+            "offload.activations": away,
+            "offload.keeps_shared": away == "cpu",
+            "offload.takes_loss": away == "cpu",
             # A classifier's few numbers are no logits.
             "objective.kind": "embedding" if row["kind"] == "classification" else None,
         }

@@ -7,11 +7,13 @@ autograd engine come from ``measure.py`` of the simulator (its folder is given b
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Mapping
 from typing import Any
 
 import measure as simulator
+import offload
 import torch
 import transformers
 import vision
@@ -55,6 +57,16 @@ def build(case: Case) -> tuple[Any, Any]:
         )
     model.tie_weights()
     return model, config
+
+
+def in_backward(case: Case, model: Any) -> Any:
+    """lomo-optim's optimizer, which steps while gradients come, of cases that name one."""
+    import lomo_optim
+
+    # AdaLomo's states go to the GPU by a call that wants a driver.
+    torch.Tensor.cuda = lambda tensor, *_: tensor.to("cuda")  # type: ignore[assignment]
+    kind = lomo_optim.AdaLomo if case["optimizer"] == "adalomo" else lomo_optim.Lomo
+    return kind(model)
 
 
 def measure(case: Case) -> dict[str, Any]:
@@ -113,19 +125,29 @@ def measure(case: Case) -> dict[str, Any]:
                     given = vision.features(model, batch, case)
                     return forward(**given).loss
 
-        with tracker:
-            optimizer = simulator.make_opt(case["optimizer"], trained)
-            tracker.phase = "first"
-            for p in trained:
-                p.grad = torch.empty_like(p)
-            tracker.bump()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            gc.collect()
-            states = [
-                v for state in optimizer.state.values() for v in state.values()
-                if isinstance(v, torch.Tensor)
-            ]  # fmt: skip
+        fused = case["optimizer"] in ("lomo", "adalomo")
+        moves = offload.context(model) if case.get("offload_activations") else None
+        with tracker, moves or contextlib.nullcontext():
+            if fused:
+                optimizer = in_backward(case, model)
+                kept = [
+                    vars(optimizer).get(f"exp_avg_sq{part}", {}) for part in ("", "_row", "_col")
+                ]
+                states = [v for held in kept for v in held.values()]
+                del kept
+            else:
+                optimizer = simulator.make_opt(case["optimizer"], trained)
+                tracker.phase = "first"
+                for p in trained:
+                    p.grad = torch.empty_like(p)
+                tracker.bump()
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+                gc.collect()
+                states = [
+                    v for state in optimizer.state.values() for v in state.values()
+                    if isinstance(v, torch.Tensor)
+                ]  # fmt: skip
             row["optimizer_bytes"] = simulator.storage_bytes(states, set())
             del states
             row["static_bytes"] = start = tracker.total
@@ -133,13 +155,21 @@ def measure(case: Case) -> dict[str, Any]:
             tracker.phase = "forward"
             loss = run()
             row["saved_bytes"] = tracker.total - start
+            if moves is not None:
+                row["host_bytes"] = offload.held(moves)
             tracker.phase = "backward"
             tracker.bump()
-            loss.backward()
-            row["grad_bytes"] = simulator.storage_bytes([p.grad for p in trained], set())
+            if fused:
+                optimizer.fused_backward(loss, 1e-4)
+            else:
+                loss.backward()
+            row["grad_bytes"] = simulator.storage_bytes(
+                [p.grad for p in trained if p.grad is not None], set()
+            )
             tracker.phase = "optim"
             tracker.bump()
-            optimizer.step()
+            if not fused:  # nothing is left to step
+                optimizer.step()
             del loss
     gc.enable()
     peak = tracker.peak

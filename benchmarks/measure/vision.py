@@ -25,6 +25,9 @@ def prepare(model: Any, case: Case) -> dict[str, Any]:
     if hasattr(module, "torch_compilable_check"):
         # Compares the number of image tokens with that of features, which fake tensors lack.
         module.torch_compilable_check = lambda *_: None  # type: ignore[attr-defined]
+    text = getattr(getattr(_bare(model), "model", None), "language_model", None)
+    if hasattr(text, "_deepstack_process"):
+        type(text)._deepstack_process = _placed
     dtype = next(model.parameters()).dtype
     images, patches = case["images"], case["patches"]
     vision = _bare(model).config.vision_config
@@ -34,10 +37,34 @@ def prepare(model: Any, case: Case) -> dict[str, Any]:
             images * patches, width, dtype=torch.float32, device="cuda"
         )
         return tensors
+    if case["config"]["model_type"] == "mllama":
+        return {**tensors, **_tiled(rows, length, images // rows, vision, dtype)}
     side = vision.image_size
     side = side[0] if isinstance(side, list | tuple) else side
     tensors["pixel_values"] = torch.zeros(images, 3, side, side, dtype=dtype, device="cuda")
     return tensors
+
+
+def _tiled(rows: int, length: int, images: int, vision: Any, dtype: Any) -> dict[str, Any]:
+    """Every image of Llama 3.2 Vision comes as ``max_num_tiles`` tiles, of which those that it does not fill are
+    zeros (transformers 5.23 models/mllama/image_processing_mllama.py pack_images)."""
+    tiles, side = vision.max_num_tiles, vision.image_size
+    like: dict[str, Any] = {"dtype": torch.long, "device": "cuda"}
+    return {
+        "pixel_values": torch.zeros(rows, images, tiles, 3, side, side, dtype=dtype, device="cuda"),
+        "aspect_ratio_ids": torch.zeros(rows, images, **like),
+        "aspect_ratio_mask": torch.zeros(rows, images, tiles, **like),
+        "cross_attention_mask": torch.zeros(rows, length, images, tiles, **like),
+    }
+
+
+def _placed(self: Any, states: Any, mask: Any, features: Any) -> Any:
+    """Qwen3VLTextModel._deepstack_process, by the places of the image's tokens: a fake mask does not say how many."""
+    del self, mask
+    at = [torch.zeros(features.shape[0], dtype=torch.long, device="cuda") for _ in range(2)]
+    states = states.clone()
+    states[at[0], at[1]] = states[at[0], at[1]] + features
+    return states
 
 
 def _bare(model: Any) -> Any:

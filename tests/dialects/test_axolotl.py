@@ -278,6 +278,13 @@ def test_checkpointing(keys, mode, offload):
     assert plan.checkpointing.reentrant is False
 
 
+def test_hooks_are_those_of_trl():
+    plan = plan_of("gradient_checkpointing: true\nactivation_offloading: true\n")
+    assert values(plan, "offload.keeps_shared", "offload.takes_loss") == (True, True)
+    beside = plan_of("gradient_checkpointing: true\nactivation_offloading: disk\n")
+    assert values(beside, "offload.keeps_shared", "offload.takes_loss") == (None, None)
+
+
 @pytest.mark.parametrize(
     ("keys", "attention"),
     [

@@ -544,3 +544,10 @@ def test_the_head_of_a_config_counts_before_that_of_its_neighbour() -> None:
     assert runs["recipes/llama/full.yaml"].backend == "fsdp2"
     assert runs["recipes/llama/full.yaml"].world == 4
     assert runs["recipes/llama/one.yaml"].world == 1
+
+
+def test_hooks_are_around_the_model_alone() -> None:
+    text = _DISTRIBUTED + _FULL + "enable_activation_offloading: true\n"
+    offload = _run(text).plan.offload
+    assert (offload.activations, offload.keeps_shared, offload.takes_loss) == ("cpu", False, False)
+    assert _run(_DISTRIBUTED + _FULL).plan.offload.keeps_shared is None

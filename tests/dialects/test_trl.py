@@ -676,3 +676,25 @@ def test_behind_a_recipe_words_with_an_equals_sign_are_options() -> None:
     files["train.sh"] = files["train.sh"].replace("recipe.yaml", "--config recipe.yaml")
     (run,) = link(files).runs
     assert run.plan.batch.micro == 8
+
+
+def test_what_hooks_leave_on_the_gpu_depends_on_the_release() -> None:
+    """trl 0.24.0 and 0.25.0 models/activation_offloading.py."""
+    text = _SFT + "activation_offloading: true\n"
+    for pinned, keeps in (("0.24.0", False), ("0.25.0", True)):
+        offload = _run({"c.yaml": text, "requirements.txt": f"trl=={pinned}\n"}).plan.offload
+        assert (offload.activations, offload.keeps_shared, offload.takes_loss) == (
+            "cpu",
+            keeps,
+            True,
+        )
+    off = _run(_SFT).plan.offload
+    assert (off.keeps_shared, off.takes_loss) == (None, None)
+
+
+def test_checkpointing_asks_gradients_of_patches_since_transformers_5() -> None:
+    text = _SFT.replace("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-VL-7B-Instruct")
+    for pinned, asks in (("4.57.1", False), ("5.0.0", True)):
+        plan = _run({"c.yaml": text, "requirements.txt": f"transformers=={pinned}\n"}).plan
+        assert plan.checkpointing.input_grads is asks
+    assert _run(_SFT).plan.checkpointing.input_grads is None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.plans import LLAMA_8B, plan_of
 
+from oomlint.memory.activations_away import activations_away
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import (
@@ -17,6 +18,7 @@ from oomlint.memory.host import (
     offloaded_of,
     processes_of,
 )
+from oomlint.memory.step import stack_of
 from oomlint.memory.zero_offload import pins, power_of_two
 
 NUMEL = 8_030_261_248
@@ -59,6 +61,12 @@ BF16 = 2 * NUMEL
         # Read tensor by tensor to each GPU: about one file of a checkpoint a process.
         ({}, 8 * FILE),
         ({"parallel__world": 1, "parallel__backend": "none"}, FILE),
+        # A page of the file each, but for those whose dtype changes.
+        ({"load__dtype": "fp32"}, 8 * 4 * NUMEL),
+        ({"load__dtype": "bf16"}, 8 * FILE),
+        ({"load__dtype": "fp16", "model__ckpt_dtype": "bfloat16"}, 8 * BF16),
+        ({"load__dtype": "bf16", "model__ckpt_dtype": "bf16"}, 8 * FILE),
+        ({"load__dtype": "fp32", "load__device_map": "auto"}, 8 * FILE),
         # Sharded by ranks that each hold a copy first.
         (FSDP1, 8 * BF16),
         ({**FSDP1, "load__dtype": "fp32"}, 8 * 4 * NUMEL),
@@ -344,3 +352,35 @@ def test_offloaded_parameters_leave_their_blocks_behind() -> None:
     assert offloaded_of(lora) == (
         pytest.approx(2 * (NUMEL + adapters)), pytest.approx(8 * rounded(2 * adapters / 8)),
     )  # fmt: skip
+
+
+def test_hooks_take_what_is_saved_once_or_each_time_into_rounded_blocks() -> None:
+    hooked: dict[str, Any] = {"offload__activations": "cpu", "offload__takes_loss": False}
+    profile = stack_of(facts()).walk.kinds[0]
+    tokens, scores = 2 * 2048, 2 * 2048**2
+    once = 32 * profile.saved.at(tokens, scores)
+    again = 32 * profile.saved_twice.at(tokens, scores)
+    assert 0 < again < once
+    for shared, held in ((True, once), (False, once + again)):
+        away, lost = activations_away(facts(**hooked, offload__keeps_shared=shared))
+        assert (away, lost) == (pytest.approx(held), pytest.approx(held / 3))
+    # 2 x 2048 x 4096 elements of 2 bytes are 2**25 exactly, of three samples 2**26 are needed.
+    full: dict[str, Any] = {**hooked, "checkpointing__mode": "full", "offload__keeps_shared": True}
+    assert activations_away(facts(**full)) == (32 * 2**25, 0)
+    assert activations_away(facts(**full, batch__micro=3)) == (32 * 3 * 2**24, 32 * 2**24)
+    # The log-probabilities that the loss keeps, 4 bytes each, in one block of a power of two.
+    logits = tokens * 128_256 * 4
+    found = activations_away(facts(**{**full, "offload__takes_loss": True}))
+    assert found == (32 * 2**25 + logits, 2**31 - logits)
+    train = host_phases(facts(**{**full, "batch__micro": 3}), NO_SAVE)["train"]
+    assert train["pinned_rounding"] == 8 * 32 * 2**24
+
+
+def test_stage_3_kept_half_precision_gradients_on_the_host_only_to_add_them_up_before_0_6() -> None:
+    """deepspeed 0.5.10 and 0.6.0 runtime/zero/stage3.py: 4 + 4 + 8 bytes of master, gradients and Adam, 2 more since."""
+    away: dict[str, Any] = {
+        **ZERO3, "offload__optimizer": "cpu", "offload__pin_memory": False, "precision__master": "fp32",
+    }  # fmt: skip
+    for release, steps, width in (("0.5.10", 1, 16), ("0.5.10", 4, 18), ("0.6.0", 1, 18)):
+        f = facts(**away, versions={"deepspeed": release}, batch__grad_accum=steps)
+        assert offloaded_of(f) == (pytest.approx(width * NUMEL), 0)

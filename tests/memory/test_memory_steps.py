@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from oomlint.memory import GpuLimits, estimate, state_bytes
+from oomlint.memory.activations_away import activations_away
+from oomlint.memory.facts import Facts
 
 ROOT = Path(__file__).parents[2]
 STEPS = [
@@ -41,7 +43,7 @@ def figures(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
     assert states is not None
     context = gpu.context_bytes
     phases = {name: (peak or 0) - context for name, peak in gpu.phases.items()}
-    return {
+    found = {
         "forward": (phases["forward"], row["forward_peak"]),
         "backward": (phases["backward"], row["backward_peak"]),
         "optimizer step": (phases["optimizer_step"], row["optimizer_peak"]),
@@ -50,6 +52,9 @@ def figures(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
         "gradients": (states.gradients, row["grad_bytes"]),
         "optimizer states": (states.optimizer, row["optimizer_bytes"]),
     }
+    if "host_bytes" in row:
+        found["host"] = (activations_away(Facts(plan))[0], row["host_bytes"])
+    return found
 
 
 @pytest.mark.parametrize("row", STEPS, ids=[row["id"] for row in STEPS])
@@ -59,9 +64,9 @@ def test_each_figure_is_as_near_as_it_was(row: dict[str, Any]) -> None:
         assert estimated == pytest.approx(measured, rel=apart.get(name, 0.001)), name
 
 
-def test_half_of_the_peaks_are_within_a_ten_thousandth() -> None:
+def test_half_of_the_peaks_without_pictures_are_within_a_ten_thousandth() -> None:
     errors = []
-    for row in STEPS:
+    for row in [row for row in STEPS if not row.get("images")]:
         estimated, measured = figures(row)["peak"]
         errors.append(abs(estimated / measured - 1))
     assert sorted(errors)[len(errors) // 2] < 0.0002

@@ -30,6 +30,12 @@ NOT_REENTRANT = LibraryChange(
     "checkpointing is reentrant by default",
     "transformers 4.57.1 and 5.0.0 modeling_utils.py gradient_checkpointing_enable",
 )
+INPUT_GRADS = LibraryChange(
+    "transformers",
+    (5, 0),
+    "checkpointing asks gradients of what is embedded of models with adapters alone",
+    "transformers 4.57.1 and 5.0.0 modeling_utils.py gradient_checkpointing_enable",
+)
 FUSED_OPTIMIZER = LibraryChange(
     "transformers",
     (4, 54),
@@ -130,4 +136,13 @@ SKIPS_LOGITS = LibraryChange(
     (0, 6),
     "its models fuse the loss in training alone, so that evaluation makes all logits",
     "liger-kernel 0.5.10 and 0.6.0 transformers/model/qwen2.py lce_forward: skip_logits",
+)
+
+# -- TRL -----------------------------------------------------------------------------------------
+
+KEEPS_SHARED = LibraryChange(
+    "trl",
+    (0, 25),
+    "activation offloading moves what several operations save once for each of them",
+    "TRL 0.24.0 and 0.25.0 models/activation_offloading.py pack_tensor",
 )

@@ -464,7 +464,8 @@ class Facts:
         roles = self.tower_roles() if regime.targets else frozenset()
         whole = regime.train_base and self.method != "freeze" and not self.tower_frozen
         trains = whole or self.tower_saved
-        asked = self.lora and (self.plan.checkpointing.mode or "none") != "none"
+        c = self.plan.checkpointing
+        asked = (self.lora or bool(c.input_grads)) and (c.mode or "none") != "none"
         self.tower_graph = trains or bool(roles) or asked
         fused: Kernel = "flash" if regime.compute == 2 else "efficient"
         self.tower_regime = interned(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomlint.memory.activations_away import activations_away
 from oomlint.memory.checkpoint import SavePeaks
 from oomlint.memory.evaluation import kept_logits
 from oomlint.memory.facts import Facts, batchless
@@ -15,7 +16,6 @@ from oomlint.memory.states import (
     trained_storage,
     visiting_states,
 )
-from oomlint.memory.step import offloads_activations, stack_of
 from oomlint.memory.zero_offload import BLOCKS_OF_THEIR_OWN, offloaded_by_zero, pins, power_of_two
 from oomlint.plan import Plan
 from oomlint.plan.library_changes import FLATTENED_ON_HOST, PACKED_BY_ONE_RANK
@@ -34,6 +34,9 @@ _PROCESS_HIGH = 4_500 << 20
 _WORKER = 20 << 20
 _WORKER_HIGH = 230 << 20
 
+_WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
+_NAMES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+
 # transformers splits checkpoints into files of at most 5 GB (modeling_utils.py, max_shard_size
 # until 5.0); while loading, about one of them is resident in a process.
 _SHARD_FILE = 5e9
@@ -50,8 +53,10 @@ def load_bytes_of(f: Facts) -> float:
     m = f.model
     assert m is not None
     load = f.plan.load
-    file_width = {"fp32": 4.0, "float32": 4.0}.get(str(f.plan.model.ckpt_dtype), 2.0)
-    width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(load.dtype or "", file_width)
+    stored = _NAMES.get(f.plan.model.ckpt_dtype or "", f.plan.model.ckpt_dtype)
+    width = _WIDTHS.get(load.dtype or "", _WIDTHS.get(stored or "", 2.0))
+    # Checkpoints of unknown dtype are taken for half precision.
+    is_cast = load.dtype in _WIDTHS and (load.dtype != stored if stored else width == 4)
     # A stage of a pipeline is built by its own ranks (Megatron-LM core_r0.13.0
     # megatron.training.training get_model; DeepSpeed 0.18 runtime/pipe/module.py PipelineModule._build).
     copy = m.numel * width / (1 if f.backend == "device_map_pp" else f.pp)
@@ -79,8 +84,11 @@ def load_bytes_of(f: Facts) -> float:
         sharded = f.backend in ("fsdp1", "fsdp2") or (
             f.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1
         )
-        if load.device_map in ("auto", "single", "balanced", "explicit") or not sharded:
-            # Weights go to the GPU tensor by tensor from memory-mapped files.
+        is_placed = load.device_map in ("auto", "single", "balanced", "explicit")
+        if is_placed or not (sharded or is_cast):
+            # Weights go to the GPU tensor by tensor from memory-mapped files; those of another dtype than the
+            # file's are copies, which all are there before the model moves. Measured with transformers 4.46.3,
+            # 4.51.3, 4.57.1 and 5.23.0 (python benchmarks/measure/loading.py).
             return min(copy, _SHARD_FILE) * ranks
         copies = 1
     return copy * copies * ranks
@@ -209,10 +217,7 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     batch = f.rows * f.length * 8 * 3
     loader = workers * (_WORKER + prefetch * batch)
     states, rounding = offloaded_of(f)
-    activations = 0.0
-    if offloads_activations(f):
-        stack = stack_of(f)
-        activations = stack.count * stack.inputs * ranks
+    activations, blocks = activations_away(f)
     dataset = 0.0
     if plan.data.in_memory and plan.data.max_samples:
         dataset = plan.data.max_samples * f.length * 8 * ranks
@@ -225,7 +230,9 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     }
     # States that leave the GPU between the turns of reinforcement learning wait here meanwhile.
     waiting = resident | {"offloaded_states": states + idle_states_of(f)}
-    train = waiting | {"activations": activations}
+    train = waiting | {
+        "activations": activations * ranks, "pinned_rounding": rounding + blocks * ranks
+    }  # fmt: skip
     # Shards are pinned while the whole copy that they come from is still there.
     early = f.backend in ("fsdp1", "fsdp2") or bool(plan.load.zero3_init)
     copies = max(load_bytes_of(f), flattened_of(f))
@@ -254,7 +261,7 @@ def idle_states_of(f: Facts) -> float:
     return (states.parameters + states.master + states.optimizer) * processes_of(f)
 
 
-# Of the 15 readings of host RAM that publishers give (python -m benchmarks.accuracy), 13 lie within
+# Of 22 readings of host RAM that people give (python -m benchmarks.accuracy), 17 lie within
 # this factor of the estimate, as 84 in 100 of GPU memory lie within theirs: what a library keeps
 # besides, and when it gives back what it copied, differs from release to release.
 _APART = 1.25

@@ -89,25 +89,30 @@ class Stack:
                 kept = selective_bytes(f, profile) * self.tokens
             if offloads:
                 kept = 0.0
-            full = profile.saved.at(self.tokens, self.scores)
-            if offloads and recomputes_parts(f.plan):
-                # Hooks on all that is saved take what is not recomputed as well.
-                full = 0.0
-            self.kept.append(share * kept + (1 - share) * full)
+            self.kept.append(share * kept + (1 - share) * self._whole(profile))
         self.spared = 0.0
         if f.lora and not f.embed_trained and self.checkpoint == 0:
             # Nothing below the first block is trained: it keeps less.
             first = layer_profile(model, model.blocks[0], replace(regime, input_grad=False))
             lowest = self.kept[self.walk.order[0]]
-            self.spared = lowest - first.saved.at(self.tokens, self.scores)
+            self.spared = lowest - self._whole(first)
         total = 0.0
         for count, kept in zip(self.walk.totals, self.kept, strict=True):
             total += count * kept
-        extra = 2 * self.inputs if offloads and share else 0.0
+        # One checkpoint is on its way; the copies that the hooks let go late are smaller than the logits then are.
+        extra = self.inputs if offloads and (share or takes_all_saved(f)) else 0.0
         # Everything kept for backward by all layers at the end of forward.
         self.saved = pipeline_depth(f) * total + extra - self.spared
         if model.layer_input:
             self.saved += layer_inputs_profile(model, regime).saved.token * self.tokens
+
+    def _whole(self, profile: LayerProfile) -> float:
+        """What a layer that is not computed again keeps on the GPU."""
+        if not (offloads_activations(self.f) and takes_all_saved(self.f)):
+            return profile.saved.at(self.tokens, self.scores)
+        if self.f.plan.offload.keeps_shared:
+            return profile.saved_twice.at(self.tokens, self.scores)
+        return 0.0
 
     def below(self) -> list[float]:
         """For each stop of the walk, the bytes that the layers below it keep, and the layer itself
@@ -158,6 +163,15 @@ def stack_of(f: Facts) -> Stack:
 def offloads_activations(f: Facts) -> bool:
     c = f.plan.checkpointing
     return (c.offload or "none") != "none" or (f.plan.offload.activations or "none") != "none"
+
+
+def takes_all_saved(f: Facts) -> bool:
+    """Whether hooks take away what is not recomputed as well, as those of torchtune and TRL do.
+
+    Megatron's ``cpu_offloading_num_layers`` is a number of layers that a plan does not say; where parts of a block
+    are recomputed by name, prime-rl's hooks are on all the rest.
+    """
+    return f.backend != "megatron" or recomputes_parts(f.plan)
 
 
 def is_selective(f: Facts) -> bool:
@@ -271,6 +285,12 @@ class _Pile:
         return min(own, self.biggest) * self.width
 
 
+# Bytes an element of the tensor that lomo-optim steps while backward goes on, in place of its gradient: in fp32 the
+# gradient and the weights; of AdaLomo the gradient, its square and that with a number added. What is fp32 already is
+# not copied (lomo-optim 0.1.1 lomo.py and adalomo.py, fuse_update; measured on Llama-3-8B).
+_STEPPED = {"lomo": {2: 8.0, 4: 4.0}, "adalomo": {2: 12.0, 4: 12.0}}
+
+
 def replicated_points(f: Facts) -> dict[str, list[Point]]:
     """Single GPU, DDP, ZeRO, Megatron: whole layers compute on every rank."""
     model, regime = f.model, f.regime
@@ -284,7 +304,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     # Logits of the micro batches that wait for their backward pass with the rest.
     waiting = (last_depth(f) - 1) * head.kept if f.plan.parallel.pp_schedule == "afab" else 0.0
     comm = comm_buffers(f)
-    in_backward = bool(optimizer.in_backward) or optimizer.kind in ("lomo", "adalomo")
+    stepped = _STEPPED.get(optimizer.kind or "", {}).get(regime.stream, 0.0)
+    in_backward = bool(optimizer.in_backward) or stepped > 0
     pile = _Pile(
         f, trained, handed_on=in_backward or comm.holds_gradients or f.backend == "megatron"
     )
@@ -327,18 +348,23 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
 
     has_head = bool(model.head_numel) or model.tied
     done = model.vocab * model.hidden / f.tp if f.head_trained and has_head else 0.0
+    # The gradient that a tied weight has from the head waits for the one from the embedding.
+    waits = done * pile.width if in_backward and model.tied and f.embed_trained else 0.0
     best, highest_point = 0.0, (0.0, 0.0, 0.0)
     tops = [_highest_moment(profile, tokens, scores, pile) for profile in stack.walk.kinds]
     for stop, below in zip(stack.walk.stops, stack.below(), strict=True):
         made, moving, fixed = tops[stop.kind]
         alive = base + below + moving
-        grads = pile.done(done + stop.trained) + made
+        grads = pile.done(done + stop.trained) + made + waits
         if grads + alive + fixed > best:
             best = grads + alive + fixed
             highest_point = (grads, alive, fixed)
-    done += stack.walk.trained
     grads, alive, fixed = highest_point
     backward.append(Point(grads, alive, 0.0, around, fixed))
+    if stepped and done and not model.tied:
+        # The head is stepped when the norm below it has its gradient.
+        backward.append(Point(0.0, at_end + head.norm, 0.0, around, stepped * done))
+    done += stack.walk.trained
     if pictures.backward:
         grads = pile.done(done) + pile.made(pictures.grads)
         backward.append(Point(grads, bare + pictures.backward, 0.0, around, 0.0))
@@ -355,6 +381,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     if pile.share < 1.0:
         total += embed
     backward.append(Point(total, bare + stack.inputs, 0.0, around, extra))
+    if stepped and f.embed_trained:
+        backward.append(Point(0.0, bare, 0.0, around, stepped * model.embed_numel / f.tp))
 
     step = Point(
         pile.after, 16.0 * tokens, 0.0, comm.resident_at_step, optimizer_temporaries(f, trained)

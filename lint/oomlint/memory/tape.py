@@ -169,6 +169,20 @@ class Tape:
             fixed += size.fixed
         return Size(token, score, fixed)
 
+    def saved_twice(self) -> Size:
+        """Of what is kept for backward, the storages that more than one operation keeps."""
+        seen: set[Tensor] = set()
+        twice: dict[Tensor, None] = {}
+        for node in self._nodes:
+            for root in node.saves:
+                if root in seen:
+                    twice[root] = None
+                seen.add(root)
+        sizes = [root.size for root in twice]
+        return Size(
+            sum(x.token for x in sizes), sum(x.score for x in sizes), sum(x.fixed for x in sizes)
+        )
+
     def _storages(self) -> dict[Tensor, None]:
         """The storages that backward needs, in the order in which they are saved."""
         operations, kept = self._kept

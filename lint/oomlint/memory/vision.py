@@ -17,7 +17,8 @@ class Tower(Struct, frozen=True, eq=False):
     ``merge`` patches become one token of the text model. ``tile`` patches make a tile, of which
     an image has up to ``tiles``; where ``tile`` is 0 an image has as many patches as its pixels
     ask for. ``extra`` patches a tile never reach the text model; ``inner`` is the width of the
-    projector's hidden layer a patch. ``checkpoints`` is false of a tower whose blocks keep all that
+    projector's hidden layer a patch. ``apart``: the text model looks at the patches across, so that they
+    fill no tokens of a sample, and every image is padded to all its tiles. ``checkpoints`` is false of a tower whose blocks keep all that
     they compute whatever is asked of the model.
     """
 
@@ -28,10 +29,13 @@ class Tower(Struct, frozen=True, eq=False):
     tiles: int = 1
     extra: int = 0
     inner: float = 0.0
+    apart: bool = False
     checkpoints: bool = True
 
     def patches(self, tokens: float, max_pixels: int | None) -> float:
         """Patches of one image that may fill ``tokens`` tokens of a sample."""
+        if self.apart:
+            return float(self.tile * self.tiles)
         if self.tile:
             per_tile = max(1.0, (self.tile - self.extra) / self.merge)
             return self.tile * max(1.0, min(self.tiles, tokens // per_tile))
@@ -86,9 +90,12 @@ _TOWERS: dict[str, tuple[Traits, bool, int, int, int, int]] = {
     "mllama": (_SIGLIP, False, 1, 1601, 4, 0),
 }
 
+# transformers 5.23 models/mllama: MllamaTextCrossAttention; image_processing_mllama.py pack_images.
+_ACROSS = frozenset({"mllama"})
 # MiniCPM-V 2.0 has timm's ViT, which transformers' switch does not reach (timm 0.9.10
-# models/vision_transformer.py: it has a set_grad_checkpointing of its own).
-_WITHOUT_CHECKPOINTS = frozenset({"minicpmv2"})
+# models/vision_transformer.py: it has a set_grad_checkpointing of its own); MllamaVisionEncoderLayer is no
+# GradientCheckpointingLayer (transformers 4.57.1 to 5.24 models/mllama/modeling_mllama.py).
+_WITHOUT_CHECKPOINTS = frozenset({"minicpmv2", "mllama"})
 
 
 @lru_cache(maxsize=512)
@@ -125,7 +132,7 @@ def _tower(
     inner = hidden if not tile else text / merge
     return Tower(
         skeleton, patch, merge, tile, tiles, extra, 0.0 if arch == "gemma3" else inner,
-        arch not in _WITHOUT_CHECKPOINTS,
+        arch in _ACROSS, arch not in _WITHOUT_CHECKPOINTS,
     )  # fmt: skip
 
 

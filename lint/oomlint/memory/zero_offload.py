@@ -59,6 +59,10 @@ def _of_the_optimizer(f: Facts) -> tuple[float, float]:
     states = (4 + 4 + 2) * shard + ratio * max(adam, 0.0) / f.shard
     if (f.plan.parallel.zero.stage or 0) < 3:
         return _flat_per_group(f, shard, states)
+    # Before, stage 3 made the half-precision gradients' buffer only to add micro batches up (deepspeed 0.5.10 and
+    # 0.6.0 runtime/zero/stage3.py partition_previous_reduced_grads, grad_partitions_flat_buffer).
+    half = 0.0 if f.older("deepspeed", (0, 6)) and f.accumulation == 1 else 2 * shard
+    states += half - 2 * shard
     if not pins(f):
         return states, 0.0
     # The gradients of every sub-group are a pinned block (initialize_optimizer_states), the half-
@@ -67,7 +71,7 @@ def _of_the_optimizer(f: Facts) -> tuple[float, float]:
     whole = int(shard // group) if group else 0
     rest = shard - whole * group
     lost = whole * (power_of_two(4 * group) - 4 * group) + power_of_two(4 * rest) - 4 * rest
-    return states, lost + power_of_two(2 * shard) - 2 * shard
+    return states, lost + power_of_two(half) - half
 
 
 def _flat_per_group(f: Facts, shard: float, states: float) -> tuple[float, float]:

@@ -166,12 +166,18 @@ def _vision(
     ffn = f.size("intermediate_size")
     if arch == "qwen2_vl" and hidden:
         ffn = hidden * (f.size("mlp_ratio") or 4)
+    gated = f.size("num_global_layers") if arch == "mllama" else None
+    if gated and layers:
+        layers += gated  # MllamaVisionModel: transformer, then global_transformer
     patch = f.size("patch_size")
     outer = Fields(config, outer_defaults)
     merge = outer.size("spatial_merge_size") or f.size("spatial_merge_size")
     if arch == "internvl":
         merge = 2  # downsample_ratio 0.5: four patches become one token
     taps = f.raw("deepstack_visual_indexes")
+    shapes = f.raw(
+        "supported_aspect_ratios"
+    )  # configuration_mllama.py lists eight where a file says none
     sizes = {
         "layers": layers,
         "hidden": hidden,
@@ -180,10 +186,15 @@ def _vision(
         "image": f.size("image_size"),
         "merge": merge,
         "temporal": f.size("temporal_patch_size"),
-        "out": f.size("hidden_size") if arch == "qwen2_vl" else f.size("out_hidden_size"),
+        "out": f.size("hidden_size")
+        if arch == "qwen2_vl"
+        else f.size("out_hidden_size", "vision_output_dim"),
         "text": text.hidden,
         "projection": outer.size("projection_dim") or f.size("projection_dim"),
         "positions": f.size("num_position_embeddings"),
+        "tiles": f.size("max_num_tiles"),
+        "shapes": len(shapes) if isinstance(shapes, list) else 8,
+        "gated": gated,
         "taps": len(taps) if isinstance(taps, list) else None,
         "unbiased": int(f.raw("attention_bias", "qkv_bias") is False),
         "qk_norm": int(f.flag("use_qk_norm", "qk_normalization")),
@@ -195,7 +206,7 @@ def _vision(
     return VisionTower(
         layers=layers,
         hidden=hidden,
-        heads=f.size("num_heads", "num_attention_heads"),
+        heads=f.size("num_heads", "num_attention_heads", "attention_heads"),
         ffn=ffn,
         patch=patch,
         params=count_tower(kind, {k: v for k, v in sizes.items() if v is not None}),

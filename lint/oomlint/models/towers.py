@@ -13,7 +13,8 @@ Sizes: TypeAlias = Mapping[str, int]
 """``layers``, ``hidden``, ``ffn``, ``patch``, ``image``, ``merge``, ``temporal``, ``out``
 (width of the tower's own output), ``text`` (hidden size of the text model), ``projection``,
 ``positions``, ``taps`` (deep-stack mergers), ``mels`` (bands of sound), and as 0 or 1 ``unbiased`` (no biases of queries,
-keys and values), ``qk_norm`` and ``rms`` (RMS norms)."""
+keys and values), ``qk_norm`` and ``rms`` (RMS norms); of Llama 3.2 Vision ``tiles``, the ``shapes`` that they can
+have, and of the ``layers`` those that are ``gated``."""
 
 
 def _linear(inputs: int, outputs: int) -> int:
@@ -147,6 +148,18 @@ def _glmasr(s: Sizes) -> int:
     return _whisper({**s, "positions": 0}) + projector
 
 
+def _mllama(s: Sizes) -> int:
+    hidden, tiles = s["hidden"], s["tiles"]
+    layer = 4 * hidden * hidden + _linear(hidden, s["ffn"]) + _linear(s["ffn"], hidden) + 4 * hidden
+    tokens = (_patches(s) + 1) * hidden
+    # A table of places for every shape that some tiles can have, and one for none, twice of a tile alone.
+    shapes = s["shapes"] + 1
+    places = tokens + 1 + shapes * tiles * tokens + 2 * (shapes * tiles * hidden + 1)
+    # The layers over all tiles have two gates each.
+    ends = 3 * s["patch"] ** 2 * hidden + hidden + 4 * hidden
+    return ends + places + s["layers"] * layer + 2 * s["gated"] + _linear(s["out"], s["text"])
+
+
 _TOWERS: Final[Mapping[str, Callable[[Sizes], int]]] = {
     "gemma3": _gemma3,
     "paligemma": _paligemma,
@@ -155,6 +168,7 @@ _TOWERS: Final[Mapping[str, Callable[[Sizes], int]]] = {
     "llava_next": _llava_next,
     "llava_next_video": _llava_next,
     "mistral3": _mistral3,
+    "mllama": _mllama,
     "internvl": _internvl,
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,

@@ -210,6 +210,9 @@ class Offload(Section, frozen=True, kw_only=True):
 
     ``optimizer_buffers``, ``param_buffers`` × ``param_buffer_elems``: pinned buffers of one rank
     on the way to NVMe; ``params_in_cpu_elems``: parameters that stay in RAM beside them.
+
+    Where hooks take away all that is saved for backward: ``keeps_shared``, that what a second operation saves
+    soon after the first stays on the GPU; ``takes_loss``, that what the loss saves goes too.
     """
 
     params: Literal["none", "cpu", "nvme"] | None = None
@@ -217,6 +220,8 @@ class Offload(Section, frozen=True, kw_only=True):
     optimizer_ratio: float | None = None
     grads: Literal["none", "cpu"] | None = None
     activations: Literal["none", "cpu", "disk"] | None = None
+    keeps_shared: bool | None = None
+    takes_loss: bool | None = None
     pin_memory: bool | None = None
     nvme_path: str | None = None
     optimizer_buffers: int | None = None
@@ -254,7 +259,8 @@ class Seq(Section, frozen=True, kw_only=True):
 
 
 class Checkpointing(Section, frozen=True, kw_only=True):
-    """Activation (gradient) checkpointing."""
+    """Activation (gradient) checkpointing. ``input_grads``: it asks gradients of what is embedded, a frozen
+    tower's patches among it."""
 
     mode: (
         Literal[
@@ -264,6 +270,7 @@ class Checkpointing(Section, frozen=True, kw_only=True):
     ) = None
     every_n: int | None = None
     reentrant: bool | None = None
+    input_grads: bool | None = None
     skips_frozen_layers: bool | None = None
     offload: Literal["none", "cpu", "disk"] | None = None
     recompute_modules: tuple[str, ...] | None = None

@@ -16,6 +16,7 @@ from oomlint.dialects.axolotl.releases import (
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.data_files import set_or_file
+from oomlint.dialects.common.offloading import hooks_of_trl
 from oomlint.dialects.kinds import OPTIMIZER_KINDS
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.errors import CannotEdit
@@ -50,6 +51,14 @@ def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
 def activations(run: Cells) -> Any:
     device = {"offload": "cpu", "disk": "disk"}.get(run[own.gc] or "", run[own.activation_offload])
     return {f.checkpointing.offload: device or "none", f.offload.activations: device or "none"}
+
+
+@training.derive(
+    f.offload.keeps_shared, f.offload.takes_loss,
+    source="AX/core/trainers/mixins/activation_checkpointing.py ActivationOffloadingMixin",
+)  # fmt: skip
+def hooks(run: Cells) -> Any:
+    return hooks_of_trl(run) if run[own.activation_offload] == "cpu" else None
 
 
 @training.written(f.checkpointing.offload)

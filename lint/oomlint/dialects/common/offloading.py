@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.releases import PINS_OFFLOADED
+from oomlint.dialects.releases import KEEPS_SHARED, PINS_OFFLOADED
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -14,6 +14,11 @@ def pins_by_default(run: Cells) -> bool | None:
     """Whether DeepSpeed pins what it offloads where nobody says; ``None`` where it offloads nothing."""
     offloads = {"cpu", "nvme"} & {run[f.offload.optimizer], run[f.offload.params]}
     return run.has(PINS_OFFLOADED) if offloads else None
+
+
+def hooks_of_trl(run: Cells) -> dict[Any, Any]:
+    """What TRL's ``OffloadActivations`` takes: it is around the whole training step, loss included."""
+    return {f.offload.keeps_shared: run.has(KEEPS_SHARED), f.offload.takes_loss: True}
 
 
 def to_cpu(device: Any, what: str) -> bool:

@@ -203,6 +203,19 @@ def activations(run: Cells) -> Any:
     return {f.checkpointing.offload: device, f.offload.activations: device}
 
 
+@training.derive(
+    f.offload.keeps_shared, f.offload.takes_loss,
+    source="torchtune 0.6.1 training/_activation_offloading.py, recipes/full_finetune_single_device.py _loss_step",
+)  # fmt: skip
+def hooks(run: Cells) -> Any:
+    """Around the model's forward pass alone; every tensor that is saved goes, each time."""
+    return (
+        {f.offload.keeps_shared: False, f.offload.takes_loss: False}
+        if run[own.offload_activations]
+        else None
+    )
+
+
 @activations.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
     offloads, dims = to_cpu(device, "torchtune offloads activations"), run[f.model.dims]

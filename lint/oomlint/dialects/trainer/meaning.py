@@ -12,7 +12,7 @@ from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import NOTHING, Meaning
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.model import loading, model, one_process
+from oomlint.dialects.trainer.model import asks_gradients_of_patches, loading, model, one_process
 from oomlint.dialects.trainer.own_losses import embedding, own_losses
 from oomlint.dialects.trainer.scripts import classifier, early_load, scripts
 from oomlint.dialects.trainer.statements import idle_flags
@@ -38,6 +38,12 @@ meaning = Meaning(
     unfollowed,
     usual,
 )
+
+
+@usual.derive(f.checkpointing.input_grads)
+def asks_input_gradients(run: Cells) -> Any:
+    return asks_gradients_of_patches(run)
+
 
 usual.constant(f.objective.kind, "sft", "the Trainer's own loss on labels")
 usual.constant(f.objective.ref_model, "none", "the Trainer itself knows no other model")

@@ -14,7 +14,7 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of, own_starter
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
-from oomlint.dialects.releases import CHECKPOINT_DTYPE
+from oomlint.dialects.releases import CHECKPOINT_DTYPE, INPUT_GRADS
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.unfollowed import of_unread_program
@@ -238,6 +238,14 @@ def starts_ranks_itself(run: Cells, field: Any, said: Said) -> Said:
 
 def _spreads(run: Cells) -> bool:
     return run[f.load.device_map] in ("auto", "balanced", "explicit")
+
+
+def asks_gradients_of_patches(run: Cells) -> bool | None:
+    """Whether checkpointing makes a frozen vision tower keep its graph; ``None`` for a model without one."""
+    dims = run[f.model.dims]
+    if not run[hf.checkpointing] or dims is None or dims.vision is None:
+        return None
+    return run.has(INPUT_GRADS)
 
 
 def is_whole_on_one(run: Cells) -> bool:

@@ -12,14 +12,19 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.generation import check_precomputed_reference
-from oomlint.dialects.common.offloading import to_cpu
+from oomlint.dialects.common.offloading import hooks_of_trl, to_cpu
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.releases import EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
-from oomlint.dialects.trainer.model import is_whole_on_one, model, one_process
+from oomlint.dialects.trainer.model import (
+    asks_gradients_of_patches,
+    is_whole_on_one,
+    model,
+    one_process,
+)
 from oomlint.dialects.trainer.own_losses import check_logits_unread
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.collators import collators
@@ -286,11 +291,24 @@ def mixes_precision(run: Cells) -> Any:
 trainers.always(shared.amp_is_open, False, "a flag that only running tells counts as off")
 
 
+@trainers.derive(f.checkpointing.input_grads)
+def asks_input_gradients(run: Cells) -> Any:
+    return asks_gradients_of_patches(run)
+
+
 @trainers.derive(f.checkpointing.offload, f.offload.activations)
 def offloads_activations(run: Cells) -> Any:
     if not run[trl.activation_offload]:
         return None
     return {f.checkpointing.offload: "cpu", f.offload.activations: "cpu"}
+
+
+@trainers.derive(
+    f.offload.keeps_shared, f.offload.takes_loss,
+    source="TRL 0.24.0 and 0.25.0 models/activation_offloading.py, trainer/sft_trainer.py training_step",
+)  # fmt: skip
+def hooks(run: Cells) -> Any:
+    return hooks_of_trl(run) if run[trl.activation_offload] else None
 
 
 # The releases whose config class of an objective has ``activation_offloading``, the first that was seen with

@@ -24,7 +24,8 @@ class LayerProfile:
     """
 
     __slots__ = (
-        "_backward", "_forward", "_inference", "_out", "_tape", "input_bytes", "saved", "trained",
+        "_backward", "_forward", "_inference", "_out", "_tape", "_twice", "input_bytes", "saved",
+        "trained",
     )  # fmt: skip
 
     def __init__(self, tape: Tape, out: Tensor, input_bytes: float) -> None:
@@ -33,6 +34,7 @@ class LayerProfile:
         self._backward: tuple[Moment, ...] | None = None
         self._forward: tuple[Size, ...] | None = None
         self._inference: tuple[Size, ...] | None = None
+        self._twice: Size | None = None
         self.saved: Size = tape.saved()
         self.trained: float = tape.trained_elements
         self.input_bytes = input_bytes
@@ -42,6 +44,13 @@ class LayerProfile:
         if self._backward is None:
             self._backward = self._tape.replay(self._out) if self._out.needs_grad else ()
         return self._backward
+
+    @property
+    def saved_twice(self) -> Size:
+        """What more than one operation keeps."""
+        if self._twice is None:
+            self._twice = self._tape.saved_twice()
+        return self._twice
 
     @property
     def forward(self) -> tuple[Size, ...]:
