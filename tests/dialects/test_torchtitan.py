@@ -352,6 +352,11 @@ def test_families_and_flavors() -> None:
     kernel = flavor_of("llama3", "8B_varlen")
     assert kernel is not None
     assert (kernel.id, kernel.attention) == ("meta-llama/Llama-3.1-8B", "flash2")
+    # models/gpt_oss/__init__.py _debugmodel at b5bcd76c.
+    small = flavor_of("gpt_oss", "debugmodel")
+    assert small is not None
+    assert small.dims is not None
+    assert small.dims.vocab == 2048
     scout = flavor_of("llama4", "17bx16e")
     assert scout is not None
     assert scout.dims is not None
