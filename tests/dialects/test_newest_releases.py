@@ -9,6 +9,15 @@ _AXOLOTL = "base_model: Qwen/Qwen2.5-7B\ndatasets: [{path: a, type: alpaca}]\nmi
 _SWIFT = "swift sft --model Qwen/Qwen2.5-7B --dataset a "
 _OPENRLHF = "python -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path Qwen/Qwen2.5-7B --train.batch_size 8 "
 _VERL = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B "
+_FSDP2 = (
+    "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n"
+    "  fsdp_activation_checkpointing: true\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+)
+_TRAINER = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n"
+    "Trainer(model=model, args=TrainingArguments(output_dir='o', bf16=True), train_dataset=data).train()\n"
+)
 _DEEPSPEED = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
 
 
@@ -70,3 +79,15 @@ def test_gradients_that_wait_for_the_last_micro_batch_under_verl() -> None:
     assert waits.stray == ()
     assert plain.plan.parallel.fsdp.sync_every_micro is True
     assert waits.plan.parallel.fsdp.sync_every_micro is False
+
+
+def test_checkpoints_that_wait_in_ram_under_accelerate() -> None:
+    """fsdp_activation_checkpointing_offload came with accelerate 1.15.0."""
+    launch = "accelerate launch --config_file a.yaml train.py\n"
+    moved = f"{_FSDP2}  fsdp_activation_checkpointing_offload: true\n"
+    for config, device in ((_FSDP2, "none"), (moved, "cpu")):
+        run = run_of({"run.sh": launch, "a.yaml": config, "train.py": _TRAINER}, "run.sh")
+        assert run.stray == ()
+        plan = run.plan
+        assert plan.checkpointing.mode == "full"
+        assert (plan.checkpointing.offload, plan.offload.activations) == (device, device)
