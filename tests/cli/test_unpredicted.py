@@ -20,6 +20,7 @@ WHY = (
     [
         ("check", "train.yaml", "--hardware", "H100", "--verbose"),
         ("check", "train.yaml", "--verbose"),
+        ("check", "train.yaml"),
         ("estimate", "train.yaml"),
         ("fit", "train.yaml", "--hardware", "H100"),
         ("fit", "train.yaml"),
@@ -80,3 +81,16 @@ def test_the_summary_counts_such_runs_by_name(oomlint, project):
     (project / "train.yaml").write_text(CONFIG)
     told = oomlint("train.yaml", "--hardware", "H100").stdout
     assert told.splitlines()[-1].startswith("1 run: without a prediction; ")
+
+
+@pytest.mark.parametrize("command", ["check", "estimate"])
+def test_json_says_why_there_is_no_prediction(oomlint, axolotl, project, command):
+    (project / "train.yaml").write_text(CONFIG)
+    (unknown,) = json.loads(oomlint(command, "train.yaml", "--output-format", "json").stdout)[
+        "runs"
+    ]
+    assert unknown["unpredicted"] == WHY
+    (known,) = json.loads(oomlint(command, "axolotl.yaml", "--output-format", "json").stdout)[
+        "runs"
+    ]
+    assert known["unpredicted"] is None

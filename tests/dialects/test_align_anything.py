@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.linked import link, run_of
+from tests.linked import run_of
 
 from oomlint.fix.edits import make_fix
 from oomlint.judgement.forecast import forecast_of
@@ -105,9 +105,23 @@ def test_towers_are_frozen_and_adapters_are_void() -> None:
     assert part.level(f.trainable.method) is Level.UNREAD
 
 
-def test_kto_is_left_alone() -> None:
-    line = f"deepspeed --module align_anything.trainers.text_to_text.kto {_MODEL}\n"
-    assert link({"train.sh": line}, "train.sh").runs == []
+@pytest.mark.parametrize(
+    ("trainer", "options", "why"),
+    [
+        ("text_to_text.kto", _MODEL, "a KL pass over 64 samples"),
+        ("text_to_text.multi_ppo", _ACTORS, "scorers and critics"),
+        (
+            "text_image_to_text.saferlhf",
+            f"{_ACTORS} --cost_model_name_or_path o/c",
+            "scorers and critics",
+        ),
+    ],
+)
+def test_what_is_not_counted_is_said(trainer: str, options: str, why: str) -> None:
+    line = f"deepspeed --module align_anything.trainers.{trainer} {options}\n"
+    run = run_of({"train.sh": line}, "train.sh")
+    assert (run.framework, run.stray) == ("align-anything", ())
+    assert why in why_unpredicted(forecast_of(run))
 
 
 @pytest.mark.parametrize("trainer", ["text_to_image.dpo_diffusion", "janus.sft_gen"])

@@ -335,6 +335,13 @@ def test_wishes(changes: dict[Any, Any], line: str) -> None:
     assert "# four cards" in after
 
 
+def test_megatrons_names_of_layers_are_the_checkpoints() -> None:
+    lora = "  use_lora: true\n  lora_rank: 16\n  target_modules: [linear_qkv, linear_proj, linear_fc2]\n"
+    plan = _run(_MEGATRON.replace("actor:\n", f"actor:\n{lora}", 1)).plan
+    assert plan.trainable.method == "lora"
+    assert plan.trainable.targets == ("q_proj", "k_proj", "v_proj", "o_proj", "down_proj")
+
+
 def test_wishes_of_megatron() -> None:
     assert "megatron:d2p2t1" in fixed(_run, _MEGATRON, {f.parallel.pp: 2})
     assert "adam_bf16" in fixed(_run, _MEGATRON, {f.precision.optim_state: "bf16"})

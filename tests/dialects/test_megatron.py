@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.fixing import fixed
 from tests.linked import link, run_of
 
@@ -15,6 +16,7 @@ from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.linting.rule import Applicability, Proposal, SetFields
+from oomlint.models.count import count_parameters
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.linked import Linked, LinkOptions
@@ -75,6 +77,19 @@ def test_dimensions_are_options() -> None:
     # Padded to 128 on each of four tensor-parallel ranks.
     assert dims.vocab == 128512
     assert (dims.attn_bias, dims.mlp_bias) == (False, False)
+
+
+def test_a_bias_on_queries_keys_and_values_alone() -> None:
+    """--add-qkv-bias gives none to the output projection (Megatron-core models/gpt/gpt_layer_specs.py)."""
+    dims = _with("--add-qkv-bias").plan.model.dims
+    assert dims is not None
+    biased, plain = (
+        count_parameters(dims),
+        count_parameters(replace(dims, attn_bias=False, arch="llama")),
+    )
+    assert biased is not None
+    assert plain is not None
+    assert biased.total - plain.total == 32 * 128 * (32 + 2 * 8)
 
 
 def test_what_a_model_is_without_options() -> None:

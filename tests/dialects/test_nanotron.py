@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.fixing import fixed
 from tests.linked import link, run_of
 
 from oomlint.errors import CannotEdit
 from oomlint.memory import estimate
+from oomlint.models.count import count_parameters
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 
@@ -145,6 +147,12 @@ def test_experts_and_what_every_token_goes_through() -> None:
         1408,
         5632,
     )
+    # nanotron/models/qwen.py:183: queries, keys and values have a bias only where attention_bias asks for one.
+    plain = count_parameters(dims)
+    biased = count_parameters(replace(dims, attn_bias=True))
+    assert plain is not None
+    assert biased is not None
+    assert biased.total - plain.total == 28 * 128 * (16 + 2 * 4)
 
 
 def test_models_of_its_examples_are_not_its_own() -> None:

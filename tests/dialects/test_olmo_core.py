@@ -171,6 +171,14 @@ def test_a_model_of_which_the_script_makes_another_is_not_the_factorys() -> None
     assert _run(text).plan.model.dims is None
 
 
+def test_what_patterns_freeze_is_not_known() -> None:
+    frozen = _SCRIPT.replace(
+        "padded_vocab_size())", "padded_vocab_size(), freeze_params=['lm_head.*'])"
+    )
+    assert _run(_SCRIPT).plan.trainable.method == "full"
+    assert _run(frozen).plan.trainable.method is None
+
+
 def test_what_a_call_returns_is_unread_and_not_wrong() -> None:
     """What only running tells may be any number: that of a tokenizer, or of a dict with a default."""
     script = (

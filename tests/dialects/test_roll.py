@@ -232,6 +232,13 @@ def test_adapters() -> None:
     assert plan.objective.ref_model == "none"  # the base with its adapter off
 
 
+def test_all_linear_takes_experts_in_on_megatron() -> None:
+    text = _RLVR.replace("    dtype: bf16\n", "    dtype: bf16\n    lora_target: all-linear\n", 1)
+    assert _run(text).plan.trainable.target_params == "experts"
+    sharded = text.replace("strategy_name: megatron_train", "strategy_name: fsdp2_train")
+    assert _run(sharded).plan.trainable.target_params is None
+
+
 def test_what_trains_nothing_here() -> None:
     """A rollout alone, and DeepSpeed's strategy, which went in 2026-06."""
     rollout = _RLVR[: _RLVR.index("actor_train:")] + _RLVR[_RLVR.index("actor_infer:") :]

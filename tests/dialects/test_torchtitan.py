@@ -11,6 +11,8 @@ from tests.linked import link, run_of
 from oomlint.dialects.torchtitan.models import family_of, flavor_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
+from oomlint.judgement.forecast import forecast_of
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.linting.rule import Applicability, Proposal, SetFields
 from oomlint.runs.run import Run
 
@@ -98,6 +100,13 @@ def _launched(line: str, text: str = _TOML) -> Run:
 
 def _registry_run(name: str, text: str = _REGISTRY) -> Run:
     return next(r for r in link({_MODULE: text}).runs if r.name.endswith(f":{name}"))
+
+
+def test_a_family_that_is_not_counted_is_named() -> None:
+    module = "torchtitan/models/muse_glimmer/config_registry.py"
+    runs = link({module: _REGISTRY.replace("llama3", "muse_glimmer")}).runs
+    assert {run.plan.model.arch for run in runs} == {"muse_glimmer"}
+    assert "muse_glimmer" in why_unpredicted(forecast_of(runs[0]))
 
 
 # -- TOML --------------------------------------------------------------------------------------
@@ -352,6 +361,11 @@ def test_families_and_flavors() -> None:
     kernel = flavor_of("llama3", "8B_varlen")
     assert kernel is not None
     assert (kernel.id, kernel.attention) == ("meta-llama/Llama-3.1-8B", "flash2")
+    # models/gpt_oss/__init__.py _debugmodel at b5bcd76c.
+    small = flavor_of("gpt_oss", "debugmodel")
+    assert small is not None
+    assert small.dims is not None
+    assert small.dims.vocab == 2048
     scout = flavor_of("llama4", "17bx16e")
     assert scout is not None
     assert scout.dims is not None

@@ -37,7 +37,7 @@ _GELU: Final = (
 )
 _ALWAYS_ATTENTION_BIAS: Final = (
     frozenset(
-        "qwen qwen2 qwen2_moe qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm "
+        "qwen qwen2 qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm "
         "gpt_oss phimoe mimo biogpt xglm ctrl openai-gpt".split()
     )
     | BARTS
@@ -270,6 +270,8 @@ def _state_space(arch: str, f: Fields) -> Mapping[str, Any] | None:
 def _attention_bias(arch: str, f: Fields) -> bool:
     if arch in _ALWAYS_ATTENTION_BIAS:
         return True
+    if arch == "qwen2_moe" and f.raw("qkv_bias") is None:
+        return True  # Qwen2MoeConfig's default
     return f.flag("attention_bias", "use_qkv_bias", "qkv_bias", "add_qkv_bias") or (
         arch == "starcoder2" and f.flag("use_bias")
     )

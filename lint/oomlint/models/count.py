@@ -37,13 +37,14 @@ class ParameterCounts(Struct, frozen=True, kw_only=True):
     vision: int
 
 
-Bias = Literal["never", "always", "config"]
+Bias = Literal["never", "always", "usual", "config"]
 Norm = Literal["rms", "ln", "ln_no_bias", "none"]
 QkNorm = Literal["never", "head", "across"]
 
 
 class _Layout(Struct, frozen=True, kw_only=True):
-    """How one architecture builds its block; ``config`` leaves it to the dimensions.
+    """How one architecture builds its block; ``config`` leaves it to the dimensions, and so does ``usual``,
+    which is yes where they say nothing.
 
     A norm of queries and keys has one weight per element of a head (``head``) or of all
     heads together (``across``). ``block_norms``
@@ -83,7 +84,7 @@ _NEOX: Final = _Layout(
 )
 _OLMO2: Final = _Layout(qk_norm="across")
 _GLM4: Final = _Layout(qkv_bias="config", block_norms=4)
-_QWEN2_MOE: Final = _Layout(qkv_bias="always", shared_gate=True)
+_QWEN2_MOE: Final = _Layout(qkv_bias="usual", shared_gate=True)
 _DEEPSEEK: Final = _Layout()
 _QWEN3_NEXT: Final = _Layout(qk_norm="head", shared_gate=True, gated_query=True)
 
@@ -309,7 +310,9 @@ def _norm(layout: _Layout, size: int) -> int:
 
 
 def _has(bias: Bias, configured: bool | None) -> bool:
-    return bias == "always" or (bias == "config" and bool(configured))
+    if bias in ("never", "always"):
+        return bias == "always"
+    return bias == "usual" if configured is None else configured
 
 
 def _block(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from oomlint.hardware import Hardware, usable_bytes
 from oomlint.judgement import Cause, Forecast, Judgement, Risk
+from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.plan import plan_to_dict
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def run_object(judgement: Judgement, way: Fix | None = None) -> RunShape:
             {"field": a.field, "value": a.value, "why": a.why} for a in forecast.assumptions
         ],
         "verdict": forecast.verdict,
+        "unpredicted": why_unpredicted(forecast) or None,
         "risk": risk_object(forecast.risk),
         "evidence": None
         if forecast.evidence is None

@@ -211,6 +211,8 @@ class WayOutShape(TypedDict):
 
 
 class RunShape(TypedDict):
+    """``unpredicted``: which fact is missing where ``gpu`` has no peak, in words."""
+
     name: str
     framework: str | None
     files: list[str]
@@ -221,6 +223,7 @@ class RunShape(TypedDict):
     disk: DiskShape
     assumptions: list[AssumptionShape]
     verdict: Literal["fits", "tight", "does_not_fit", "unknown"]
+    unpredicted: str | None
     risk: RiskShape | None
     evidence: EvidenceShape | None
     as_meant: AsMeantShape | None

@@ -76,10 +76,12 @@ def _blocks(report: Results, paint: Paint, width: int) -> Iterator[Iterator[str]
 
 
 def _runs(report: Results, paint: Paint, width: int, *, only_open: bool) -> Iterator[str]:
-    """The prediction of every run; or only of those of which something that was not read decides."""
+    """The prediction of every run; or only of those that have none, or of which something that was not read
+    decides."""
     for run in _told(report) if only_open else report.runs:
         forecast = judgement_of(run).spoken
-        if only_open and (forecast.hardware is None or not left_open(forecast)):
+        is_open = forecast.estimate.unknown or (forecast.hardware and left_open(forecast))
+        if only_open and not is_open:
             continue
         for line in wrapped(visible(sentence(forecast)), width, "", "  "):
             yield paint(line, VERDICT_STYLES[forecast.verdict])

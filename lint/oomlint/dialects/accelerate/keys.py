@@ -123,6 +123,7 @@ class own(Private, prefix="accelerate"):  # noqa: N801
     fp16: bool
     grad_accum: int
     recompute: bool
+    offloads_checkpoints: bool
 
 
 _FSDP_ROWS = (
@@ -140,6 +141,8 @@ _FSDP_ROWS = (
     Row("fsdp_cpu_ram_efficient_loading", f.load.cpu_ram_efficient, BOOLEAN),
     Row("fsdp_sync_module_states", f.parallel.fsdp.sync_module_states, BOOLEAN),
     Row("fsdp_activation_checkpointing", f.parallel.fsdp.activation_checkpointing, BOOLEAN),
+    # Since 1.15.0, and under FSDP2 alone (accelerate/utils/dataclasses.py FullyShardedDataParallelPlugin.__post_init__).
+    Row("fsdp_activation_checkpointing_offload", own.offloads_checkpoints, BOOLEAN),
 )
 _DEEPSPEED_ROWS = (
     Row("zero_stage", f.parallel.zero.stage, STAGE),

@@ -298,6 +298,19 @@ def _check_deepspeed_file(run: Cells) -> None:
         raise CannotEdit("the DeepSpeed file that says this cannot be read")
 
 
+@accelerate.override(
+    f.checkpointing.offload,
+    f.offload.activations,
+    source="accelerate 1.15.0 utils/fsdp_utils.py fsdp2_apply_ac: offload_wrapper around each checkpoint",
+)
+def offloaded_checkpoints(run: Cells) -> Any:
+    if not (
+        run[fsdp.enabled] and run[_F.activation_checkpointing] and run[own.offloads_checkpoints]
+    ):
+        return None
+    return {f.checkpointing.offload: "cpu", f.offload.activations: "cpu"}
+
+
 def express_checkpointing(mode: Any, run: Cells) -> Wishes:
     """FSDP's own switch where no trainer takes part: the Accelerate config stands alone."""
     trains = any(block.table.section == "training" for block in run.blocks)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oomlint.dialects.areal.allocation import Allocation, served, trained
 from oomlint.dialects.areal.keys import ARGS, SOURCE, own
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.adapters import names_of, targets_of
+from oomlint.dialects.common.adapters import checkpoint_layers, names_of, targets_of
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.common.generation import engine_called
@@ -364,7 +364,7 @@ def adapter(run: Cells) -> Any:
     return {
         f.trainable.r: run[own.rank],
         f.trainable.alpha: run[own.alpha],
-        f.trainable.targets: targets_of(named) if named else "all_linear",
+        f.trainable.targets: targets_of(checkpoint_layers(named)) if named else "all_linear",
     }
 
 

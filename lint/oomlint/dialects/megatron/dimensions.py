@@ -143,7 +143,11 @@ def _arch(run: Cells, norm: str, act: str, moe: Moe | None, mla: Mla | None, kin
         return "deepseek_v3"
     if moe is not None:
         return "qwen3_moe" if run[mg.qk_norm] else "mixtral"
-    return "qwen3" if run[mg.qk_norm] else "llama"
+    if run[mg.qk_norm]:
+        return "qwen3"
+    # A bias on queries, keys and values alone (--add-qkv-bias beside --disable-bias-linear) is Qwen2's; LLaMA's class
+    # has one on the output as well.
+    return "qwen2" if run[mg.qkv_bias] and not run[mg.bias] else "llama"
 
 
 def _ffn(run: Cells, hidden: int, act: str) -> int:

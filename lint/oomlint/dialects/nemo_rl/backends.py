@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.adapters import checkpoint_layers
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
@@ -229,14 +230,6 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {own.mc_lora if is_megatron(run) else own.dt_lora: wanted == "lora"}
 
 
-_MEGATRON_LAYERS = {
-    "linear_qkv": ("q_proj", "k_proj", "v_proj"),
-    "linear_proj": ("o_proj",),
-    "linear_fc1": ("gate_proj", "up_proj"),
-    "linear_fc2": ("down_proj",),
-}
-
-
 @backends.derive(
     f.trainable.r, f.trainable.alpha, f.trainable.dropout, f.trainable.targets, source=AUTOMODEL
 )
@@ -249,7 +242,7 @@ def adapter(run: Cells) -> Any:
     else:
         rank, alpha, dropout = run[own.dt_rank], run[own.dt_alpha], run[own.dt_dropout]
         named, takes_all = run[own.dt_targets], run[own.dt_all_linear] or not run[own.dt_targets]
-    layers = tuple(part for name in named or () for part in _MEGATRON_LAYERS.get(name, (name,)))
+    layers = checkpoint_layers(named or ())
     return {
         f.trainable.r: rank,
         f.trainable.alpha: alpha,

@@ -53,6 +53,7 @@ class own(Private, prefix="olmo_core"):  # noqa: N801  a namespace of fields, re
     expert_ffn: int
     shared_ffn: int
     pattern: list[str]
+    frozen: list[str]
     delta_heads: int
     delta_values: int
     delta_dim: int
@@ -141,6 +142,7 @@ OLMO_CORE = Table(
         Row("model.expert_hidden_size", own.expert_ffn, POSITIVE),
         Row("model.shared_expert_hidden_size", own.shared_ffn, POSITIVE),
         Row("model.block_pattern", own.pattern, LIST),
+        Row("model.freeze_params", own.frozen, LIST),
         Row(f"{_G}n_heads", own.delta_heads, POSITIVE, 16, source=DELTA_NET),
         Row(f"{_G}n_v_heads", own.delta_values, POSITIVE),
         Row(f"{_G}head_dim", own.delta_dim, POSITIVE),

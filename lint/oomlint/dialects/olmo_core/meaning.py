@@ -210,8 +210,17 @@ meaning.always(f.seq.packing, "concat", f"{SOURCE} src/olmo_core/data/numpy_data
 meaning.always(f.seq.pad, "none", f"{SOURCE} src/olmo_core/data/numpy_dataset.py")
 meaning.always(f.objective.kind, "pretrain", _MODULE)
 meaning.always(f.objective.ref_model, "none", _MODULE)
-meaning.always(f.trainable.method, "full", _MODULE)
 meaning.always(f.quant.method, "none", _MODULE)
+
+
+@meaning.derive(
+    f.trainable.method, source=f"{SOURCE} src/olmo_core/nn/transformer/config.py: freeze_params"
+)
+def trained(run: Cells) -> Any:
+    """What patterns over the names of OLMo-core's own classes leave, nothing here tells."""
+    return None if run[own.frozen] else "full"
+
+
 meaning.cannot_say("OLMo-core trains whole models", f.trainable.method, f.quant.method)
 
 

@@ -179,16 +179,22 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 
 @strategies.derive(
-    f.trainable.r, f.trainable.alpha, f.trainable.dropout, f.trainable.targets, source=_MODELS
-)
+    f.trainable.r, f.trainable.alpha, f.trainable.dropout, f.trainable.targets, f.trainable.target_params,
+    source=_MODELS,
+)  # fmt: skip
 def adapter(run: Cells) -> Any:
+    """On Megatron ``all-linear`` takes grouped experts in (mcore_adapter/adapters/utils.py find_all_linear_modules)."""
     if run[f.trainable.method] != "lora":
         return None
+    targets = targets_of(run[own.targets] or ())
     return {
         f.trainable.r: run[own.rank],
         f.trainable.alpha: run[own.alpha] or float(2 * run[own.rank]),
         f.trainable.dropout: run[own.dropout],
-        f.trainable.targets: targets_of(run[own.targets] or ()),
+        f.trainable.targets: targets,
+        f.trainable.target_params: "experts"
+        if is_megatron(run) and targets == "all_linear"
+        else None,
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.adapters import checkpoint_layers
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.slime.keys import ARGUMENTS, own
 from oomlint.errors import CannotEdit
@@ -18,13 +19,6 @@ adapters = Meaning()
 
 _FORK = "miles 31f1ca96 miles/utils/arguments.py add_lora_arguments"
 _IS_FORK = "slime itself has no LoRA, so that a fork of it runs which has: miles, OpenClaw-RL"
-# Megatron-Bridge's names of layers, and those of the checkpoint.
-_LAYERS = {
-    "linear_qkv": ("q_proj", "k_proj", "v_proj"),
-    "linear_proj": ("o_proj",),
-    "linear_fc1": ("gate_proj", "up_proj"),
-    "linear_fc2": ("down_proj",),
-}
 
 
 def has_adapters(run: Cells) -> bool:
@@ -57,7 +51,7 @@ def adapter(run: Cells) -> Any:
     if not has_adapters(run):
         return None
     named = run[own.targets] or ("all-linear",)
-    targets = tuple(part for name in named for part in _LAYERS.get(name, (name,)))
+    targets = checkpoint_layers(named)
     return {
         f.trainable.r: run[own.rank],
         f.trainable.alpha: run.get(own.alpha, 16.0),

@@ -15,7 +15,7 @@ from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Origin
 from oomlint.dialects.torchtitan.batches import batches
 from oomlint.dialects.torchtitan.keys import CONFIG, PARALLELIZE, is_registry, own
-from oomlint.dialects.torchtitan.models import Flavor, flavor_of
+from oomlint.dialects.torchtitan.models import Flavor, family_of, flavor_of
 from oomlint.dialects.torchtitan.ranks import ranks, ranks_of_shard, stages
 from oomlint.dialects.torchtitan.training import training
 from oomlint.errors import CannotEdit
@@ -58,7 +58,9 @@ def model_of_flavor(run: Cells) -> Any:
 def dims_of_flavor(run: Cells) -> Any:
     found = _flavor(run)
     if found is None or found.dims is None:
-        return None
+        # A family that is not counted is named all the same: then no prediction says which.
+        is_new = bool(run[own.name]) and family_of(run[own.name]) is None
+        return {f.model.arch: run[own.name]} if is_new and not run.says(f.model.id) else None
     dims = with_members(found.dims, run.known.options)
     return {
         f.model.dims: Sourced(dims, found.source),

@@ -76,10 +76,10 @@ _OWN = {
         moe=Moe(experts=8, topk=3, moe_ffn=256, shared_experts=2, shared_ffn=512, first_dense=1),
         mla=Mla(kv_rank=512, qk_nope=128, qk_rope=64, v_dim=128),
     ),
-    # models/gpt_oss/model/args.py at v0.2.2: what the debug model does not say is the 20b's.
+    # models/gpt_oss/__init__.py _debugmodel at b5bcd76c; up to v0.2.2 its vocabulary was the 20b's, 201,088.
     ("gpt_oss", "debugmodel"): ModelDims(
         arch="gpt_oss", layers=4, hidden=256, heads=64, kv_heads=8, head_dim=64, ffn=2880,
-        vocab=201088, tie_embeddings=False, attn_bias=True, norm="rms", act="swiglu",
+        vocab=2048, tie_embeddings=False, attn_bias=True, norm="rms", act="swiglu",
         moe=Moe(experts=8, topk=4, moe_ffn=2880, shared_experts=0, first_dense=0),
     ),
 }  # fmt: skip

@@ -95,6 +95,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     entropy_for_logs: bool
     compiles: bool
     chunks_entropy: bool
+    defers_sync: bool
     agents: int
     scored_of_all: int
     scored_tokens: int
@@ -160,7 +161,7 @@ _FREE = (
     # Since 0.9: quantization that is only simulated, phases that are skipped, prefill and decoding apart, routes that are
     # replayed, and teachers on cards of their own (trainer/config/_generated_ppo_trainer.yaml of 0.9.1).
     _A + "qat.", _A + "fsdp_config.qat.", _MEGATRON + "qat.", _MEGATRON + "router_replay.", _R + "disaggregation.",
-    _R + "qat", "skip.", "distillation.", "sandbox_fusion.",
+    _A + "fsdp_config.turbo_config.", _R + "qat", "skip.", "distillation.", "sandbox_fusion.",
 )  # fmt: skip
 
 VERL_PPO = Table(
@@ -205,6 +206,8 @@ VERL_PPO = Table(
         Row(_A + "fsdp_config.fsdp_size", f.parallel.dp_shard, REST),
         Row(_A + "fsdp_config.reshard_after_forward", f.parallel.fsdp.reshard_after_forward, BOOLEAN),
         Row(_A + "fsdp_config.forward_prefetch", f.parallel.fsdp.forward_prefetch, BOOLEAN),
+        # Since 0.9.1 (verl/workers/engine/fsdp/transformer_impl.py _gradient_sync_context).
+        Row(_A + "fsdp_config.use_no_sync_for_gradient_accumulation", own.defers_sync, BOOLEAN, default=False, source=PPO_SOURCE),
         Row(_A + "fsdp_config.use_orig_params", f.parallel.fsdp.use_orig_params, BOOLEAN),
         Row(_A + "fsdp_config.model_dtype", f.load.dtype, DTYPE),
         Row(_A + "fsdp_config.dtype", own.compute, DTYPE, aliases=(_A + "fsdp_config.mixed_precision.param_dtype",)),

@@ -80,7 +80,9 @@ def fully_sharded(run: Cells) -> Any:
         _F.version: fsdp_version(run),
         _F.wrap: Sourced("transformer", f"{SOURCE} utils/fsdp_utils.py get_fsdp_wrap_policy"),
         _F.state_dict: Sourced("sharded", f"{SOURCE} utils/checkpoint/fsdp_checkpoint_manager.py"),
-        _F.sync_every_micro: Sourced(True, f"{SOURCE} workers/actor/dp_actor.py"),
+        _F.sync_every_micro: Sourced(
+            not run[own.defers_sync], f"{SOURCE} workers/actor/dp_actor.py"
+        ),
     }
 
 
