@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import astuple, replace
 from tests.plans import LLAMA_8B, plan_of
