@@ -68,3 +68,38 @@ def test_flash_attention_has_no_kernel_for_fp32(bf16: str, attention: str, stops
     errors = [e.rule.code for e in report_of(files, hardware=_CARD).diagnoses if e.severity > 2]
     assert ("OOM109" in errors) is stops
     assert not stops or errors == ["OOM109"]
+
+
+_SIZES = "--per_device_train_batch_size 1 --per_device_eval_batch_size 1 --num_train_epochs 1"
+_ON_DEMAND = """\
+import torch
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+parser = HfArgumentParser(TrainingArguments)
+(training_args,) = parser.parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+trainer = Trainer(model=model, args=training_args, train_dataset=data, data_collator=collator)
+{asked}
+    trainer.train()
+if training_args.do_eval:
+    trainer.evaluate()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "stops"),
+    [
+        ("if training_args.do_train:", "--do_eval", True),
+        ("if training_args.do_train:", "--do_train --do_eval", False),
+        ("if training_args.do_train:", "--do_eval $EXTRA", False),
+        ("if True:", "--do_eval", False),
+        ("training_args.do_train = True\nif training_args.do_train:", "--do_eval", False),
+    ],
+)
+def test_a_script_that_nothing_asks_to_train(asked: str, options: str, stops: bool) -> None:
+    files = {
+        "run_clm.py": _ON_DEMAND.format(asked=asked),
+        "run.sh": f"python run_clm.py --output_dir out --learning_rate 1e-5 {_SIZES} {options}\n",
+    }
+    found = run_of(files, hardware=_CARD).settings.get(shared.stops)
+    assert (found is not None and "--do_train" in found.value) is stops
