@@ -103,3 +103,41 @@ def test_a_script_that_nothing_asks_to_train(asked: str, options: str, stops: bo
     }
     found = run_of(files, hardware=_CARD).settings.get(shared.stops)
     assert (found is not None and "--do_train" in found.value) is stops
+
+
+_RANKED = """\
+import argparse
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+{options}
+args = parser.{parse}
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+arguments = TrainingArguments(output_dir="out", per_device_train_batch_size=1)
+Trainer(model=model, args=arguments, train_dataset=data, data_collator=collator).train()
+"""
+_OLD, _NEW = 'parser.add_argument("--local_rank")', 'parser.add_argument("--local-rank")'
+
+
+@pytest.mark.parametrize(
+    ("options", "parse", "launcher", "torch", "stops"),
+    [
+        (_OLD, "parse_args()", "python -m torch.distributed.launch", "2.0.1", True),
+        (_OLD, "parse_args()", "python -m torch.distributed.launch", "1.13.1", False),
+        (_OLD, "parse_args()", "python -m torch.distributed.launch --use_env", "2.0.1", False),
+        (_OLD, "parse_args()", "torchrun", "2.0.1", False),
+        (_OLD, "parse_known_args()[0]", "python -m torch.distributed.launch", "2.0.1", False),
+        (f"{_OLD}\n{_NEW}", "parse_args()", "python -m torch.distributed.launch", "2.0.1", False),
+    ],
+)
+def test_a_rank_in_the_spelling_of_torch_2(
+    options: str, parse: str, launcher: str, torch: str, stops: bool
+) -> None:
+    files = {
+        "train.py": _RANKED.format(options=options, parse=parse),
+        "run.sh": f"{launcher} --nproc_per_node 2 train.py\n",
+        "requirements.txt": f"torch=={torch}\n",
+    }
+    found = run_of(files, hardware=_CARD).settings.get(shared.stops)
+    assert (found is not None and "--local-rank" in found.value) is stops
