@@ -170,6 +170,24 @@ def test_ray_says_otherwise_than_torchrun_that_cards_are_missing():
         assert any(word in detail for detail in found.finding.details)
 
 
+def test_ray_kills_nothing_where_torchrun_starts_the_ranks():
+    options = (
+        " --pretrain Qwen/Qwen2.5-14B-Instruct --reward_pretrain Qwen/Qwen2.5-14B-Instruct"
+        " --micro_train_batch_size 1 --train_batch_size 128 --rollout_batch_size 1024"
+        " --prompt_max_len 1024 --generate_max_len 2048 --zero_stage 2 --bf16"
+        " --gradient_checkpointing --save_path out\n"
+    )
+    told = Options(hardware=parse_hardware("8xH100-80GB"), values={"host.ram_gib": 180})
+    for start, killed in (
+        (
+            "python3 -m openrlhf.cli.train_ppo_ray --actor_num_gpus_per_node 8 --colocate_all_models",
+            True,
+        ),
+        ("torchrun --nproc_per_node 8 -m openrlhf.cli.train_ppo", False),
+    ):
+        assert ("ray-host-memory" in names(check("run.sh", start + options, told))) is killed
+
+
 def test_only_data_that_are_said_to_show_images_are_warned_of_their_pixels():
     line = (
         "swift sft --model Qwen/Qwen2.5-Omni-7B --dataset {} --tuner_type lora --max_length 32768\n"
