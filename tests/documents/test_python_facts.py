@@ -79,6 +79,7 @@ def test_found(name: str) -> None:
 
 
 INNOCENT = {
+    "states that are given": FSDP + "with FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT):\n    m.load_state_dict(s)\n",
     "a schedule's state": "import torch\nimport torch.distributed\ns = torch.load(p)\nlr_scheduler.load_state_dict(s)\n",
     "loss that starts anew": LOOP + "    total += loss\n    if step:\n        log(total.item())\n        total = 0\n",
     "a number by the end of the turn": LOOP + "    total += loss\n    total = mean_of_ranks(total).item()\n",
