@@ -170,6 +170,33 @@ def test_ray_says_otherwise_than_torchrun_that_cards_are_missing():
         assert any(word in detail for detail in found.finding.details)
 
 
+def test_a_config_that_nothing_is_seen_to_read_is_remarked_on():
+    """What is set on training arguments that are made already is read by nobody."""
+    script = (
+        "import argparse\n"
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "parser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--deepspeed")\n'
+        "args = parser.parse_args()\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
+        'targs = TrainingArguments(output_dir="out", per_device_train_batch_size=2{handed})\n'
+        "{late}"
+        "Trainer(model=model, args=targs, train_dataset=data, data_collator=collate).train()\n"
+    )
+    handed = script.format(handed=", deepspeed=args.deepspeed", late="")
+    late = script.format(handed="", late="targs.deepspeed = args.deepspeed\n")
+    for text, severity in ((handed, Severity.ERROR), (late, Severity.INFO)):
+        files = {
+            "train.py": text.encode(),
+            "run.sh": b"deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out"
+            b" --per_device_train_batch_size 2 --learning_rate 1e-5 --num_train_epochs 1\n",
+            "ds.json": b'{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+        }
+        report = lint(Workspace(Path("/project"), files), [*files], Options())
+        found = [d for d in report.diagnoses if d.rule.code == "OOM802"]
+        assert {d.severity for d in found} == {severity}
+
+
 def test_ray_kills_nothing_where_torchrun_starts_the_ranks():
     options = (
         " --pretrain Qwen/Qwen2.5-14B-Instruct --reward_pretrain Qwen/Qwen2.5-14B-Instruct"

@@ -44,9 +44,11 @@ def side_facts(
 ) -> Iterator[Fact]:
     """Facts of these kinds: ``merges-adapter`` (``how``, ``share``, ``quantized``), ``zero-to-fp32`` (``how``),
     ``dataset-in-memory`` (``how``), ``debug-mode`` (``what``, ``effect``), ``overrides-state-dict``,
-    ``freezes-tower``, ``chooses-trained`` (``guards``).
+    ``freezes-tower``, ``chooses-trained`` (``guards``), ``own-deepspeed-option``.
     """
     look = _Look(source, tree, places)
+    for step in _own_deepspeed_options(steps):
+        yield look.fact("own-deepspeed-option", step.node)
     for step in steps:
         call, last = step.node, step.last
         if last in ("merge_and_unload", "save_pretrained_merged"):
@@ -272,3 +274,20 @@ def _stops_recording(tree: Tree) -> bool:
         if isinstance(enabled, ast.Constant) and enabled.value in (None, False):
             return True
     return False
+
+
+def _own_deepspeed_options(steps: Sequence[ReachedCall]) -> Iterator[ReachedCall]:
+    """``add_argument("--deepspeed")`` of a parser of the script's own, of which no call is handed the value by that name: an
+    attribute that is set on training arguments comes too late (transformers 4.30 and 5.23 training_args.py
+    __post_init__ makes the plugin)."""
+    for step in steps:
+        is_told = any(
+            keyword.arg == "deepspeed" or (keyword.arg is None and step.last.endswith("Arguments"))
+            for keyword in step.node.keywords
+        )
+        if is_told or step.last in ("initialize", "add_config_arguments"):
+            return
+    for step in steps:
+        names = {each.value for each in step.node.args if isinstance(each, ast.Constant)}
+        if step.last == "add_argument" and "--deepspeed" in names:
+            yield step
