@@ -141,3 +141,13 @@ def test_a_rank_in_the_spelling_of_torch_2(
     }
     found = run_of(files, hardware=_CARD).settings.get(shared.stops)
     assert (found is not None and "--local-rank" in found.value) is stops
+
+
+@pytest.mark.parametrize(("adapter", "stops"), [("", True), ("adapter: qlora\nlora_r: 16\n", False)])
+def test_packed_weights_that_nobody_adapts(adapter: str, stops: bool) -> None:
+    text = (
+        "base_model: meta-llama/Llama-3.1-8B-w4a16-experts\ndatasets:\n  - path: tatsu-lab/alpaca\n"
+        f"    type: alpaca\nmicro_batch_size: 1\nlora_target_linear: true\n{adapter}"
+    )
+    found = run_of({"axolotl.yaml": text}, hardware=_CARD).settings.get(shared.stops)
+    assert (found is not None and "no gradient" in found.value) is stops
