@@ -143,7 +143,9 @@ def test_a_rank_in_the_spelling_of_torch_2(
     assert (found is not None and "--local-rank" in found.value) is stops
 
 
-@pytest.mark.parametrize(("adapter", "stops"), [("", True), ("adapter: qlora\nlora_r: 16\n", False)])
+@pytest.mark.parametrize(
+    ("adapter", "stops"), [("", True), ("adapter: qlora\nlora_r: 16\n", False)]
+)
 def test_packed_weights_that_nobody_adapts(adapter: str, stops: bool) -> None:
     text = (
         "base_model: meta-llama/Llama-3.1-8B-w4a16-experts\ndatasets:\n  - path: tatsu-lab/alpaca\n"
@@ -151,3 +153,18 @@ def test_packed_weights_that_nobody_adapts(adapter: str, stops: bool) -> None:
     )
     found = run_of({"axolotl.yaml": text}, hardware=_CARD).settings.get(shared.stops)
     assert (found is not None and "no gradient" in found.value) is stops
+
+
+_GALORE = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
+    "dataset: alpaca_en_demo\ntemplate: qwen\nuse_galore: true\ngalore_layerwise: true\n"
+    "per_device_train_batch_size: 1\noutput_dir: out\npure_bf16: true\n"
+)
+
+
+@pytest.mark.parametrize(("start", "stops"), [("FORCE_TORCHRUN=1 ", True), ("", False)])
+def test_layerwise_updates_are_of_one_process(start: str, stops: bool) -> None:
+    files = {"train.yaml": _GALORE, "run.sh": f"{start}llamafactory-cli train train.yaml\n"}
+    hardware = "4xRTX-4090-24GB" if stops else _CARD
+    found = run_of(files, hardware=hardware).settings.get(shared.stops)
+    assert (found is not None and "GaLore" in found.value) is stops
