@@ -35,8 +35,8 @@ _TOWER = re.compile(
     r"\.(?:get_)?(?:vision_(?:model|tower|encoder|backbone)|visual|vit|image_encoder)(?:\(\))?$"
 )
 _PARAMETERS = frozenset({"parameters", "named_parameters"})
-# Models that are never trained, by what scripts call them.
-_OTHER_MODEL = re.compile(r"ref|teacher|reward|critic|draft|judge|frozen", re.IGNORECASE)
+OTHER_MODEL = re.compile(r"ref|teacher|reward|critic|draft|judge|frozen", re.IGNORECASE)
+"""What scripts call models that are never trained."""
 
 
 def side_facts(
@@ -179,13 +179,13 @@ class _Look:
 
     def _is_another(self, step: ReachedCall, owner: ast.expr) -> bool:
         """Whether the model is called like one that is not trained, in the function or by all that call it."""
-        if _OTHER_MODEL.search(ast.unparse(owner)):
+        if OTHER_MODEL.search(ast.unparse(owner)):
             return True
         function, root = step.function, ast.unparse(owner).partition(".")[0]
         if function is None or root not in {each.arg for each in function.args.args}:
             return False
         given = [ast.unparse(call) for call in self.tree.calls_to(function.name)]
-        return bool(given) and all(map(_OTHER_MODEL.search, given))
+        return bool(given) and all(map(OTHER_MODEL.search, given))
 
     @cached_property
     def chosen_from(self) -> set[ast.expr]:
