@@ -197,6 +197,29 @@ def test_a_config_that_nothing_is_seen_to_read_is_remarked_on():
         assert {d.severity for d in found} == {severity}
 
 
+def test_a_trainer_that_nobody_read_compares_nothing():
+    """The options are those of a Trainer's arguments; a loop of the program's own may take them as well."""
+    own = "from helpers import main\n\nmain()\n"
+    trainer = (
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "(targs,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
+        "Trainer(model=model, args=targs, train_dataset=data, data_collator=collate).train()\n"
+    )
+    for program, is_sure in ((trainer, True), (own, False)):
+        files = {
+            "main.py": program.encode(),
+            "run.sh": b"accelerate launch --config_file acc.yaml main.py --output_dir out --model_name_or_path gpt2"
+            b" --per_device_train_batch_size 2 --learning_rate 1e-5 --num_train_epochs 1"
+            b" --gradient_accumulation_steps 2\n",
+            "acc.yaml": b"compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 4\n"
+            b"deepspeed_config:\n  gradient_accumulation_steps: 8\n  zero_stage: 2\n",
+        }
+        report = lint(Workspace(Path("/project"), files), [*files], Options())
+        found = [d for d in report.diagnoses if d.rule.code == "OOM804"]
+        assert bool(found) is is_sure
+
+
 def test_ray_kills_nothing_where_torchrun_starts_the_ranks():
     options = (
         " --pretrain Qwen/Qwen2.5-14B-Instruct --reward_pretrain Qwen/Qwen2.5-14B-Instruct"

@@ -203,13 +203,13 @@ class DsBatchMismatch(Rule):
             )
 
 
-_OWN_OPTION = "own-deepspeed-option"
-
-
 def _severity(run: Run) -> Severity:
-    return Severity.INFO if _OWN_OPTION in run.fact_kinds else Severity.ERROR
+    return Severity.INFO if next(iter(_unless_unread(run)), "") else Severity.ERROR
 
 
 def _unless_unread(run: Run) -> Iterable[str]:
-    if _OWN_OPTION in run.fact_kinds:
+    """Why it is not known that anybody reads the file as it stands."""
+    if "own-deepspeed-option" in run.fact_kinds:
         yield "whether the script hands its own --deepspeed on was not followed"
+    elif run.parts.unread_program:
+        yield run.parts.unread_program
