@@ -337,9 +337,9 @@ class _Reader:
                     for value in given:
                         nodes |= self.flow.leads_to(value, step.scope, self.loaders)
         if not nodes and len(self.loaders) == 1:
-            ((node, call),) = self.loaders.items()
+            ((node, loader),) = self.loaders.items()
             # What is trained is made elsewhere where the one model here goes by the name of another.
-            nodes = set() if OTHER_MODEL.search(self._named_by(node, call)) else {node}
+            nodes = set() if OTHER_MODEL.search(self._named_by(node, loader)) else {node}
         return tuple(call for node, call in self.loaders.items() if node in nodes)
 
     def _configs(self, models: Iterable[Call]) -> Iterator[tuple[Call, Node]]:
