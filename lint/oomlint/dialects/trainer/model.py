@@ -250,7 +250,7 @@ def is_whole_on_one(run: Cells) -> bool:
 def uses_one(run: Cells) -> Any:
     if not is_whole_on_one(run):
         return None
-    if run[f.quant.method] in ("bnb4", "bnb8") or run[script.parallelizable]:
+    if run[f.quant.method] in ("bnb4", "bnb8") or run[script.own_loop]:
         return 1
     return 1 if uses_deepspeed(run) or run[hf.fsdp_words] or _is_on_no_number(run) else None
 
@@ -277,15 +277,14 @@ def _spans(run: Cells) -> bool:
 @one_process.derive(f.parallel.backend, source="transformers 5.23 trainer.py:2666")
 def spans_gpus(run: Cells) -> Any:
     """A Trainer wraps the model in ``nn.DataParallel`` unless it is quantized or already spread."""
-    if not _spans(run) or run[script.parallelizable]:
+    if not _spans(run) or run[script.own_loop] or run[script.parallelizable]:
         return None
     return "device_map_pp" if _spreads(run) else "dp"
 
 
 @one_process.said(script.parallelizable)
 def of_a_program(run: Cells, field: Any, said: Said) -> Said:
-    """``model.is_parallelizable``, by which ChatGLM's program trains in one process without the wrapper; a loop of a
-    project's own has no wrapper."""
+    """``model.is_parallelizable``, by which ChatGLM's program trains in one process without the wrapper."""
     return said if said is not None else of_unread_program(run)
 
 
