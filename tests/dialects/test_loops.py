@@ -692,3 +692,26 @@ def test_what_lightning_trains_that_is_no_language_model_is_no_run_of_ours():
 
 def test_a_class_that_no_file_trains_is_no_run():
     assert not link({"mine.py": _MODULE}).runs
+
+
+_POLICY = """\
+import torch
+from common import load
+from transformers import AutoModelForCausalLM
+
+policy = load("Qwen/Qwen2.5-7B")
+{name} = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", torch_dtype=torch.bfloat16)
+optimizer = torch.optim.AdamW({trained}.parameters(), lr=1e-5)
+for batch in torch.utils.data.DataLoader(samples, batch_size=1):
+    step({trained}, {name}, batch).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "trained", "is_run"), [("ref_model", "policy", False), ("model", "model", True)]
+)
+def test_a_reference_is_not_what_is_trained(name: str, trained: str, is_run: bool) -> None:
+    """A function of another file makes the policy, with adapters or without."""
+    files = {"train.py": _POLICY.format(name=name, trained=trained)}
+    assert bool(link(files).runs) is is_run

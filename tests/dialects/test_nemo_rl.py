@@ -337,3 +337,13 @@ def test_evaluations_are_none_of_its_runs() -> None:
     ).runs
     hydra = "defaults:\n  - model: llama\n  - _self_\ndata:\n  num_workers: 1\n"
     assert not link({"conf.yaml": hydra}).runs
+
+
+def test_words_over_a_config_that_nobody_names_are_no_run() -> None:
+    """A suite's script takes its config from whoever starts it: of what the words change nothing is known."""
+    line = (
+        "uv run examples/run_grpo_math.py --config {} policy.model_name=deepseek-ai/DeepSeek-V3\n"
+    )
+    assert not link({"run.sh": line.format("$CONFIG_PATH")}).runs
+    files = {"run.sh": line.format("grpo.yaml"), "grpo.yaml": "policy:\n  dtensor_cfg: {}\n"}
+    assert link(files, "run.sh").runs

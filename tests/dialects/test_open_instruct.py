@@ -189,3 +189,14 @@ def test_a_budget_of_tokens_bounds_packed_pairs() -> None:
     assert _run(f"{line} --max_seq_length 16384").plan.batch.micro == 16
     packed = _run(f"{line} --max_seq_length 16384 --packing").plan
     assert (packed.batch.micro, packed.objective.pairs_per_sample) == (1, 2)
+
+
+def test_its_loop_alone_drives_one_gpu() -> None:
+    """Nothing of the Trainer's is behind it, so that no plain command takes all GPUs."""
+    line = (
+        "CUDA_VISIBLE_DEVICES=0,1 python open_instruct/finetune.py"
+        " --model_name_or_path allenai/OLMo-2-1124-7B --per_device_train_batch_size 1\n"
+    )
+    run = _run(line)
+    assert run.plan.parallel.backend != "dp"
+    assert run.plan.parallel.world == 1

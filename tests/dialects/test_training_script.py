@@ -1129,6 +1129,47 @@ Trainer(model=model, args=targs).train()
     assert _run(files).plan.model.id == "Qwen/Qwen2.5-7B"
 
 
+@pytest.mark.parametrize(
+    ("device", "pinned", "backend"),
+    [("cuda", "4.57.1", "none"), ("cuda", "5.1.0", "dp"), ("cuda:0", "4.57.1", "dp")],
+)
+def test_a_device_without_a_number_keeps_one_process_on_one_gpu(
+    device: str, pinned: str, backend: str
+) -> None:
+    """The Trainer compares it with the first GPU, and takes a model elsewhere for one that is spread already."""
+    script = _BY_OPTION.replace('"auto" if args.num_gpus > 1 else {"": 0}', f'"{device}"')
+    files = {
+        "run.sh": "CUDA_VISIBLE_DEVICES=0,1 python a.py\n",
+        "a.py": script,
+        "requirements.txt": f"transformers=={pinned}\n",
+    }
+    run = run_of(files)
+    assert (run.plan.parallel.backend or "none") == backend
+    assert run.plan.parallel.world == (2 if backend == "dp" else 1)
+
+
+def test_a_device_in_trl_s_arguments_is_read() -> None:
+    script = """\
+import torch
+from trl import RewardConfig, RewardTrainer
+arguments = RewardConfig(output_dir="out", model_init_kwargs={"device_map": place()})
+RewardTrainer(model="Qwen/Qwen2.5-7B", args=arguments, train_dataset=data).train()
+"""
+    run = run_of({"run.sh": "CUDA_VISIBLE_DEVICES=0,1 python a.py\n", "a.py": script})
+    assert run.level(f.parallel.backend) is Level.UNREAD
+
+
+def test_a_reward_model_gathers_no_logits() -> None:
+    script = """\
+from trl import RewardConfig, RewardTrainer
+arguments = RewardConfig(output_dir="out", model_init_kwargs={"device_map": {"": 0}})
+RewardTrainer(model="Qwen/Qwen2.5-7B", args=arguments, train_dataset=data).train()
+"""
+    run = run_of({"run.sh": "CUDA_VISIBLE_DEVICES=0,1 python a.py\n", "a.py": script})
+    (finding,) = MultiGpuNoLauncher().check(run)
+    assert not any("logits" in detail for detail in finding.details)
+
+
 def test_no_logits_are_said_to_be_gathered_of_a_model_that_classifies() -> None:
     text = """\
 from transformers import AutoModelFor{0}, Trainer, TrainingArguments

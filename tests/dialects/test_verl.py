@@ -688,3 +688,18 @@ def test_a_trainer_of_the_projects_own_takes_the_config_that_hydra_names(program
     assert run.plan.model.id == "Qwen/Qwen3-4B"
     assert (run.plan.parallel.world, run.plan.batch.micro) == (4, 2)
     assert run.plan.seq.max_len == 1536
+
+
+@pytest.mark.parametrize(
+    ("model", "loads_once"),
+    [("Qwen/Qwen2.5-7B-Instruct", True), ("Qwen/Qwen2.5-1.5B-Instruct", False), ("our/tuned-32b", True),
+     ("our/tuned-1b", None)],
+)  # fmt: skip
+def test_one_rank_loads_what_is_not_tied(model: str, loads_once: bool | None) -> None:
+    """Of a model of which the size alone is known, that follows from what others of its size do."""
+    text = _GRPO.replace("$HOME/models/Qwen/Qwen2.5-7B-Instruct", model)
+    run = run_of({"train.sh": text}, hardware="8xA100-80GB")
+    assert run.plan.load.cpu_ram_efficient is loads_once
+    origin = run.origin(f.load.cpu_ram_efficient)
+    is_assumed = origin is not None and origin.kind == "assumed"
+    assert is_assumed is model.startswith("our/tuned-3")

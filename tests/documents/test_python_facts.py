@@ -22,6 +22,7 @@ FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, Ful
 LOOP = "for b in d:\n    loss = model(b).loss\n    loss.backward()\n"
 
 FOUND = {
+    "own-option": ("p.add_argument('--deepspeed')\na = p.parse_args()\nt.deepspeed = a.deepspeed\n", ("own-deepspeed-option", 1)),
     "errno": ("try:\n    trainer.train()\nexcept OSError as e:\n    if e.errno == -9:\n        pass\n",
               ("catches-sigkill", 4)),
     "memory-error": ("try:\n    trainer.train()\nexcept MemoryError as e:\n    if e.args[0] == -9:\n        pass\n",
@@ -79,6 +80,9 @@ def test_found(name: str) -> None:
 
 
 INNOCENT = {
+    "an option that is handed on": "p.add_argument('--deepspeed')\na = p.parse_args()\nTrainingArguments(deepspeed=a.deepspeed)\n",
+    "an option for DeepSpeed itself": "p.add_argument('--deepspeed')\ndeepspeed.initialize(config=p.parse_args().deepspeed)\n",
+    "states that are given": FSDP + "with FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT):\n    m.load_state_dict(s)\n",
     "a schedule's state": "import torch\nimport torch.distributed\ns = torch.load(p)\nlr_scheduler.load_state_dict(s)\n",
     "loss that starts anew": LOOP + "    total += loss\n    if step:\n        log(total.item())\n        total = 0\n",
     "a number by the end of the turn": LOOP + "    total += loss\n    total = mean_of_ranks(total).item()\n",

@@ -68,3 +68,103 @@ def test_flash_attention_has_no_kernel_for_fp32(bf16: str, attention: str, stops
     errors = [e.rule.code for e in report_of(files, hardware=_CARD).diagnoses if e.severity > 2]
     assert ("OOM109" in errors) is stops
     assert not stops or errors == ["OOM109"]
+
+
+_SIZES = "--per_device_train_batch_size 1 --per_device_eval_batch_size 1 --num_train_epochs 1"
+_ON_DEMAND = """\
+import torch
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+parser = HfArgumentParser(TrainingArguments)
+(training_args,) = parser.parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+trainer = Trainer(model=model, args=training_args, train_dataset=data, data_collator=collator)
+{asked}
+    trainer.train()
+if training_args.do_eval:
+    trainer.evaluate()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "stops"),
+    [
+        ("if training_args.do_train:", "--do_eval", True),
+        ("if training_args.do_train:", "--do_train --do_eval", False),
+        ("if training_args.do_train:", "--do_eval $EXTRA", False),
+        ("if True:", "--do_eval", False),
+        ("training_args.do_train = True\nif training_args.do_train:", "--do_eval", False),
+    ],
+)
+def test_a_script_that_nothing_asks_to_train(asked: str, options: str, stops: bool) -> None:
+    files = {
+        "run_clm.py": _ON_DEMAND.format(asked=asked),
+        "run.sh": f"python run_clm.py --output_dir out --learning_rate 1e-5 {_SIZES} {options}\n",
+    }
+    found = run_of(files, hardware=_CARD).settings.get(shared.stops)
+    assert (found is not None and "--do_train" in found.value) is stops
+
+
+_RANKED = """\
+import argparse
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+{options}
+args = parser.{parse}
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+arguments = TrainingArguments(output_dir="out", per_device_train_batch_size=1)
+Trainer(model=model, args=arguments, train_dataset=data, data_collator=collator).train()
+"""
+_OLD, _NEW = 'parser.add_argument("--local_rank")', 'parser.add_argument("--local-rank")'
+
+
+@pytest.mark.parametrize(
+    ("options", "parse", "launcher", "torch", "stops"),
+    [
+        (_OLD, "parse_args()", "python -m torch.distributed.launch", "2.0.1", True),
+        (_OLD, "parse_args()", "python -m torch.distributed.launch", "1.13.1", False),
+        (_OLD, "parse_args()", "python -m torch.distributed.launch --use_env", "2.0.1", False),
+        (_OLD, "parse_args()", "torchrun", "2.0.1", False),
+        (_OLD, "parse_known_args()[0]", "python -m torch.distributed.launch", "2.0.1", False),
+        (f"{_OLD}\n{_NEW}", "parse_args()", "python -m torch.distributed.launch", "2.0.1", False),
+    ],
+)
+def test_a_rank_in_the_spelling_of_torch_2(
+    options: str, parse: str, launcher: str, torch: str, stops: bool
+) -> None:
+    files = {
+        "train.py": _RANKED.format(options=options, parse=parse),
+        "run.sh": f"{launcher} --nproc_per_node 2 train.py\n",
+        "requirements.txt": f"torch=={torch}\n",
+    }
+    found = run_of(files, hardware=_CARD).settings.get(shared.stops)
+    assert (found is not None and "--local-rank" in found.value) is stops
+
+
+@pytest.mark.parametrize(
+    ("adapter", "stops"), [("", True), ("adapter: qlora\nlora_r: 16\n", False)]
+)
+def test_packed_weights_that_nobody_adapts(adapter: str, stops: bool) -> None:
+    text = (
+        "base_model: meta-llama/Llama-3.1-8B-w4a16-experts\ndatasets:\n  - path: tatsu-lab/alpaca\n"
+        f"    type: alpaca\nmicro_batch_size: 1\nlora_target_linear: true\n{adapter}"
+    )
+    found = run_of({"axolotl.yaml": text}, hardware=_CARD).settings.get(shared.stops)
+    assert (found is not None and "no gradient" in found.value) is stops
+
+
+_GALORE = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
+    "dataset: alpaca_en_demo\ntemplate: qwen\nuse_galore: true\ngalore_layerwise: true\n"
+    "per_device_train_batch_size: 1\noutput_dir: out\npure_bf16: true\n"
+)
+
+
+@pytest.mark.parametrize(("start", "stops"), [("FORCE_TORCHRUN=1 ", True), ("", False)])
+def test_layerwise_updates_are_of_one_process(start: str, stops: bool) -> None:
+    files = {"train.yaml": _GALORE, "run.sh": f"{start}llamafactory-cli train train.yaml\n"}
+    hardware = "4xRTX-4090-24GB" if stops else _CARD
+    found = run_of(files, hardware=hardware).settings.get(shared.stops)
+    assert (found is not None and "GaLore" in found.value) is stops

@@ -8,11 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 from tests.plans import LLAMA_8B, plan_of
 
-from oomlint.memory.beside import asked_in_host, beside_in_host, models_beside, there_at_start
-from oomlint.memory.estimate import cast_bytes, colocated_pool, load_point
+from oomlint.memory.beside import (
+    asked_in_host,
+    asked_on_gpu,
+    beside_in_host,
+    critic_beside,
+    there_at_start,
+)
+from oomlint.memory.estimate import cast_bytes, colocated_pool, estimate, load_point
 from oomlint.memory.evaluation import (
     evaluation_point,
     first_logits,
@@ -213,14 +219,39 @@ def test_writing_in_evaluation_has_keys_values_and_under_fsdp1_the_whole_model()
         ({"objective__reward_model": "none", "objective__reward_params": 5}, 0),
         ({"objective__teacher": "theirs", "objective__teacher_params": 7, "objective__ref_model": "copy"},
          2 * NUMEL + 14),
-        # A critic is trained: weights, gradients and states.
-        ({"objective__critic": "critic"}, (2 + 2 + 8) * NUMEL),
-        ({"objective__critic": "critic", "objective__critic_params": NUMEL // 2}, (2 + 2 + 8) * NUMEL / 2),
-        ({"objective__critic": "none"}, 0),
     ],
 )  # fmt: skip
 def test_models_stand_beside(changes: dict[str, Any], beside: float) -> None:
-    assert models_beside(facts(**changes)) == pytest.approx(beside)
+    assert asked_on_gpu(facts(**changes)) == pytest.approx(beside)
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({"objective__critic": "critic"}, 1),
+        ({"objective__critic": "critic", "objective__critic_params": NUMEL // 2}, 1 / 2),
+        ({"objective__critic": "none"}, 0),
+    ],
+)
+def test_a_critic_is_trained_in_turn(changes: dict[str, Any], share: float) -> None:
+    """It keeps weights and states, and the gradients that are kept between steps."""
+    found = critic_beside(facts(**changes), 3.0)
+    expected = (2 * share * NUMEL, 3.0 * share, 0, 8 * share * NUMEL)
+    assert astuple(found) == pytest.approx(expected)
+
+
+def test_a_critic_counts_by_what_it_keeps() -> None:
+    """FSDP's shards in fp32: weights and Adam's two states of two models, gradients of the one in its turn."""
+    fp32 = {"precision__param": "fp32", "precision__optim_state": "fp32", **FSDP1}
+    alone, beside = (
+        estimate(plan(**fp32, objective__critic=critic)).gpu.by_phase
+        for critic in ("none", "critic")
+    )
+    for phase in ("backward", "optimizer_step", "save"):
+        assert beside[phase]["gradients"] == alone[phase]["gradients"]
+        assert beside[phase]["parameters"] == 2 * alone[phase]["parameters"]
+        assert beside[phase]["optimizer_states"] == 2 * alone[phase]["optimizer_states"]
+    assert beside["load"]["optimizer_states"] == beside["load"]["gradients"] == 0
 
 
 def test_a_reference_goes_to_ram_with_the_parameters() -> None:

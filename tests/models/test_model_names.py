@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from oomlint.models import GUESS_SPREAD, guess, lookup, resolve
-from oomlint.models.names import guess_size
+from oomlint.models.names import guess_size, quant_of
 
 
 @pytest.mark.parametrize(
@@ -219,3 +219,16 @@ def test_families_are_found_with_their_version_parted() -> None:
         assert found is not None
         assert other is not None
         assert found.dims == other.dims
+
+
+@pytest.mark.parametrize(
+    ("name", "quant"),
+    [
+        ("gpt-oss-120b-w4a16-experts-4bit-2:4", "gptq"),
+        ("Llama-3.1-8B-4bit-mine", "bnb4"),
+        ("Llama-3.1-8B-AWQ-mine-GPTQ", "gptq"),
+        ("Llama-3.1-8B-mine", None),
+    ],
+)
+def test_a_quantization_may_stand_within_a_name(name: str, quant: str | None) -> None:
+    assert quant_of(name) == quant

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.linked import report_of
 
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Severity
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint_rules.settings.unknown_key_ignored import UnknownKeyIgnored
 
 
 @pytest.mark.parametrize(
@@ -22,7 +24,7 @@ from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
         (f"{AXOLOTL}load_4bit: true\n", "axolotl==0.9.2\n", Severity.WARNING),
         (f"{LLAMA_FACTORY}hf_auth_token: x\n", "", Severity.INFO),
         (f"{LLAMA_FACTORY}hf_auth_token: x\n", "llamafactory==0.9.3\n", Severity.ERROR),
-        (f"{LLAMA_FACTORY}hf_auth_tokens: x\n", "", Severity.ERROR),  # no release had it
+        (f"{LLAMA_FACTORY}hf_auth_tokens: x\n", "", Severity.WARNING),  # no release had it
     ],
 )
 def test_severity(tmp_path: Path, text: str, pin: str, severity: Severity | None) -> None:
@@ -31,3 +33,22 @@ def test_severity(tmp_path: Path, text: str, pin: str, severity: Severity | None
     told = lint(Workspace(tmp_path), ["train.yaml"], Options()).diagnoses
     found = [told.severity for told in told if told.finding.rule.code == "OOM801"]
     assert found == ([] if severity is None else [severity])
+
+
+@pytest.mark.parametrize(
+    ("key", "start", "severity"),
+    [
+        ("megatron", "", Severity.WARNING),
+        ("megatron", "llamafactory-cli train train.yaml\n", Severity.ERROR),
+        ("cutof_len", "", Severity.ERROR),
+    ],
+)
+def test_a_key_that_is_like_none_may_be_another_program_s(
+    key: str, start: str, severity: Severity
+) -> None:
+    """Unless something is seen to start the framework that refuses it."""
+    files = {"train.yaml": f"{LLAMA_FACTORY}{key}: 1024\n"}
+    if start:
+        files["run.sh"] = start
+    found = report_of(files, rules=[UnknownKeyIgnored]).diagnoses
+    assert [each.severity for each in found] == [severity]

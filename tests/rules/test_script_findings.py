@@ -170,6 +170,74 @@ def test_ray_says_otherwise_than_torchrun_that_cards_are_missing():
         assert any(word in detail for detail in found.finding.details)
 
 
+def test_a_config_that_nothing_is_seen_to_read_is_remarked_on():
+    """What is set on training arguments that are made already is read by nobody."""
+    script = (
+        "import argparse\n"
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "parser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--deepspeed")\n'
+        "args = parser.parse_args()\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
+        'targs = TrainingArguments(output_dir="out", per_device_train_batch_size=2{handed})\n'
+        "{late}"
+        "Trainer(model=model, args=targs, train_dataset=data, data_collator=collate).train()\n"
+    )
+    handed = script.format(handed=", deepspeed=args.deepspeed", late="")
+    late = script.format(handed="", late="targs.deepspeed = args.deepspeed\n")
+    for text, severity in ((handed, Severity.ERROR), (late, Severity.INFO)):
+        files = {
+            "train.py": text.encode(),
+            "run.sh": b"deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out"
+            b" --per_device_train_batch_size 2 --learning_rate 1e-5 --num_train_epochs 1\n",
+            "ds.json": b'{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+        }
+        report = lint(Workspace(Path("/project"), files), [*files], Options())
+        found = [d for d in report.diagnoses if d.rule.code == "OOM802"]
+        assert {d.severity for d in found} == {severity}
+
+
+def test_a_trainer_that_nobody_read_compares_nothing():
+    """The options are those of a Trainer's arguments; a loop of the program's own may take them as well."""
+    own = "from helpers import main\n\nmain()\n"
+    trainer = (
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "(targs,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
+        "Trainer(model=model, args=targs, train_dataset=data, data_collator=collate).train()\n"
+    )
+    for program, is_sure in ((trainer, True), (own, False)):
+        files = {
+            "main.py": program.encode(),
+            "run.sh": b"accelerate launch --config_file acc.yaml main.py --output_dir out --model_name_or_path gpt2"
+            b" --per_device_train_batch_size 2 --learning_rate 1e-5 --num_train_epochs 1"
+            b" --gradient_accumulation_steps 2\n",
+            "acc.yaml": b"compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 4\n"
+            b"deepspeed_config:\n  gradient_accumulation_steps: 8\n  zero_stage: 2\n",
+        }
+        report = lint(Workspace(Path("/project"), files), [*files], Options())
+        found = [d for d in report.diagnoses if d.rule.code == "OOM804"]
+        assert bool(found) is is_sure
+
+
+def test_ray_kills_nothing_where_torchrun_starts_the_ranks():
+    options = (
+        " --pretrain Qwen/Qwen2.5-14B-Instruct --reward_pretrain Qwen/Qwen2.5-14B-Instruct"
+        " --micro_train_batch_size 1 --train_batch_size 128 --rollout_batch_size 1024"
+        " --prompt_max_len 1024 --generate_max_len 2048 --zero_stage 2 --bf16"
+        " --gradient_checkpointing --save_path out\n"
+    )
+    told = Options(hardware=parse_hardware("8xH100-80GB"), values={"host.ram_gib": 180})
+    for start, killed in (
+        (
+            "python3 -m openrlhf.cli.train_ppo_ray --actor_num_gpus_per_node 8 --colocate_all_models",
+            True,
+        ),
+        ("torchrun --nproc_per_node 8 -m openrlhf.cli.train_ppo", False),
+    ):
+        assert ("ray-host-memory" in names(check("run.sh", start + options, told))) is killed
+
+
 def test_only_data_that_are_said_to_show_images_are_warned_of_their_pixels():
     line = (
         "swift sft --model Qwen/Qwen2.5-Omni-7B --dataset {} --tuner_type lora --max_length 32768\n"

@@ -24,6 +24,13 @@ CHECKPOINT_DTYPE = LibraryChange(
     "transformers 4.57.1 and 5.0.0 modeling_utils.py from_pretrained",
     after="from_pretrained loads in the dtype of the checkpoint, unless the script passes None",
 )
+NUMBERED_DEVICE = LibraryChange(
+    "transformers",
+    (5, 0),
+    'device_map="cuda" is no device that the Trainer counts as its own: it trains on one GPU',
+    "transformers 4.57.1 modeling_utils.py from_pretrained, 5.0.0 integrations/accelerate.py "
+    "check_and_set_device_map (cuda:LOCAL_RANK); trainer.py is_model_parallel",
+)
 NOT_REENTRANT = LibraryChange(
     "transformers",
     (5, 0),

@@ -8,7 +8,7 @@ change brings; how bad something is follows from the risk (:mod:`oomlint.judgeme
 
 from oomlint.judgement.cards import card_holds, smallest_card
 from oomlint.judgement.causes import Cause
-from oomlint.judgement.change import Relief, relief
+from oomlint.judgement.change import Relief, is_needed_by_any_samples, relief
 from oomlint.judgement.doubts import confidence, settled
 from oomlint.judgement.engine import starves_engine
 from oomlint.judgement.evidence import is_open
@@ -21,13 +21,12 @@ from oomlint.judgement.launch import (
     says_ranks,
     sharding_is_open,
 )
-from oomlint.judgement.lengths import depends_on_data, needs_all_samples_long
+from oomlint.judgement.lengths import depends_on_data, lengths_are_open, needs_all_samples_long
 from oomlint.judgement.peak import (
     Peak,
     exceeds,
     judge_gpu,
     judge_host,
-    lives_with_short_samples,
     risk_of,
     severity_of_block,
     severity_of_need,
@@ -53,13 +52,14 @@ __all__ = [
     "confidence",
     "depends_on_data",
     "exceeds",
+    "is_needed_by_any_samples",
     "is_open",
     "judge_gpu",
     "judge_host",
     "judgement_of",
     "judgement_of_plan",
     "launch_is_unread",
-    "lives_with_short_samples",
+    "lengths_are_open",
     "needs_all_samples_long",
     "relief",
     "risk_of",

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from oomlint.errors import CannotEdit
 from oomlint.hardware import usual_limit
+from oomlint.judgement.doubts import settled
+from oomlint.judgement.lengths import as_short_as_any
 from oomlint.judgement.peak import Peak, judge_gpu, judge_host
 from oomlint.judgement.severity import Severity
 from oomlint.runs.run import Run
@@ -94,3 +96,14 @@ def relief(
     if before is None or after is None:
         return None
     return Relief(before, after, changes, can_be_said)
+
+
+def is_needed_by_any_samples(run: Run, changes: Mapping[Any, Any]) -> bool:
+    """Whether a GPU too small for a run is one for want of these changes however long its samples are. Where no file
+    says that, a run with samples like those of short data sets has to die without the changes and live with them:
+    else it is the length that decides, which nobody read, or something else that kills it."""
+    short = as_short_as_any(settled(run))
+    if short is None:
+        return True
+    found = relief(short, changes, even_unsaid=True)
+    return found is not None and not found.before.holds and found.suffices

@@ -131,6 +131,11 @@ def as_short_as_any(run: Run) -> Run | None:
     return _filled_to(run, min(1.0, length / (longest_sample(run.plan) or limit)))
 
 
+def lengths_are_open(run: Run) -> bool:
+    """Whether no file says how long samples are, and batches are the shorter the shorter these are."""
+    return as_short_as_any(run) is not None
+
+
 def _at_length_assumed(run: Run) -> Run:
     """The run with the length at which it is estimated, where no file limits that of its samples."""
     if longest_sample(run.plan) is not None:

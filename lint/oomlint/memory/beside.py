@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomlint.memory.facts import Facts
+from oomlint.memory.result import StateBytes
 from oomlint.memory.states import state_bytes_of
 from oomlint.plan import Plan
 
@@ -22,9 +23,22 @@ def asked_in_host(plan: Plan) -> float:
     return beside_in_host(f) * min(f.per_node, f.world) if f.model is not None else 0.0
 
 
-def models_beside(f: Facts) -> float:
-    """Their bytes on one GPU from step to step."""
-    return _at_rest(f) + _of_critic(f) * state_bytes_of(f).total
+def asked_on_gpu(f: Facts) -> float:
+    """Bytes on one GPU of the models that are only asked, from step to step."""
+    return 0.0 if _are_offloaded(f) else _asked(f)
+
+
+def critic_beside(f: Facts, kept: float) -> StateBytes:
+    """What a critic keeps on one GPU while the other model is trained; ``kept`` are the gradients that this one has
+    between its steps, in bytes. Each clears its own behind its turn (verl 0.2 to 0.5 workers/critic/dp_critic.py
+    update_critic, workers/actor/dp_actor.py update_policy)."""
+    share, states = _of_critic(f), state_bytes_of(f)
+    return StateBytes(
+        parameters=share * states.parameters,
+        gradients=share * kept,
+        master=share * states.master,
+        optimizer=share * states.optimizer,
+    )
 
 
 def there_at_start(f: Facts) -> float:
@@ -36,18 +50,13 @@ def there_at_start(f: Facts) -> float:
     if f.backend == "megatron":
         trained += states.gradients + states.master
     is_away = f.plan.offload.idle not in (None, "none")
-    return _at_rest(f) + (_of_critic(f) + (0.0 if is_away else 1.0)) * trained
+    return asked_on_gpu(f) + (_of_critic(f) + (0.0 if is_away else 1.0)) * trained
 
 
 def _are_offloaded(f: Facts) -> bool:
     """Whether models beside the trained one are off the GPU because its parameters are."""
     is_zero3 = f.backend == "zero" and f.plan.parallel.zero.stage == 3
     return is_zero3 and f.plan.offload.params in ("cpu", "nvme")
-
-
-def _at_rest(f: Facts) -> float:
-    """Bytes on one GPU of the models that are only asked."""
-    return 0.0 if _are_offloaded(f) else _asked(f)
 
 
 def _asked(f: Facts) -> float:

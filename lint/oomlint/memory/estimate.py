@@ -8,7 +8,7 @@ from oomlint.memory.allocator import (
     reserved_above,
     reserved_for_loading,
 )
-from oomlint.memory.beside import models_beside
+from oomlint.memory.beside import asked_on_gpu, critic_beside
 from oomlint.memory.bounds import Totals, bounds
 from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
 from oomlint.memory.evaluation import evaluation_point
@@ -65,9 +65,10 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     points = training_points(f)
     # What comes for the step alone, and for saving, is elsewhere otherwise.
     comes = visiting_states(f)
-    optimizer = states.master + states.optimizer - comes
-    points["optimizer_step"] = [p._replace(states=comes) for p in points["optimizer_step"]]
     idle = highest(points["idle"])
+    critic = critic_beside(f, idle.gradients)
+    optimizer = states.master + states.optimizer - comes + critic.master + critic.optimizer
+    points["optimizer_step"] = [p._replace(states=comes) for p in points["optimizer_step"]]
     moments = {
         "load": load_point(f),
         # Under reinforcement learning a step begins with the forward passes that write its answers.
@@ -77,7 +78,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         "evaluation": evaluation_point(f, idle),
         "save": idle._replace(temporary=save.gpu, states=comes),
     }
-    parameters = states.parameters + models_beside(f)
+    parameters = states.parameters + asked_on_gpu(f) + critic.parameters
     workspace = float(limits.cublas_workspace)
     communicates = f.world > 1 and f.backend not in ("none", "dp", "device_map_pp")
     context = limits.context + (limits.nccl if communicates else 0)
@@ -86,7 +87,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     parts = {
         name: {
             "parameters": parameters,
-            "gradients": point.gradients,
+            "gradients": point.gradients + critic.gradients,
             "optimizer_states": optimizer + point.states,
             "activations": point.activations,
             "logits": point.logits,
@@ -101,7 +102,12 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     read = (optimizer, beside_on_gpu_of(f)) if plan.load.resume else (0.0, 0.0)
     loading = moments["load"].temporary + read[1]
     loaded = parameters + cast_bytes(f)
-    parts["load"] |= {"parameters": loaded, "optimizer_states": read[0], "temporary": loading}
+    parts["load"] |= {
+        "parameters": loaded,
+        "gradients": 0.0,
+        "optimizer_states": read[0],
+        "temporary": loading,
+    }
     totals = {name: sum(found.values()) for name, found in parts.items()}
     peak_phase = max(GPU_PHASES, key=totals.__getitem__)
     peak, point = whole_bytes(parts[peak_phase]), moments[peak_phase]
@@ -109,7 +115,8 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     engine = parts[peak_phase]["engine"]
     held = allocated - engine
     held -= point.activations + point.logits + point.temporary + point.communication
-    fixed, varied = reserved_above(f, points, parameters + optimizer + workspace + pool)
+    lasting = parameters + critic.gradients + optimizer + workspace + pool
+    fixed, varied = reserved_above(f, points, lasting)
     fixed = max(fixed, allocated, reserved_for_loading(loaded, moments["load"]))
     varied = max(varied, left_by_packing(f))
     if limits.usable is not None:

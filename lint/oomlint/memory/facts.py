@@ -31,9 +31,9 @@ from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
 from oomlint.plan.library_changes import STACKED_EXPERTS, release_of
 from oomlint.plan.model import BYTES_PER_ELEMENT
+from oomlint.plan.training import HEADLESS
 
 _PAIRED = frozenset({"dpo", "orpo", "simpo", "cpo", "rm"})
-_HEADLESS = frozenset({"rm", "embedding"})
 # Until then MatMul4Bit kept its input for backward (bitsandbytes pull request 1270).
 _FREES_INPUT = (0, 43, 2)
 
@@ -50,7 +50,7 @@ class Facts:
         self.logits: dict[float, Any] = {}
         self.known: dict[str, Any] = {}
         dims = plan.model.dims
-        if dims is not None and plan.objective.kind in _HEADLESS:
+        if dims is not None and plan.objective.kind in HEADLESS:
             dims = dims if plan.loss.algorithm == "dropped" else without_head(dims)
         self.model: DecoderStructure | None = skeleton(dims) if dims is not None else None
         if self.model is None and dims is not None and dims.params_total:

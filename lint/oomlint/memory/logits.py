@@ -14,7 +14,7 @@ from oomlint.memory.facts import Facts
 from oomlint.memory.layers import LayerProfile, head_profile
 from oomlint.memory.policy import policy_bytes, scored_policy
 from oomlint.plan.library_changes import NARROW_LOGITS, SHIFTED_LABELS
-from oomlint.plan.training import REINFORCING
+from oomlint.plan.training import HEADLESS, REINFORCING
 
 # Preference losses whose reference model, or model without its adapter, runs after the policy.
 _REFERENCED = frozenset({"dpo", "kto"})
@@ -101,7 +101,7 @@ def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
         # AutoModelForCausalLMWithValueHead makes the logits fp32 and nobody needs them
         # (trl 0.9 to 0.24 models/modeling_value_head.py; LLaMA-Factory train/rm/trainer.py).
         return Logits(0.0, (e + 4) * each, 0.0, 0.0, [])
-    if (not model.head_numel and not model.tied) or kind in ("rm", "embedding"):
+    if (not model.head_numel and not model.tied) or kind in HEADLESS:
         return _NONE
     # T5ForConditionalGeneration's loss takes the logits as they are.
     upcast = loss.upcast_fp32 is not False and not model.traits.narrow_loss

@@ -142,14 +142,16 @@ def _strip(base: str, quant: str | None) -> tuple[str, str | None]:
 
 
 def quant_of(name: str) -> str | None:
-    """The quantisation that a name ends in, if it says one."""
+    """The quantisation that a name ends in, if it says one, or has as a word of its own: ``w4a16`` of
+    ``gpt-oss-120b-w4a16-experts``."""
     base, quant = fold(name.rsplit("/", 1)[-1]), None
     for _ in range(len(base)):
         shorter, quant = _strip(base, quant)
         if shorter == base:
             break
         base = shorter
-    return quant
+    words = iter(base.split("-")) if quant is None else iter(())
+    return quant or next((_QUANT_SUFFIXES[word] for word in words if word in _QUANT_SUFFIXES), None)
 
 
 # What the rest of a name may say that a copy of the model it begins with does not have: other

@@ -79,11 +79,10 @@ def copied(model: str) -> ModelFacts | None:
             total = base.dims.params_total or 0
             if abs(total - size.total) > GUESS_SPREAD * total:
                 return None
-            quant = quant_of(name) or "none"
             return replace(
                 base,
                 id=name,
-                native_quant=quant if base.native_quant in (None, "none") else base.native_quant,
+                native_quant=quant_of(name) or base.native_quant or "none",
                 confidence="derived",
                 source=f"by the beginning of its name, {base.id}: {base.source}",
             )

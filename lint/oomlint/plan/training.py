@@ -46,6 +46,8 @@ class Rollout(Section, frozen=True, kw_only=True):
 
 REINFORCING = frozenset({"ppo", "grpo", "rloo"})
 """Kinds of objectives under which a model learns from answers of its own."""
+HEADLESS = frozenset({"rm", "embedding"})
+"""Kinds of objectives of models without logits over the vocabulary."""
 
 
 class Objective(Section, frozen=True, kw_only=True):

@@ -23,7 +23,8 @@ sharding where those are enough.
 ## When not to
 
 Architectures that Liger does not know; a LoRA adapter on the output head; losses with label
-smoothing; metrics that need the logits during training. Liger has to be installed.
+smoothing; metrics that need the logits during training. Liger has to be installed. Where no file says how long
+samples are and short ones fit, the rule only remarks on them.
 
 ## Sources
 
@@ -37,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.judgement import Peak, judge_gpu, relief
+from oomlint.judgement import Peak, is_needed_by_any_samples, judge_gpu, relief
 from oomlint.linting.rule import (
     Applicability,
     Example,
@@ -140,13 +141,15 @@ class LogitsMaterializedLargeVocab(Rule):
                 assert found.severity is not None
                 cure = (f"with a fused cross-entropy {found.sentence}",)
                 fuse = Proposal.set("use a fused linear cross-entropy (Liger kernel)", _FUSED)
-                yield self._logits(run, before, found.severity, logits, cure, fuse)
+                severity = _of_any_samples(run, found.severity)
+                yield self._logits(run, before, severity, logits, cure, fuse)
         elif before.limit is not None and logits >= _HALF * before.predicted:
             others = (
                 "there is no fused loss for this run here",
                 "a shorter limit on samples or a smaller micro batch lowers them",
             )
-            yield self._logits(run, before, before.severity, logits, others)
+            severity = _of_any_samples(run, before.severity)
+            yield self._logits(run, before, severity, logits, others)
 
     def _logits(
         self,
@@ -167,6 +170,11 @@ class LogitsMaterializedLargeVocab(Rule):
             judged=before,
             proposals=proposals,
         )
+
+
+def _of_any_samples(run: Run, severity: Severity) -> Severity:
+    """``severity``; a remark where logits are as many only with samples longer than anybody says."""
+    return severity if is_needed_by_any_samples(run, _FUSED) else min(severity, Severity.INFO)
 
 
 def _place(run: Run) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ fits with room is shown and not written: it cuts or drops samples, which who kno
 ## When not to
 
 Where the limit is only a ceiling that no sample reaches: what counts is the longest sample of
-the data. Unsloth keeps its checkpoints on the host and computes its loss in chunks.
+the data, and where no file says how long it is, the rule only remarks on the limit. Unsloth keeps its checkpoints on the host and computes its loss in chunks.
 
 ## Sources
 
@@ -40,7 +40,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import Peak, Relief, card_holds, judge_gpu
+from oomlint.judgement import (
+    Peak,
+    Relief,
+    card_holds,
+    judge_gpu,
+    lengths_are_open,
+    settled,
+)
 from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -132,6 +139,7 @@ class LongContextOverBudget(Rule):
         leading = leading_remedy(run)
         if leading is not None and f.batch.micro in leading.changes:
             return
+        is_open = lengths_are_open(settled(run))
         fits = longest_that_fits(run, length, share=run.margin)
         room = (
             f"samples of up to about {fits:,} tokens fit with room"
@@ -141,7 +149,7 @@ class LongContextOverBudget(Rule):
         where = "" if run.limits.gpu_bytes else " on an 80 GB card"
         yield self.finding(
             run,
-            found.severity if leading is None else Severity.INFO,
+            found.severity if leading is None and not is_open else Severity.INFO,
             f"samples of {length:,} tokens hold {gib(growing)} of activations and logits",
             at=f.seq.max_len,
             details=(

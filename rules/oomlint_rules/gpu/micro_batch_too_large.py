@@ -22,7 +22,8 @@ unequal length are weighted slightly differently.
 ## When not to
 
 Losses that compare the samples of one micro batch with each other (contrastive training)
-depend on it. In packed training the micro batch counts packed rows.
+depend on it. In packed training the micro batch counts packed rows. Where no file says how long samples are, the rule
+only remarks on a micro batch that would fit with samples like those of short data sets.
 
 ## Sources
 
@@ -35,7 +36,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import Relief, judge_gpu, relief, sharding_is_open
+from oomlint.judgement import (
+    Relief,
+    is_needed_by_any_samples,
+    judge_gpu,
+    relief,
+    sharding_is_open,
+)
 from oomlint.linting.rule import Applicability, Example, Note, Severity, gib
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -96,7 +103,10 @@ class MicroBatchTooLarge(LowersPeak):
         if severity is None or (found.before.limit is None and severity < Severity.WARNING):
             return None
         shown_only = self.level(run, found) is Applicability.DISPLAY
-        return None if shown_only and sharding_is_open(run) else severity
+        if shown_only and sharding_is_open(run):
+            return None
+        is_cause = is_needed_by_any_samples(run, found.changes)
+        return severity if is_cause else min(severity, Severity.INFO)
 
     def cause(self, run: Run, found: Relief) -> str:
         held = gib(found.before.share_of(self.explains))

@@ -23,7 +23,8 @@ fits with room.
 ## When not to
 
 Where the data is known to be short (Alpaca's samples have a few hundred tokens), or was cut
-before. Recipes for such data are right as they are; the rule only informs where samples like those of short data sets fit.
+before. Recipes for such data are right as they are: the rule warns of data sets that are known to have longer samples, and
+remarks on all others.
 
 ## Sources
 
@@ -37,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import confidence, lives_with_short_samples, settled
+from oomlint.judgement import confidence, settled
 from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -81,8 +82,6 @@ _TORCHTUNE = (
 # have as many tokens again.
 _USUAL = 4096
 _SEEN = 16384
-# Everyday chat data has samples of this many tokens.
-_SHORT = 2048
 
 
 class SeqLenUncapped(Rule):
@@ -124,13 +123,13 @@ class SeqLenUncapped(Rule):
         fits = longest_that_fits(run, most)
         if fits >= most:
             return
+        longest = plan.seq.longest
+        if longest is not None and longest <= fits:
+            return
         limit = longest_that_fits(run, most, share=run.margin)
         where = f"on {run.hardware.gpu.name}" if run.hardware else "on an 80 GB card"
-        # Nothing says how long the data is: a card that ordinary samples fill is worth a warning where the samples of
-        # short data sets fill it too.
-        on_card = run.limits.gpu_bytes
-        is_short_enough = on_card is not None and lives_with_short_samples(settled(run), on_card)
-        severe = known and 0 < fits <= _SHORT and not is_short_enough
+        # Nothing says how long the data is, unless its sets are known.
+        severe = known and fits > 0 and longest is not None
         details = (
             (
                 f"a micro batch with a sample of more than about {fits:,} tokens does not fit {where}",

@@ -22,7 +22,7 @@ is known. Or a smaller `train_batch_size`, fewer data loader workers, more RAM f
 
 ## When not to
 
-Where RAM is known and suffices, the rule is silent.
+Where RAM is known and suffices, the rule is silent, and where torchrun or deepspeed starts the ranks.
 
 ## Sources
 
@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, judge_host, settled, severity_of_need
 from oomlint.linting.rule import (
@@ -125,7 +126,7 @@ class RayHostMemory(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         probe = settled(run)
         plan = probe.plan
-        if plan.objective.kind not in REINFORCING:
+        if plan.objective.kind not in REINFORCING or not ray_starts(run):
             return
         training, loading = judge_host(run, phase="train"), judge_host(run, phase="load")
         if training is None or loading is None:
@@ -166,6 +167,19 @@ class RayHostMemory(Rule):
             limit=limit,
             proposals=_on_gpu(run, probe) if idle and severity > Severity.INFO else (),
         )
+
+
+def ray_starts(run: Run) -> bool:
+    """Whether Ray starts the ranks. Supervised training torchrun or deepspeed starts in verl (trainer/fsdp_sft_trainer.py),
+    and whatever else than reinforces in OpenRLHF (cli/train_dpo.py and the like), as its first PPO (0.1 to 0.5
+    cli/train_ppo.py)."""
+    kind = run.plan.objective.kind
+    if run.framework not in RAY_TRAINERS or kind == "sft":
+        return False
+    if run.framework != "openrlhf":
+        return True
+    blocks = (block for block, _ in run.parts.blocks if block.table.section == "launcher")
+    return kind in REINFORCING and all(block.table is PLAIN for block in blocks)
 
 
 def _idle_bytes(plan: Plan) -> int:

@@ -21,8 +21,8 @@ the two is meant is yours to say, and the fix is shown.
 
 ## When not to
 
-Where a device map spreads the layers of one model over the cards, and with TRL's PPOTrainer, which has an
-Accelerator of its own and trains on the first card; the rule is silent there.
+Where a device map spreads the layers of one model over the cards, with `device_map="cuda"` before transformers 5.0,
+and with TRL's PPOTrainer, which has an Accelerator of its own and trains on the first card; the rule is silent there.
 
 ## Sources
 
@@ -51,6 +51,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
+from oomlint.plan.training import HEADLESS
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, script
 
@@ -95,7 +96,8 @@ class MultiGpuNoLauncher(Rule):
         if parallel.world is None:
             return
         details = ["the weights are copied at every step"]
-        if run.plan.loss.logits_materialised in ("full", None):
+        has_logits = run.plan.objective.kind not in HEADLESS
+        if has_logits and run.plan.loss.logits_materialised in ("full", None):
             gathered = _gathered_logits(run, parallel.world)
             on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
             details.append(f"all logits come together on the first GPU{on_first}")

@@ -41,10 +41,9 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.judgement import cards_missing, says_ranks
 from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
-from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command
-from oomlint_rules.host.ray_host_memory import RAY_TRAINERS
+from oomlint_rules.host.ray_host_memory import ray_starts
 
 _PROCESSES = f.parallel.gpus_per_node
 _DEGREES = ("tp", "pp", "cp", "ulysses")
@@ -145,7 +144,7 @@ class WorldSizeMismatch(Rule):
         # verl 0.2 to 0.7 trainer/ppo/ray_trainer.py _check_resource_available; Ray itself waits for a placement
         # group that no node has room for.
         fails = "those without a card of their own stop with an invalid device ordinal"
-        if _ray_starts(run):
+        if ray_starts(run):
             fails = (
                 "Ray has no place for so many: the trainer stops before a worker starts, or waits"
             )
@@ -178,15 +177,6 @@ class WorldSizeMismatch(Rule):
             at=fields,
             details=(f"a group is {named}",),
         )
-
-
-def _ray_starts(run: Run) -> bool:
-    """Whether Ray starts the ranks. Supervised training torchrun or deepspeed starts in verl
-    (trainer/fsdp_sft_trainer.py), and whatever else than reinforces in OpenRLHF (cli/train_dpo.py and the like)."""
-    kind = run.plan.objective.kind
-    if run.framework == "openrlhf":
-        return kind in REINFORCING
-    return run.framework in RAY_TRAINERS and kind != "sft"
 
 
 def _counted(number: int, one: str, several: str) -> str:

@@ -26,7 +26,8 @@ try first.
 
 DeepSpeed casts to 16 bit and FSDP with mixed precision keeps fp32 shards whatever is loaded:
 no memory of the GPU is to be won there, and the rule is silent. A base that is quantized is
-not stored in this dtype.
+not stored in this dtype. In full fine-tuning the rule only remarks on it where half of the weights is not
+enough either.
 
 ## Sources
 
@@ -128,7 +129,9 @@ class ModelLoadedInFp32(LowersPeak):
         if _trains_it(run):
             if sharding_is_open(run) or not found.before.is_problem:
                 return None
-            severity = lowered(min(severity, Severity.WARNING), run)
+            # A half of the fp32 weights is a choice that only a run has to make that lives by it.
+            most = Severity.WARNING if found.suffices else Severity.INFO
+            severity = lowered(min(severity, most), run)
         return min(severity, Severity.WARNING) if _is_guessed(run) else severity
 
     def cause(self, run: Run, found: Relief) -> str:

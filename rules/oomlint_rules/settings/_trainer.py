@@ -13,7 +13,10 @@ _ON_TRAINER = frozenset({"axolotl", "llama-factory", "trl", "hf-trainer", "ms-sw
 
 
 def trainer_compares(run: Run) -> bool:
+    """Whether it is known to: a program that nobody read may have a loop of its own under the same options."""
     if not (run.dialect.name in _ON_TRAINER or run.framework in _ON_TRAINER):
+        return False
+    if run.parts.unread_program:
         return False
     return not any(map(_is_for_own_loop, (block for block, _ in run.parts.blocks)))
 

@@ -24,7 +24,9 @@ batch that the file states) makes `train_batch_size` follow from the other two.
 
 ## When not to
 
-Scripts that build on Accelerate without a trainer need numbers and are not compared.
+Scripts that build on Accelerate without a trainer need numbers and are not compared. Where a parser of the script's
+own takes `--deepspeed` and nothing is seen to hand it on, whether anybody reads the file is not known: the rule only remarks
+on it.
 
 ## Sources
 
@@ -136,12 +138,13 @@ class DsBatchMismatch(Rule):
             whose = "passes" if run.is_explicit(passed) else "passes its default,"
             yield self.finding(
                 run,
-                Severity.ERROR,
+                _severity(run),
                 f"{run.key(own)} is {said.value}, but the trainer {whose} {given.value}",
                 at=own,
                 details=(
                     f"the trainer's own key is {run.key(passed)}",
                     "transformers stops with an error where the two differ",
+                    *_unless_unread(run),
                 ),
                 proposals=[Proposal.set(f"leave {run.key(own)} to the trainer", {own: None})],
                 notes=[self.note(run, passed, f"the trainer's value, {given.value}")]
@@ -178,13 +181,14 @@ class DsBatchMismatch(Rule):
         fault = f"but a step takes {product}" if is_whole else f"no multiple of {product}"
         yield self.finding(
             run,
-            Severity.ERROR,
+            _severity(run),
             f"{run.key('ds.train_batch')} is {total.value}, {fault}",
             at=ds.train_batch,
             rests_on=() if ranks is None else (f.parallel.dp,),
             details=(
                 f"{spelled} = {product}",
                 f"{'transformers' if compares else 'DeepSpeed'} stops with an error",
+                *_unless_unread(run),
             ),
             proposals=self._cures(run, product if len(factors) == 3 else None, compares),
         )
@@ -197,3 +201,15 @@ class DsBatchMismatch(Rule):
             yield Proposal.set(
                 f"set {key} to {product}", {ds.train_batch: product}, Applicability.UNSAFE
             )
+
+
+def _severity(run: Run) -> Severity:
+    return Severity.INFO if next(iter(_unless_unread(run)), "") else Severity.ERROR
+
+
+def _unless_unread(run: Run) -> Iterable[str]:
+    """Why it is not known that anybody reads the file as it stands."""
+    if "own-deepspeed-option" in run.fact_kinds:
+        yield "whether the script hands its own --deepspeed on was not followed"
+    elif run.parts.unread_program:
+        yield run.parts.unread_program

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.common.quantization import WITHOUT_GRADIENT
 from oomlint.errors import CannotEdit
 from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
@@ -42,7 +43,6 @@ from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, script
 
 _FRAMEWORKS = ("hf-trainer", "trl", "axolotl", "ms-swift")
-_QUANTIZED = ("bnb4", "bnb8", "gptq", "awq", "hqq", "aqlm", "eetq")
 
 _TRL = (
     "model_name_or_path: Qwen/Qwen2.5-7B\n"
@@ -63,7 +63,8 @@ class QuantizedPlusCompileOrNonlora(Rule):
     cost = 8
     only_where = (
         Where(
-            plan={f.trainable.method: ("full",), f.quant.method: _QUANTIZED}, frameworks=_FRAMEWORKS
+            plan={f.trainable.method: ("full",), f.quant.method: WITHOUT_GRADIENT},
+            frameworks=_FRAMEWORKS,
         ),
     )
 

@@ -27,7 +27,8 @@ prediction again afterwards. A key that belongs to a plug-in of yours can be kep
 
 ## When not to
 
-Where the near name is a coincidence and the key is read by your own code; where a refused
+Where the near name is a coincidence and the key is read by your own code (a warning, where nothing is seen to start the
+framework and the key is like none that it has); where a refused
 key is one that a newer version of the framework has; or where `ALLOW_EXTRA_ARGS=1` tells
 LLaMA-Factory to let unknown keys pass.
 
@@ -262,20 +263,31 @@ class UnknownKeyIgnored(Rule):
 
     def _refused(self, run: Run, stray: StrayKey) -> Finding:
         title = _said(stray, "does not know", "do not know")
-        details: tuple[str, ...] = ()
-        if stray.nearest:
-            title, details = asking(title, stray.nearest[0])
         untold = run.parts.untold.get(run.dialect.distribution or run.dialect.name)
         consequence = "the framework stops with an error at a key that it does not know"
+        details: tuple[str, ...] = (untold or consequence,)
+        severity = Severity.ERROR
+        if stray.nearest:
+            title, asked = asking(title, stray.nearest[0])
+            details = (*asked, *details)
+        elif not _is_started(run):
+            severity = Severity.WARNING
+            details = (*details, "unless a program of the project's own reads the file")
         return self.finding(
             run,
-            Severity.ERROR if untold is None else Severity.INFO,
+            severity if untold is None else Severity.INFO,
             title,
             at=stray,
-            details=(*details, untold or consequence),
+            details=details,
             confidence="high" if stray.nearest else "medium",
             proposals=_rename(stray),
         )
+
+
+def _is_started(run: Run) -> bool:
+    """Whether something here is seen to start the framework: else a key that is like none of its own may be one of
+    another program's, which reads the same names."""
+    return any(claim.is_launched or claim.is_program for claim in run.claims)
 
 
 def _said(stray: StrayKey, does: str, do: str) -> str:

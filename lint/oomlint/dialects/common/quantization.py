@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.fields import asked
+from oomlint.dialects.common.fields import asked, shared
 from oomlint.dialects.meaning import Meaning
 from oomlint.plan.fields import f
 
@@ -30,3 +30,16 @@ def method(run: Cells) -> Any:
 @quantization.derive(f.quant.bits)
 def bits(run: Cells) -> Any:
     return 8.0 if run[f.model.native_quant] == "gptq8" else None
+
+
+WITHOUT_GRADIENT = ("bnb4", "bnb8", "gptq", "awq", "hqq", "aqlm", "eetq")
+"""Methods whose packed weights have no gradient."""
+
+
+@quantization.derive(
+    shared.stops, source="transformers 5.23 trainer_utils.py validate_quantization_for_training"
+)
+def trains_packed_weights(run: Cells) -> Any:
+    if run[f.trainable.method] != "full" or run[f.quant.method] not in WITHOUT_GRADIENT:
+        return None
+    return "quantized weights have no gradient, and no adapter is seen to be trained on them"

@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.liger import check_liger_patches, liger_patches
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.dialects.llamafactory.releases import DROPS_LABELS
@@ -205,6 +206,7 @@ _SWITCHES = {
 }
 _RANKS = {lf.galore: lf.galore_rank, lf.apollo: lf.apollo_rank}
 _LAYERWISE = {lf.galore: lf.galore_layerwise, lf.apollo: lf.apollo_layerwise}
+_PROPER = {lf.galore: "GaLore", lf.apollo: "APOLLO"}
 
 _CUSTOM = "LF/train/trainer_utils.py create_custom_optimizer"
 
@@ -224,6 +226,14 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     """``optim`` counts only while no switch of another optimizer is on."""
     said = optimizers.writers[f.optimizer.kind](kind, run, wishes)
     return {**said, **{switch: False for switch in _SWITCHES if run[switch]}}
+
+
+@training.derive(shared.stops, source="LF/hparams/parser.py get_train_args")
+def refuses_layerwise(run: Cells) -> Any:
+    switch = _switched_on(run)
+    if switch not in _LAYERWISE or not run[_LAYERWISE[switch]] or (run[f.parallel.world] or 1) < 2:
+        return None
+    return f"LLaMA-Factory refuses layer-wise {_PROPER[switch]} in several processes"
 
 
 @training.derive(f.optimizer.rank, f.optimizer.in_backward, source=_CUSTOM)

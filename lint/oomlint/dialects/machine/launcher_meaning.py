@@ -28,6 +28,7 @@ from oomlint.dialects.machine.launcher_keys import (
     TORCHRUN,
 )
 from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.machine.rank_option import rank_option
 from oomlint.dialects.machine.ray_train import WORKERS
 from oomlint.dialects.machine.slurm_meaning import states_tasks, tasks_per_node
 from oomlint.dialects.machine.visible import visible_gpus
@@ -37,7 +38,7 @@ from oomlint.dialects.trainer.fields import hf
 from oomlint.documents.base import Entry, Scalar
 from oomlint.plan.fields import f
 
-ranks = Meaning(flags_first, beaker_ranks)
+ranks = Meaning(flags_first, beaker_ranks, rank_option)
 
 
 def launcher_of(run: Cells) -> Table | None:

@@ -18,7 +18,14 @@ from oomlint.dialects.nemo_rl.meaning import meaning
 from oomlint.dialects.nemo_rl.merged import NemoRlBlock, NemoRlOverrides, in_whole
 from oomlint.dialects.table import Block, plain_value
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping, Scalar, Sequence as Items, roots
+from oomlint.documents.base import (
+    UNKNOWN,
+    Document,
+    Mapping,
+    Scalar,
+    Sequence as Items,
+    roots,
+)
 from oomlint.documents.text import Location
 
 # The config that each of its programs reads where no --config is given (examples/run_*.py).
@@ -80,6 +87,8 @@ class NemoRl(Dialect):
 
     def _launch(self, launch: Launch) -> Claim:
         document, words = launch.document, launch.command.assignments
+        if _is_completed_elsewhere(launch):
+            return Claim(self, "aside", document, ())
         # The command starts one process, which asks Ray for the others.
         scene = launch.blocks[:-1]
         block = NemoRlOverrides(document, words, NEMO_RL, launch.anchor)
@@ -109,6 +118,13 @@ def _is_program(launch: Launch) -> bool:
     # Scripts of TRL's kin have the same names and lie elsewhere.
     is_shipped = launch.name.removesuffix(f"{launch.stem}.py").endswith("examples/")
     return is_shipped and not launch.arguments and set(launch.flags.entries) <= {"config"}
+
+
+def _is_completed_elsewhere(launch: Launch) -> bool:
+    """Whether the line leaves its config to whoever starts the script: its words change a few keys of one that may be any."""
+    entry = launch.flag("config")
+    value = entry.value if entry is not None else None
+    return isinstance(value, Scalar) and value.value is UNKNOWN
 
 
 def _defaults(root: Mapping) -> Iterator[Scalar]:

@@ -68,7 +68,8 @@ class script(Private, prefix="script"):  # noqa: N801
     ``adapter``: its trainer is given a config of one. ``reference``: its trainer is given a second model, to compare
     with. ``model_object``: its trainer is given a model
     that is loaded, and no name. ``own_lengths``: code of its own that decides how long samples are; it
-    is never read. ``parallelizable``: whether its model keeps the Trainer from ``nn.DataParallel``."""
+    is never read. ``parallelizable``: whether its model keeps the Trainer from ``nn.DataParallel``;
+    ``own_loop``: whether there is no Trainer behind its options."""
 
     adapter: Any
     reference: Any
@@ -77,4 +78,5 @@ class script(Private, prefix="script"):  # noqa: N801
     kbit_checkpointing: bool
     method: str
     parallelizable: bool
+    own_loop: bool
     quantization_bit: int

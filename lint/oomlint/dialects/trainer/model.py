@@ -14,10 +14,11 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of, own_starter
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
-from oomlint.dialects.releases import CHECKPOINT_DTYPE, INPUT_GRADS
+from oomlint.dialects.releases import CHECKPOINT_DTYPE, INPUT_GRADS, NUMBERED_DEVICE
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.unfollowed import of_unread_program
+from oomlint.documents.base import Scalar
 from oomlint.errors import CannotEdit
 from oomlint.models.architectures import own_dtype
 from oomlint.plan.fields import f
@@ -257,8 +258,18 @@ def is_whole_on_one(run: Cells) -> bool:
 def uses_one(run: Cells) -> Any:
     if not is_whole_on_one(run):
         return None
-    quantized = run[f.quant.method] in ("bnb4", "bnb8")
-    return 1 if quantized or uses_deepspeed(run) or run[hf.fsdp_words] else None
+    if run[f.quant.method] in ("bnb4", "bnb8") or run[script.own_loop]:
+        return 1
+    return 1 if uses_deepspeed(run) or run[hf.fsdp_words] or _is_on_no_number(run) else None
+
+
+def _is_on_no_number(run: Cells) -> bool:
+    """Whether ``device_map="cuda"`` makes a model one that the Trainer leaves where it is."""
+    said = run.given.said(f.load.device_map)
+    entry = said.origin.entry if isinstance(said, Setting) else None
+    value = entry.value if entry is not None else None
+    is_bare = isinstance(value, Scalar) and value.value == "cuda"
+    return is_bare and not run.has(NUMBERED_DEVICE)
 
 
 def _spans(run: Cells) -> bool:
@@ -274,7 +285,7 @@ def _spans(run: Cells) -> bool:
 @one_process.derive(f.parallel.backend, source="transformers 5.23 trainer.py:2666")
 def spans_gpus(run: Cells) -> Any:
     """A Trainer wraps the model in ``nn.DataParallel`` unless it is quantized or already spread."""
-    if not _spans(run) or run[script.parallelizable]:
+    if not _spans(run) or run[script.own_loop] or run[script.parallelizable]:
         return None
     return "device_map_pp" if _spreads(run) else "dp"
 

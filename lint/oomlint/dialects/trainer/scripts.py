@@ -6,6 +6,7 @@ Read from transformers 5.23 (``HF`` below is ``src/transformers``).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from oomlint.dialects.cells import Cells
@@ -15,8 +16,14 @@ from oomlint.dialects.table import Block, Origin
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import bits_of
-from oomlint.dialects.trainer.script import are_held
-from oomlint.dialects.trainer.statements import options, reaches, switches_of
+from oomlint.dialects.trainer.script import are_held, is_on
+from oomlint.dialects.trainer.statements import (
+    is_command,
+    options,
+    options_of,
+    reaches,
+    switches_of,
+)
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
     CHECKPOINTS,
@@ -225,10 +232,37 @@ def ends_early(run: Cells) -> Any:
     return None if fact is None else Sourced(fact.detail["why"], fact.location.path)
 
 
+@calls.derive(shared.stops, source="transformers 5.23 training_args.py: do_train is off by default")
+def trains_nothing(run: Cells) -> Any:
+    """A script of transformers' examples that a command starts to evaluate or to predict."""
+    blocks = run.given.blocks
+    commands = [block for block in blocks if is_command(block)]
+    if not commands or any(map(_may_say_more, commands)):
+        return None
+    if not run.given.once(_trains_on_demand) or is_on("do_train", options_of(blocks)):
+        return None
+    return "nothing asks it to train (--do_train is not set)"
+
+
+def _may_say_more(command: Block) -> bool:
+    """Whether words that only running tells may be further options: ``$EXTRA``, also behind a switch, whose value it
+    is taken for."""
+    values = [entry.value for entry in command.mapping.entries.values()]
+    behind = values[-1] if values else None
+    return command.mapping.open_ended or (isinstance(behind, Scalar) and behind.value is UNKNOWN)
+
+
 def _ends(blocks: list[Block]) -> tuple[Fact, ...]:
+    return tuple(fact for fact in _facts(blocks) if fact.kind == "ends-early")
+
+
+def _trains_on_demand(blocks: list[Block]) -> bool:
+    return any(fact.kind == "trains-on-demand" for fact in _facts(blocks))
+
+
+def _facts(blocks: list[Block]) -> Iterator[Fact]:
     documents = {id(block.document): block.document for block in blocks}
-    facts = (fact for document in documents.values() for fact in document.facts)
-    return tuple(fact for fact in facts if fact.kind == "ends-early")
+    return (fact for document in documents.values() for fact in document.facts)
 
 
 # -- what the trainer is given ---------------------------------------------------------------------

@@ -29,7 +29,7 @@ from oomlint.dialects.trainer.arguments import (
 )
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, over
-from oomlint.dialects.trainer.tables import DTYPE as CALL_DTYPE, POSITIONAL
+from oomlint.dialects.trainer.tables import DEVICE_MAP, DTYPE as CALL_DTYPE, POSITIONAL
 from oomlint.dialects.trl.fields import trl
 from oomlint.plan.fields import f
 
@@ -105,6 +105,7 @@ CONFIG_ROWS = (
 _CALL_ROWS = (
     Row("model_init_kwargs.dtype", hf.load_dtype, CALL_DTYPE, aliases=_either("torch_dtype")),
     Row("model_init_kwargs.attn_implementation", f.model.attn_impl, ATTENTION),
+    Row("model_init_kwargs.device_map", f.load.device_map, DEVICE_MAP),
     *CONFIG_ROWS,
 )
 

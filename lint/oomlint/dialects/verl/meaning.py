@@ -18,6 +18,7 @@ from oomlint.dialects.table import Setting
 from oomlint.dialects.verl.batches import batches
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
 from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own
+from oomlint.dialects.verl.refusals import refusals
 from oomlint.dialects.verl.releases import (
     CHECKPOINTS,
     ENTROPY_BY_COEFF,
@@ -33,7 +34,7 @@ from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange
 
-meaning = Meaning(sharding, batches)
+meaning = Meaning(sharding, batches, refusals)
 
 _NEWER_KEYS = (f.batch.micro, f.objective.rollout.rollout_micro_batch, own.unpads, own.dynamic)
 

@@ -313,6 +313,22 @@ def loads_on_one_rank(run: Cells) -> Any:
     return not dims.tie_embeddings
 
 
+# Of the models of our catalogue with more parameters 230 of 285 do not tie their embeddings, of those with fewer 54
+# of 155.
+_SELDOM_TIED = 5e9
+
+
+@sharding.assume(
+    f.load.cpu_ram_efficient,
+    why="whether the model ties its embeddings is not known: most of its size do not, and one rank loads it",
+)
+def likely_on_one_rank(run: Cells) -> Any:
+    dims = run[f.model.dims]
+    if is_megatron(run) or dims is None or dims.tie_embeddings is not None:
+        return None
+    return (dims.params_total or 0) >= _SELDOM_TIED or None
+
+
 sharding.cannot_say(
     "verl loads weights on one rank only by itself, unless they are tied",
     f.load.cpu_ram_efficient,

@@ -28,10 +28,16 @@ def ending_facts(
     evaluator: Evaluator,
     steps: Sequence[ReachedCall],
 ) -> Iterator[Fact]:
-    """Facts of one kind, ``ends-early``: ``why`` in words, and the ``guards`` around it."""
+    """``ends-early``: ``why`` in words, and the ``guards`` around it; ``trains-on-demand``: the call that trains, which
+    is made where ``do_train`` is set; ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
+    ``--local-rank``."""
     for step, why in (*_lacking(tree, evaluator, steps), *_unlabelled(tree, steps)):
         where = Location(source.path, places.span(step.node))
         yield Fact("ends-early", where, {"why": why, "guards": step.guards})
+    for step in _on_demand(tree, steps):
+        yield Fact("trains-on-demand", Location(source.path, places.span(step.node)), {})
+    for step in _knows_old_rank(steps):
+        yield Fact("refuses-dashed-rank", Location(source.path, places.span(step.node)), {})
 
 
 # -- arguments that a call leaves out --------------------------------------------------------------
@@ -162,3 +168,57 @@ def _speaks_of_labels(node: ast.AST) -> bool:
         case ast.keyword(arg=str(word)) | ast.arg(arg=word):
             return _LABELS in word.lower()
     return False
+
+
+# -- training that nobody asks for -----------------------------------------------------------------
+
+_ASKED = "do_train"
+
+
+def _on_demand(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCall]:
+    """The one call that trains in a script that parses TrainingArguments, where it stands under ``if
+    training_args.do_train:``, a switch that only the command sets."""
+    trains = [step for step in steps if _asks_trainer(step)]
+    if len(trains) != 1 or (_ASKED, True) not in trains[0].guards:
+        return
+    is_parsed = any(step.last == "HfArgumentParser" for step in steps)
+    if is_parsed and not any(map(_sets_demand, ast.walk(tree.root))):
+        yield trains[0]
+
+
+def _asks_trainer(step: ReachedCall) -> bool:
+    """``trainer.train()``, but not ``model.train()``."""
+    match step.node.func:
+        case ast.Attribute(value=holder, attr="train"):
+            return (dotted(holder) or "trainer").lower().endswith("trainer")
+        case _:
+            return False
+
+
+def _sets_demand(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr=name, ctx=ast.Store()) | ast.keyword(arg=name):
+            return name == _ASKED
+        case ast.Constant(value=str(word)):
+            return word.lstrip("-") == _ASKED
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return name == _ASKED
+    return False
+
+
+# -- an option that the parser does not know -------------------------------------------------------
+
+
+def _knows_old_rank(steps: Sequence[ReachedCall]) -> Iterator[ReachedCall]:
+    """``add_argument("--local_rank")`` where ``parse_args`` refuses what is not declared, and nothing declares
+    ``--local-rank``. DeepSpeed's own arguments have the first alone, and other libraries' parsers may have both."""
+    declares = [step for step in steps if step.last == "add_argument"]
+    ranks = [step for step in declares if "--local_rank" in _option_names(step)]
+    knows_both = any("--local-rank" in _option_names(step) for step in declares)
+    calls = {step.last for step in steps}
+    if "parse_args" in calls and not calls & {"parse_known_args", "HfArgumentParser"}:
+        yield from ranks[: 0 if knows_both else 1]
+
+
+def _option_names(step: ReachedCall) -> set[object]:
+    return {each.value for each in step.node.args if isinstance(each, ast.Constant)}

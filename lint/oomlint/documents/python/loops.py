@@ -30,6 +30,7 @@ from oomlint.documents.python.lightning import (
 from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import call_name, dotted
+from oomlint.documents.python.side_facts import OTHER_MODEL
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans, plain_value
 from oomlint.documents.python.wording import code_says
@@ -336,7 +337,9 @@ class _Reader:
                     for value in given:
                         nodes |= self.flow.leads_to(value, step.scope, self.loaders)
         if not nodes and len(self.loaders) == 1:
-            nodes = set(self.loaders)
+            ((node, loader),) = self.loaders.items()
+            # What is trained is made elsewhere where the one model here goes by the name of another.
+            nodes = set() if OTHER_MODEL.search(self._named_by(node, loader)) else {node}
         return tuple(call for node, call in self.loaders.items() if node in nodes)
 
     def _configs(self, models: Iterable[Call]) -> Iterator[tuple[Call, Node]]:

@@ -35,8 +35,8 @@ _TOWER = re.compile(
     r"\.(?:get_)?(?:vision_(?:model|tower|encoder|backbone)|visual|vit|image_encoder)(?:\(\))?$"
 )
 _PARAMETERS = frozenset({"parameters", "named_parameters"})
-# Models that are never trained, by what scripts call them.
-_OTHER_MODEL = re.compile(r"ref|teacher|reward|critic|draft|judge|frozen", re.IGNORECASE)
+OTHER_MODEL = re.compile(r"ref|teacher|reward|critic|draft|judge|frozen", re.IGNORECASE)
+"""What scripts call models that are never trained."""
 
 
 def side_facts(
@@ -44,9 +44,11 @@ def side_facts(
 ) -> Iterator[Fact]:
     """Facts of these kinds: ``merges-adapter`` (``how``, ``share``, ``quantized``), ``zero-to-fp32`` (``how``),
     ``dataset-in-memory`` (``how``), ``debug-mode`` (``what``, ``effect``), ``overrides-state-dict``,
-    ``freezes-tower``, ``chooses-trained`` (``guards``).
+    ``freezes-tower``, ``chooses-trained`` (``guards``), ``own-deepspeed-option``.
     """
     look = _Look(source, tree, places)
+    for step in _own_deepspeed_options(steps):
+        yield look.fact("own-deepspeed-option", step.node)
     for step in steps:
         call, last = step.node, step.last
         if last in ("merge_and_unload", "save_pretrained_merged"):
@@ -177,13 +179,13 @@ class _Look:
 
     def _is_another(self, step: ReachedCall, owner: ast.expr) -> bool:
         """Whether the model is called like one that is not trained, in the function or by all that call it."""
-        if _OTHER_MODEL.search(ast.unparse(owner)):
+        if OTHER_MODEL.search(ast.unparse(owner)):
             return True
         function, root = step.function, ast.unparse(owner).partition(".")[0]
         if function is None or root not in {each.arg for each in function.args.args}:
             return False
         given = [ast.unparse(call) for call in self.tree.calls_to(function.name)]
-        return bool(given) and all(map(_OTHER_MODEL.search, given))
+        return bool(given) and all(map(OTHER_MODEL.search, given))
 
     @cached_property
     def chosen_from(self) -> set[ast.expr]:
@@ -272,3 +274,20 @@ def _stops_recording(tree: Tree) -> bool:
         if isinstance(enabled, ast.Constant) and enabled.value in (None, False):
             return True
     return False
+
+
+def _own_deepspeed_options(steps: Sequence[ReachedCall]) -> Iterator[ReachedCall]:
+    """``add_argument("--deepspeed")`` of a parser of the script's own, of which no call is handed the value by that name: an
+    attribute that is set on training arguments comes too late (transformers 4.30 and 5.23 training_args.py
+    __post_init__ makes the plugin)."""
+    for step in steps:
+        is_told = any(
+            keyword.arg == "deepspeed" or (keyword.arg is None and step.last.endswith("Arguments"))
+            for keyword in step.node.keywords
+        )
+        if is_told or step.last in ("initialize", "add_config_arguments"):
+            return
+    for step in steps:
+        names = {each.value for each in step.node.args if isinstance(each, ast.Constant)}
+        if step.last == "add_argument" and "--deepspeed" in names:
+            yield step

@@ -1,0 +1,46 @@
+"""``--local-rank``, which ``python -m torch.distributed.launch`` hands to a script whether it knows it or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import shared
+from oomlint.dialects.machine.launcher_keys import TORCHRUN
+from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.table import Block
+from oomlint.plan.library_changes import LibraryChange
+
+rank_option = Meaning()
+
+DASHED = LibraryChange(
+    "torch",
+    (2, 0),
+    "torch.distributed.launch hands --local_rank to the script",
+    "torch 1.13.1 and 2.0.0 distributed/launch.py, distributed/run.py config_from_args",
+)
+
+
+@rank_option.derive(shared.stops, source=DASHED.source)
+def refused_rank(run: Cells) -> Any:
+    """Where the script's argparse knows the option as it was spelled before torch 2 alone."""
+    if not any(map(_hands_rank_over, run.blocks)) or not run.given.once(_knows_old_alone):
+        return None
+    if not run.has(DASHED, noted=False):
+        return None
+    return (
+        "torch.distributed.launch hands over --local-rank, and the script knows --local_rank alone"
+    )
+
+
+def _hands_rank_over(block: Block) -> bool:
+    if block.table is not TORCHRUN or {"use_env", "use-env"} & block.mapping.entries.keys():
+        return False
+    span, text = block.mapping.span, block.document.source.text
+    return "torch.distributed.launch" in text[span.start : span.end]
+
+
+def _knows_old_alone(blocks: list[Block]) -> bool:
+    documents = {id(block.document): block.document for block in blocks}
+    facts = (fact for document in documents.values() for fact in document.facts)
+    return any(fact.kind == "refuses-dashed-rank" for fact in facts)
