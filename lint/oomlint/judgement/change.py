@@ -37,15 +37,11 @@ class Relief(Struct, frozen=True):
 
     @property
     def severity(self) -> Severity | None:
-        """How bad it is to leave things as they are; ``None`` where it is no matter.
-
-        On a known card that is so where the run needs more than there is, or rather dies than lives: that it
-        is near the limit is said of the run, not of each thing that takes part of it.
-        """
+        """How bad it is to leave things as they are; ``None`` where it is no matter."""
         before, after = self.before, self.after
-        if before.limit is not None:
-            return before.severity if before.overflows or not before.holds else None
-        if before.severity is None or not self.suffices:
+        if before.limit is not None or before.urgency is None:
+            return before.urgency
+        if not self.suffices:
             return None
         onto_usual = after.predicted <= usual_limit()
         if before.is_problem and onto_usual and before.confidence != "low":
@@ -74,6 +70,8 @@ def relief(
     costs that they are as they are is worth a word ``even_unsaid``."""
     judge = judge_host if resource == "host" else judge_gpu
     before = judge(run)
+    if before is None:
+        return None
     can_be_said = True
     try:
         changed = run.what_if(changes)
@@ -82,6 +80,6 @@ def relief(
             return None
         changed, can_be_said = run.assuming(changes), False
     after = judge(changed)
-    if before is None or after is None:
+    if after is None:
         return None
     return Relief(before, after, changes, can_be_said)

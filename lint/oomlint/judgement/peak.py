@@ -87,6 +87,14 @@ class Peak(Struct, frozen=True):
     unknown hardware, whether it is worth a warning."""
 
     @property
+    def urgency(self) -> Severity | None:
+        """How bad it is to leave things as they are; ``None`` where no change is worth a word. On a known card one is
+        where the run needs more than there is, or rather dies than lives: that it is near the limit is said of the run,
+        not of each thing that takes part of it."""
+        fits = self.limit is not None and self.holds and not self.overflows
+        return None if fits else self.severity
+
+    @property
     def worth(self) -> float:
         """Bytes that a change must save to be worth a word."""
         return self.predicted * (_WORTH if self.limit is not None else _WORTH_ANYWHERE)
