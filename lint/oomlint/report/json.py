@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from oomlint.errors import FileError
-from oomlint.fix.edits import Fix
 from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.headlines import leaders
@@ -15,6 +14,7 @@ from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.runs import as_json, edit_object, run_object
 
 if TYPE_CHECKING:
+    from oomlint.fix.edits import Fix
     from oomlint.report.shapes import (
         CheckShape,
         ErrorShape,
@@ -141,5 +141,6 @@ def summary_object(report: Results) -> SummaryShape:
 
 
 def fixable(report: Results, level: Applicability) -> int:
-    """Findings that have a fix of exactly this applicability."""
-    return sum(d.fix is not None and d.fix.applicability == level for d in report.diagnoses)
+    """Findings that have a fix to apply, of exactly this applicability."""
+    fixes = (diagnosis.applicable for diagnosis in report.diagnoses)
+    return sum(fix is not None and fix.applicability == level for fix in fixes)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from oomlint.errors import InternalError
 from oomlint.files import dependencies
 from oomlint.judgement import judgement_of
+from oomlint.linting.diagnosis import Given
 from oomlint.linting.engine import Report, Results, Told
 from oomlint.runs.run import Run
 from oomlint.session.batches import batches
@@ -83,8 +84,7 @@ def _in_batches(
         if not is_recording:
             return _condensed(lint(own)), {}
         with dependencies.recording() as sights:
-            report = lint(own)
-        part = _condensed(report)
+            part = _condensed(lint(own))  # which asks for fixes, and so may look at more files
         if kept is not None and not part.report.errors:
             kept.keep(batch.names, part, sights)
         return part, sights
@@ -182,7 +182,7 @@ def _condensed(report: Report) -> _Part:
         return Told(
             replace(finding, proposals=()),
             None if run is None else judgement_of(run),
-            None if fix is None else replace(fix, expected={}, freed=frozenset(), made=None),
+            Given(None if fix is None else replace(fix, expected={}, freed=frozenset(), made=None)),
         )
 
     condensed = Results(
