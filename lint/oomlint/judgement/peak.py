@@ -159,7 +159,15 @@ class Peak(Struct, frozen=True):
 
 
 def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
-    """Judge the GPU peak (of one phase, if named); ``None`` where no number is known."""
+    """Judge the GPU peak (of one phase, if named), once; ``None`` where no number is known."""
+    key = f"peak of gpu {phase}"
+    if key not in run.remembered:
+        run.remembered[key] = _judge_gpu(run, phase)
+    known: Peak | None = run.remembered[key]
+    return known
+
+
+def _judge_gpu(run: Run, phase: str | None) -> Peak | None:
     probe = settled(run)
     gpu = probe.estimate.gpu
     peak = gpu.peak_bytes if phase is None else gpu.phases.get(phase)

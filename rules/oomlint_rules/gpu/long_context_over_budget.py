@@ -41,7 +41,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Peak, Relief, card_holds, judge_gpu
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._remedies import leading_remedy, longest_that_fits, states_exceed
@@ -93,6 +102,7 @@ class LongContextOverBudget(Rule):
     applicability = Applicability.DISPLAY
     explains = ("activations", "logits")
     cost = 8
+    only_where = (Where(has_risk=True),)
 
     bad = (
         Example(

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief, judge_gpu, relief, sharding_is_open
-from oomlint.linting.rule import Applicability, Example, Note, Severity, gib
+from oomlint.linting.rule import Applicability, Example, Note, Severity, Where, gib
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._lowering import LowersPeak
@@ -68,6 +68,7 @@ class MicroBatchTooLarge(LowersPeak):
     explains = ("activations", "logits")
     cost = 5
     at = (f.batch.micro,)
+    only_where = (Where(has_risk=True),)
 
     bad = (
         Example(

@@ -75,6 +75,7 @@ class AdamFp32StatesDominant(Rule):
                 f.trainable.method: ("full",),
             },
             has_card=True,
+            has_risk=True,
         ),
     )
 
