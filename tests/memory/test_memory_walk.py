@@ -19,7 +19,7 @@ PATTERNS = {
 }
 
 
-def groups_of(pattern: str) -> list[LayerGroup]:
+def groups_of(pattern: str) -> tuple[LayerGroup, ...]:
     """A block, hence a profile, for every letter and length, as in a skeleton."""
     made = {}
     groups = []
@@ -36,7 +36,7 @@ def groups_of(pattern: str) -> list[LayerGroup]:
                 block, key[1], layer_profile(model, block, Regime()), block.numel
             )
         groups.append(made[key])
-    return groups
+    return tuple(groups)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
