@@ -96,8 +96,12 @@ class Trouble(Struct, frozen=True, eq=False, dict=True):
 def troubles(report: Results) -> list[Trouble]:
     """The runs in trouble, in the report's order."""
     found = []
+    said: dict[str, list[Told]] = {}
+    for diagnosis in report.diagnoses:
+        if diagnosis.run is not None:
+            said.setdefault(diagnosis.run.name, []).append(diagnosis)
     for run in report.runs:
-        about = [d for d in report.diagnoses if d.run is not None and d.run.name == run.name]
+        about = said.get(run.name, ())
         headlines = tuple(d for d in about if d.rule.is_headline)
         worst = max((each.severity for each in headlines), default=None)
         if worst is not None and (worst > Severity.INFO or judgement_of(run).is_lost):
