@@ -20,6 +20,7 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import Fix
 from oomlint.hardware import Hardware, find_gpu
 from oomlint.judgement import Forecast, Judgement, Risk
+from oomlint.judgement.forecast import Bounded
 from oomlint.linting.diagnosis import Given
 from oomlint.linting.engine import Diagnosis, Report
 from oomlint.linting.rule import Applicability, Finding, Note, Rule, Severity
@@ -173,7 +174,7 @@ def _run() -> Judgement:
         ),
         estimate=estimate,
         risk=Risk(0.93, 0.0),
-        assumptions=(Assumption("seq.max_len", 2048, "no file says it"),),
+        ask=Bounded(estimate, (Assumption("seq.max_len", 2048, "no file says it"),)),
         host_limit=ram,
     )
     return Judgement(written)

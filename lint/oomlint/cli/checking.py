@@ -271,7 +271,14 @@ def _linted(
         from oomlint.session.many import lint_many
 
         asked = f"{_shows_fixes(mode)} {mode.unsafe}" if mode.keeps else None
-        report = lint_many(job, lint_job, mode.processes, tick or progress.ignore, asked)
+        report = lint_many(
+            job,
+            lint_job,
+            mode.processes,
+            tick or progress.ignore,
+            asked,
+            bounds=_shows_bounds(mode),
+        )
         if report is not None:
             return report
     return lint_job(job, tick)
@@ -294,6 +301,14 @@ _WITHOUT_FIXES = frozenset(("concise", "github", "gitlab", "junit"))
 
 def _shows_fixes(mode: Mode) -> bool:
     return mode.output_format not in _WITHOUT_FIXES or mode.statistics or summary_page() is not None
+
+
+# Those that show how far predictions may lie off, for which each release of a library is estimated.
+_WITH_BOUNDS = frozenset(("json", "markdown"))
+
+
+def _shows_bounds(mode: Mode) -> bool:
+    return mode.output_format in _WITH_BOUNDS or summary_page() is not None
 
 
 def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed, report: Results) -> FileError | None:
