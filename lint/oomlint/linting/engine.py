@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from oomlint.errors import FileError, InternalError, UsageError, in_words
 from oomlint.files.workspace import Workspace
 from oomlint.linting.diagnosis import Diagnosis as Diagnosis, Given, Told as Told
-from oomlint.linting.rule import Finding, ListedRule, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, ListedRule, Rule, Severity
 from oomlint.linting.suppressions import Suppression, suppressions, unused_findings
 from oomlint.linting.unused_parts import UnusedParts
 from oomlint.plugins import PluginError, dialects_in_force, rules_in_force
@@ -142,6 +142,11 @@ class Results(Struct, frozen=True, eq=False):
 
     def at_least(self, level: Severity) -> int:
         return sum(d.severity >= level for d in self.diagnoses)
+
+    def fixable(self, level: Applicability) -> int:
+        """Findings that have a fix to apply, of exactly this applicability."""
+        fixes = (diagnosis.applicable for diagnosis in self.diagnoses)
+        return sum(fix is not None and fix.applicability == level for fix in fixes)
 
     def exit_status(self, level: Severity) -> int:
         """0 nothing at or above ``level``, 1 findings, 3 a file could not be used."""

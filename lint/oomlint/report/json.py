@@ -135,12 +135,6 @@ def summary_object(report: Results) -> SummaryShape:
         "error": counts["error"],
         "warning": counts["warning"],
         "info": counts["info"],
-        "fixable": fixable(report, Applicability.SAFE),
+        "fixable": report.fixable(Applicability.SAFE),
         "fixed": report.fixed,
     }
-
-
-def fixable(report: Results, level: Applicability) -> int:
-    """Findings that have a fix to apply, of exactly this applicability."""
-    fixes = (diagnosis.applicable for diagnosis in report.diagnoses)
-    return sum(fix is not None and fix.applicability == level for fix in fixes)
