@@ -14,6 +14,7 @@ from typing import Any
 from oomlint.documents import kind_of
 from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, fix_all
+from oomlint.fix.proposed import REPORT_IT
 from oomlint.hardware import parse_hardware
 from oomlint.linting.engine import Options, Report, lint
 from oomlint.report import render
@@ -90,7 +91,12 @@ def _broken_report(report: Report) -> str | None:
         text = render(report, style, Paint(), quiet=False)
         if style != "text":
             json.loads(text, parse_constant=_no_constant)
-    return next((f"internal: {e.message}" for e in report.errors if e.kind == "internal"), None)
+    reasons = (d.fix.reason or "" for d in report.diagnoses if d.fix is not None)
+    bugs = (
+        *(e.message for e in report.errors if e.kind == "internal"),
+        *(reason for reason in reasons if reason.endswith(REPORT_IT)),
+    )
+    return next((f"internal: {bug}" for bug in bugs), None)
 
 
 def _broken_fix(files: Mapping[str, bytes], hardware: str | None) -> str | None:

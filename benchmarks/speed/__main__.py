@@ -86,6 +86,8 @@ HARDWARE = ("--hardware", "8xA100-80GB")
 _SHARING = 40
 # Files of the corpus of which each is changed once.
 _CHANGED = 20
+# Of what Fixit takes with one rule.
+_SHORT_SCRIPTS, _USUAL_SCRIPTS = 1 / 8, 1 / 6
 # Plans that are estimated for the mean of each kind.
 _PLANS = 200
 
@@ -244,7 +246,7 @@ class Bench:
         say("its own cold time, nothing changed", taken["kept"], taken["oomlint"], 0.4)
         floor(taken)
 
-    def scripts(self, title: str, texts: Sequence[str]) -> None:
+    def scripts(self, title: str, texts: Sequence[str], aim: float) -> None:
         folder = Path(tempfile.mkdtemp(dir=self.work))
         for number, text in enumerate(texts):
             (folder / f"train_{number}.py").write_text(text, encoding="utf-8")
@@ -262,18 +264,18 @@ class Bench:
         )
         lines = sorted(text.count("\n") for text in texts)
         print(f"{len(texts)} {title} ({lines[len(lines) // 2]} lines in the middle)")
-        say("Fixit with one rule", taken["oomlint"], taken["fixit"], 1 / 8)
+        say("Fixit with one rule", taken["oomlint"], taken["fixit"], aim)
         floor(taken)
 
     def many(self, corpus: Path, number: int) -> None:
-        """Memory and time of the corpus copied until it has so many files, and of half as many."""
+        """Memory and time of the corpus, on hardware, copied until it has so many files, and of half as many."""
         sizes = [len([f for f in corpus.rglob("*") if f.is_file()])]
         costs = []
         for wanted in (number // 2, number):
             folder = self.work / f"many{wanted}"
             for copy in range(max(1, round(wanted / sizes[0]))):
                 shutil.copytree(corpus, folder / f"copy{copy}")
-            costs.append(cost_of(self.oomlint("."), folder, self.work / "cache"))
+            costs.append(cost_of(self.oomlint(*HARDWARE, "."), folder, self.work / "cache"))
             shutil.rmtree(folder)
         half, whole = costs
         print(f"{number} files: {whole.megabytes:.0f} MB at most (aim: 300)")
@@ -341,12 +343,13 @@ def main() -> None:
         estimates()
         bench.one_run()
         bench.shared()
-        bench.scripts("Python scripts, short", [SCRIPT] * 40)
-        bench.scripts("Python scripts of the usual length", [training_script(n) for n in range(40)])
+        bench.scripts("Python scripts, short", [SCRIPT] * 40, _SHORT_SCRIPTS)
+        usual = [training_script(number) for number in range(40)]
+        bench.scripts("Python scripts of the usual length", usual, _USUAL_SCRIPTS)
         if given.scripts:
             found = sorted(given.scripts.rglob("*.py"))
             texts = [file.read_text(encoding="utf-8", errors="replace") for file in found]
-            bench.scripts(f"Python scripts of {given.scripts.name}", texts)
+            bench.scripts(f"Python scripts of {given.scripts.name}", texts, _USUAL_SCRIPTS)
         if given.corpus.is_dir():
             bench.corpus(given.corpus.resolve())
             bench.changed(given.corpus.resolve())

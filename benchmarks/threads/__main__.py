@@ -74,7 +74,8 @@ class Answer:
         if spoken is None or spoken.hardware is None:
             return "no prediction or limit"
         is_host = self.case.resource == "host"
-        high = (spoken.estimate.host if is_host else spoken.estimate.gpu).high_bytes
+        bounded = spoken.bounded.estimate
+        high = (bounded.host if is_host else bounded.gpu).high_bytes
         limit = spoken.host_limit if is_host else usable_bytes(spoken.hardware.gpu)
         if high is None or limit is None:
             return "no prediction or limit"

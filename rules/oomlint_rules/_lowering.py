@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from oomlint.judgement import Relief, relief
+from oomlint.judgement import Relief, judge_gpu, relief
 from oomlint.linting.rule import Applicability, Confidence, Finding, Note, Proposal, Rule, Severity
 from oomlint.runs.run import Run
 
@@ -79,8 +79,14 @@ class LowersPeak(Rule):
     def notes(self, run: Run) -> Iterable[Note]:
         return ()
 
+    @staticmethod
+    def _is_urgent(run: Run) -> bool:
+        """Whether any change is worth a word: of a run that fits, none is estimated."""
+        peak = judge_gpu(run)
+        return peak is not None and peak.urgency is not None
+
     def check(self, run: Run) -> Iterable[Finding]:
-        found = self.found(run) if self.concerns(run) else None
+        found = self.found(run) if self.concerns(run) and self._is_urgent(run) else None
         if found is None or not found.is_worthwhile:
             return
         severity = self.severity(run, found)

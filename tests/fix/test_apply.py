@@ -8,7 +8,7 @@ from tests.fixing import repaired, speaks, wants
 
 from oomlint.documents.text import Edit
 from oomlint.files.workspace import Workspace
-from oomlint.fix import apply, planned
+from oomlint.fix import apply, planned, proposed
 from oomlint.fix.apply import fix_all
 from oomlint.fix.edits import make_fix
 from oomlint.hardware import parse_hardware
@@ -89,12 +89,12 @@ def test_a_way_out_is_looked_for_once_for_a_run_as_it_is(monkeypatch):
 
     ways_to_fit = planned.ways_to_fit
     monkeypatch.setattr(planned, "ways_to_fit", counting)
-    text = (
-        RUN + "sequence_len: 65536\n"
-    )  # nothing makes it fit, so it is asked before and at the end
+    text = RUN + "sequence_len: 65536\nsample_packing: true\n"  # nothing makes it fit
     options = Options(hardware=parse_hardware("1xT4-16GB"))
-    fix_all(Workspace(Path("/p"), {"a.yaml": text.encode()}), ["a.yaml"], options)
+    result = fix_all(Workspace(Path("/p"), {"a.yaml": text.encode()}), ["a.yaml"], options)
     assert looked
+    # It was asked before fixing, and is asked again by who shows what is left.
+    assert [d.fix for d in result.report.diagnoses]
     assert len(looked) == len({(id(run), *asked) for run, *asked in looked})
 
 
@@ -255,7 +255,7 @@ def meddling(monkeypatch):
         at = source.text.index("size: ") + len("size: ")
         return replace(made, edits=(*made.edits, Edit(source.path, at, at + 1, "8")))
 
-    monkeypatch.setattr(engine, "make_fix", meddle)
+    monkeypatch.setattr(proposed, "make_fix", meddle)
 
 
 def test_fix_that_changes_more_than_it_said_is_dropped_and_reported(meddling):
@@ -289,7 +289,7 @@ def test_fix_that_costs_memory_says_so():
 
 def test_fix_that_costs_memory_in_silence_is_only_shown(monkeypatch):
     hushed = lambda *args: replace(make_fix(*args), rise=0)  # noqa: E731
-    monkeypatch.setattr(engine, "make_fix", hushed)
+    monkeypatch.setattr(proposed, "make_fix", hushed)
     result = fix({"a.yaml": RUN}, wants("batch.micro", 8), hardware="H100")
     assert result.texts == {}
     [left] = result.report.diagnoses

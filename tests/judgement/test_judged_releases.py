@@ -126,7 +126,8 @@ def test_bounds_without_a_pin_hold_for_both(
         return
     unpinned, pinned = _forecast(text), _run(text, old, **{"parallel.gpus_per_node": 4})
     for name in ("gpu", "host"):
-        device, other = getattr(unpinned.estimate, name), getattr(pinned.estimate, name)
+        device = getattr(unpinned.bounded.estimate, name)
+        other = getattr(pinned.estimate, name)
         assert device.low_bytes <= other.peak_bytes <= device.high_bytes, name
 
 

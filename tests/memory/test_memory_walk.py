@@ -19,7 +19,7 @@ PATTERNS = {
 }
 
 
-def groups_of(pattern: str) -> list[LayerGroup]:
+def groups_of(pattern: str) -> tuple[LayerGroup, ...]:
     """A block, hence a profile, for every letter and length, as in a skeleton."""
     made = {}
     groups = []
@@ -36,7 +36,7 @@ def groups_of(pattern: str) -> list[LayerGroup]:
                 block, key[1], layer_profile(model, block, Regime()), block.numel
             )
         groups.append(made[key])
-    return groups
+    return tuple(groups)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
@@ -69,3 +69,9 @@ def test_a_repeating_pattern_has_few_stops() -> None:
     assert len(short.stops) == len(long.stops) <= 8
     assert long.totals == (120, 40)
     assert long.trained == pytest.approx(10 * short.trained)
+
+
+def test_a_walk_is_found_once_for_all_plans_with_the_same_layers() -> None:
+    groups = groups_of("aaab" * 4)
+    assert walk(groups, windows=True) is walk((*groups,), windows=True)
+    assert walk(groups, windows=True) is not walk(groups, windows=False)

@@ -8,6 +8,7 @@ from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import ParseError
 from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import Fix
+from oomlint.linting.diagnosis import Given
 from oomlint.linting.engine import Diagnosis, Report
 from oomlint.linting.rule import Applicability, Finding, Note, Rule, Severity
 
@@ -61,11 +62,13 @@ def report(workspace):
                 notes=(Note(Location("conf/ds.json", stage), "the stage stands here"),),
             ),
             None,
-            Fix(
-                "halve the batch",
-                Applicability.SAFE,
-                (Edit("a,b.yaml", number.start, number.end, "8"),),
-                predicted_bytes_after=65 * 2**30,
+            Given(
+                Fix(
+                    "halve the batch",
+                    Applicability.SAFE,
+                    (Edit("a,b.yaml", number.start, number.end, "8"),),
+                    predicted_bytes_after=65 * 2**30,
+                )
             ),
         ),
         Diagnosis(
@@ -73,7 +76,9 @@ def report(workspace):
                 StageTooLow, Severity.WARNING, "medium", "stage 1", Location("conf/ds.json", stage)
             ),
             None,
-            Fix("raise the stage", Applicability.DISPLAY, (), reason="the value is templated"),
+            Given(
+                Fix("raise the stage", Applicability.DISPLAY, (), reason="the value is templated")
+            ),
         ),
         Diagnosis(
             Finding(StageTooLow, Severity.INFO, "low", "stage 1", Location("conf/ds.json", stage)),

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from oomlint.documents.text import Edit, Source
 from oomlint.fix.edits import Fix
+from oomlint.linting.diagnosis import Given
 from oomlint.linting.engine import Diagnosis, Report
 from oomlint.linting.rule import Applicability, Severity
 from oomlint.report import render
@@ -162,7 +163,7 @@ def test_sarif_keeps_to_what_code_scanning_takes_and_the_worst_of_it(report, mon
 def test_a_fix_that_is_only_shown_is_no_suggestion(report):
     first = report.diagnoses[0]
     shown = replace(first.fix, applicability=Applicability.DISPLAY)
-    report = replace(report, diagnoses=(replace(first, fix=shown),))
+    report = replace(report, diagnoses=(replace(first, ask=Given(shown)),))
     assert "suggestions" not in data(report, "rdjson")["diagnostics"][0]
 
 
@@ -253,7 +254,7 @@ def test_a_fix_of_any_edits_is_one_suggestion_that_reviewdog_can_post(report, wa
             for old, new in wanted.items()
         ),
     )
-    report = replace(report, diagnoses=(replace(report.diagnoses[0], fix=fix),))
+    report = replace(report, diagnoses=(replace(report.diagnoses[0], ask=Given(fix)),))
     (suggestion,) = data(report, "rdjson")["diagnostics"][0]["suggestions"]
     after = YAML
     for old, new in wanted.items():
@@ -263,7 +264,7 @@ def test_a_fix_of_any_edits_is_one_suggestion_that_reviewdog_can_post(report, wa
 
 def test_what_comes_behind_the_last_line_is_suggested_on_it(report, workspace):
     edit = Edit("conf/ds.json", len(JSON), len(JSON), "# end\n")
-    diagnosis = replace(report.diagnoses[2], fix=Fix("f", Applicability.SAFE, (edit,)))
+    diagnosis = replace(report.diagnoses[1], ask=Given(Fix("f", Applicability.SAFE, (edit,))))
     (suggestion,) = data(replace(report, diagnoses=(diagnosis,)), "rdjson")["diagnostics"][0][
         "suggestions"
     ]

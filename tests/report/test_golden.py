@@ -20,6 +20,8 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import Fix
 from oomlint.hardware import Hardware, find_gpu
 from oomlint.judgement import Forecast, Judgement, Risk
+from oomlint.judgement.forecast import Bounded
+from oomlint.linting.diagnosis import Given
 from oomlint.linting.engine import Diagnosis, Report
 from oomlint.linting.rule import Applicability, Finding, Note, Rule, Severity
 from oomlint.memory import Assumption, Bounds, Estimate
@@ -96,9 +98,9 @@ def report() -> Report:
                 notes=(Note(at(ZERO, "1}"), "the stage, 1, stands here"),),
             ),
             None,
-            Fix("halve the batch", Applicability.SAFE,
+            Given(Fix("halve the batch", Applicability.SAFE,
                 (edit(TRAIN, "16", "8"), edit(TRAIN, "1\r\nsave", "2\r\nsave")),
-                predicted_bytes_after=65 * GIB),
+                predicted_bytes_after=65 * GIB)),
         ),
         Diagnosis(
             Finding(
@@ -107,26 +109,26 @@ def report() -> Report:
                 limit_bytes=84_974_239_744,
             ),
             None,
-            Fix("raise the stage, and say so", Applicability.UNSAFE,
+            Given(Fix("raise the stage, and say so", Applicability.UNSAFE,
                 (edit(ZERO, "1}", "2}"), edit(TRAIN, "accum: 1", "accum: 1 # with stage 2")),
-                predicted_bytes_after=70 * GIB),
+                predicted_bytes_after=70 * GIB)),
         ),
         Diagnosis(
-            Finding(SavesAll, Severity.INFO, "low", "14 bytes a parameter", at(TRAIN, "all")),
+            Finding(SavesAll, Severity.WARNING, "low", "14 bytes a parameter", at(TRAIN, "all")),
             None,
-            Fix("save the weights alone", Applicability.SAFE,
-                (Edit(TRAIN, end, end, "save_only_model: true\r\n"),)),
+            Given(Fix("save the weights alone", Applicability.SAFE,
+                (Edit(TRAIN, end, end, "save_only_model: true\r\n"),))),
         ),
         Diagnosis(
             Finding(StageTooLow, Severity.WARNING, "low", "over\ttwo\x1blines\u2028of it",
                     at(LAUNCH, "torchrun train.py --config")),
             None,
-            Fix("add a file", Applicability.UNSAFE, (Edit("ds_new.json", 0, 0, "{}\n", True),)),
+            Given(Fix("add a file", Applicability.UNSAFE, (Edit("ds_new.json", 0, 0, "{}\n", True),))),
         ),
         Diagnosis(
-            Finding(StageTooLow, Severity.WARNING, "low", "once more", at(LAUNCH, "'größe")),
+            Finding(StageTooLow, Severity.INFO, "low", "once more", at(LAUNCH, "'größe")),
             None,
-            Fix("by hand", Applicability.DISPLAY, (), reason="the value is templated"),
+            Given(Fix("by hand", Applicability.DISPLAY, (), reason="the value is templated")),
         ),
     )  # fmt: skip
     errors = (
@@ -172,7 +174,7 @@ def _run() -> Judgement:
         ),
         estimate=estimate,
         risk=Risk(0.93, 0.0),
-        assumptions=(Assumption("seq.max_len", 2048, "no file says it"),),
+        ask=Bounded(estimate, (Assumption("seq.max_len", 2048, "no file says it"),)),
         host_limit=ram,
     )
     return Judgement(written)

@@ -135,9 +135,9 @@ def test_another_question_is_answered_anew(check: Check) -> None:
 
 def test_another_way_to_print_is_no_other_question(check: Check) -> None:
     check()
-    said, linted = check("--output-format", "sarif")
+    said, linted = check("--output-format", "markdown")
     assert not linted
-    assert said == check("--no-cache", "--output-format", "sarif")[0]
+    assert said == check("--no-cache", "--output-format", "markdown")[0]
 
 
 def test_fixes_are_worked_out_anew(check: Check) -> None:

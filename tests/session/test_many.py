@@ -282,10 +282,10 @@ def test_an_interrupt_before_there_is_work_ends_those_who_wait_for_it():
 def test_a_process_that_dies_costs_its_files_and_is_an_error(projects, capfd, monkeypatch):
     condensed = many._condensed
 
-    def fatal(report):
+    def fatal(report, bounds):
         if any("project2/" in path for path in report.recognised):
             os.kill(os.getpid(), signal.SIGKILL)
-        return condensed(report)
+        return condensed(report, bounds)
 
     monkeypatch.setattr(many, "_condensed", fatal)
     status = run(["check", ".", "--output-format", "json", "--jobs", "2"])

@@ -263,7 +263,7 @@ def _linted(
             timings=timings,
             others_train=job.others_train,
         )
-        return _with_plans(report, job, mode)
+        return _with_plans(report, job, mode) if _shows_fixes(mode) else report
 
     # The rules of plug-ins are known to the process that loaded them, the times of rules too.
     is_plain = timings is None and not job.options.plugins and not has_packages()
@@ -271,16 +271,21 @@ def _linted(
         from oomlint.session.many import lint_many
 
         asked = f"{_shows_fixes(mode)} {mode.unsafe}" if mode.keeps else None
-        report = lint_many(job, lint_job, mode.processes, tick or progress.ignore, asked)
+        report = lint_many(
+            job,
+            lint_job,
+            mode.processes,
+            tick or progress.ignore,
+            asked,
+            bounds=_shows_bounds(mode),
+        )
         if report is not None:
             return report
     return lint_job(job, tick)
 
 
 def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
-    """The report with the fixes that ``--fix`` would begin with."""
-    if not (_shows_fixes(mode) and report.diagnoses):
-        return report
+    """The report with the fixes that ``--fix`` would begin with, for whoever asks for them."""
     if not any(judgement_of(run).is_in_trouble for run in report.runs):
         return report
     from oomlint.fix.planned import with_plans
@@ -289,12 +294,21 @@ def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
     return replace(report, diagnoses=tuple(with_plans(report, job.options, level)))
 
 
-# Of the output formats those that show no fix, for which nobody has to look for one.
+# Of the output formats those that show no fix, for which nobody has to look for a plan: which finding leads is
+# told by what rules propose.
 _WITHOUT_FIXES = frozenset(("concise", "github", "gitlab", "junit"))
 
 
 def _shows_fixes(mode: Mode) -> bool:
     return mode.output_format not in _WITHOUT_FIXES or mode.statistics or summary_page() is not None
+
+
+# Those that show how far predictions may lie off, for which each release of a library is estimated.
+_WITH_BOUNDS = frozenset(("json", "markdown"))
+
+
+def _shows_bounds(mode: Mode) -> bool:
+    return mode.output_format in _WITH_BOUNDS or summary_page() is not None
 
 
 def _write(jobs: Sequence[Job], mode: Mode, fixed: Fixed, report: Results) -> FileError | None:

@@ -174,22 +174,29 @@ def _changed(
     fittings: Sequence[tuple[Job, Fitting]], number: int
 ) -> Iterator[tuple[Job, dict[str, bytes]]]:
     """The new bytes of the files of each run that has a way of this number."""
-    from oomlint.fix.agreement import with_agreement
+    from oomlint.fix.agreement import Agreement
     from oomlint.fix.apply import apply_change
     from oomlint.fix.edits import Planned
     from oomlint.fix.planned import fix_of
 
     chosen = [(job, fitting) for job, fitting in fittings if len(fitting.ways) >= number]
-    taken = with_agreement([Planned(f.run, fix_of(f.ways[number - 1])) for _, f in chosen])
-    for (job, fitting), planned in zip(chosen, taken, strict=True):
-        name, fix = fitting.run.name, planned.fix
+    proposed = [Planned(f.run, fix_of(f.ways[number - 1])) for _, f in chosen]
+    agreement = Agreement(proposed)
+    for (job, fitting), each in zip(chosen, proposed, strict=True):
+        name, fix = fitting.run.name, agreement.fix_of(each)
         if fix is None or not fix.edits:
             reason = f": {fix.reason}" if fix is not None and fix.reason else ""
             raise UsageError(f"{name}: the files cannot take it{reason}")
         try:
             yield (
                 job,
-                apply_change(job.workspace, job.names, job.options, planned, explicit=job.explicit),
+                apply_change(
+                    job.workspace,
+                    job.names,
+                    job.options,
+                    Planned(fitting.run, fix),
+                    explicit=job.explicit,
+                ),
             )
         except CannotEdit as error:
             raise UsageError(f"{name}: not applied: {error}") from None

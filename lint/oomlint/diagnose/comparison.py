@@ -122,7 +122,7 @@ def _bounds(figure: PeakComparison, forecast: Forecast) -> tuple[int, int, int] 
     What torch allocated and what it reserved have bounds of their own; nvidia-smi shows
     the second and the context.
     """
-    gpu, host = forecast.estimate.gpu, forecast.estimate.host
+    gpu, host = forecast.bounded.estimate.gpu, forecast.bounded.estimate.host
     if figure.kind == "host":
         if host.peak_bytes is None or host.low_bytes is None or host.high_bytes is None:
             return None

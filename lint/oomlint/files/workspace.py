@@ -287,11 +287,21 @@ class Workspace:
 
     def beside(self, name: str) -> list[str]:
         """The files of its kind in the folder of a file, itself included, by display path."""
-        folder, kind = self._folder_of(name), kind_of(name)
-        entries = self.disk.names(folder)
+        return self._files_in(self._folder_of(name), (kind_of(name),))
+
+    def files_in(self, folder: str, kinds: Sequence[str]) -> list[str]:
+        """The files of some kinds in a folder (as a display path), in the order of the kinds, then by name."""
+        return self._files_in(self._folder_of(os.path.join(folder, "_")), kinds)
+
+    def _files_in(self, folder: str, kinds: Sequence[str]) -> list[str]:
+        entries = (entry for entry in self.disk.names(folder) if kind_of(entry) in kinds)
         found = {self.name(os.path.join(folder, entry)) for entry in entries}
-        found |= {other for other in self.overlay if self._folder_of(other) == folder}
-        return sorted(other for other in found if kind_of(other) == kind)
+        found |= {
+            other
+            for other in self.overlay
+            if kind_of(other) in kinds and self._folder_of(other) == folder
+        }
+        return sorted(found, key=lambda name: (kinds.index(kind_of(name)), name))
 
     def documents_in(self, folder: str, deepest: int) -> list[str]:
         """The documents for people (Markdown, reStructuredText) in a folder, as a display path, and in those

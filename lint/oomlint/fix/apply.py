@@ -10,7 +10,7 @@ another one, because they share the file, is only shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping as MappingABC, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,10 +21,11 @@ from oomlint.documents.text import Edit, Source, by_path, overlapping
 from oomlint.errors import CannotEdit, FileError, InternalError
 from oomlint.files.workspace import Workspace
 from oomlint.fix.bystanders import Naming, used_elsewhere
-from oomlint.fix.edits import Fix, is_higher
+from oomlint.fix.edits import CandidateFix, is_higher
 from oomlint.fix.planned import with_plans
 from oomlint.fix.untouched import untouched, with_known
 from oomlint.judgement import judgement_of, settled
+from oomlint.linting.diagnosis import Given
 from oomlint.linting.engine import Diagnosis, Options, Report, judged, link
 from oomlint.linting.rule import Applicability, Rule, Severity, gib
 from oomlint.runs.linked import Linked
@@ -82,16 +83,6 @@ class _Outcome(Struct):
     applied: list[Diagnosis] = field(default_factory=list)
     refused: dict[Identity, str] = field(default_factory=dict)
     failures: list[FileError] = field(default_factory=list)
-
-
-class CandidateFix(Protocol):
-    """A fix of a run, whoever proposes it."""
-
-    @property
-    def run(self) -> Run | None: ...
-
-    @property
-    def fix(self) -> Fix | None: ...
 
 
 class _Refused(Exception):
@@ -258,9 +249,9 @@ def choose(
     ready = [
         d
         for d in diagnoses
-        if d.fix is not None
-        and d.fix.edits
-        and d.fix.applicability >= level
+        if d.applicable is not None
+        and d.applicable.edits
+        and d.applicable.applicability >= level
         and _identity(d) not in refused
     ]
     ready.sort(key=lambda d: (d.rule.cost, -d.severity, d.rule.code))
@@ -505,7 +496,7 @@ def _final(report: Report, outcome: _Outcome) -> Report:
 
 def _shown(diagnosis: Diagnosis, refused: MappingABC[Identity, str]) -> Diagnosis:
     """A fix that was refused is no longer offered, only shown, with the reason."""
-    fix, reason = diagnosis.fix, refused.get(_identity(diagnosis))
-    if fix is None or reason is None:
+    reason = refused.get(_identity(diagnosis)) if refused else None
+    if diagnosis.fix is None or reason is None:
         return diagnosis
-    return replace(diagnosis, fix=fix.declined(reason))
+    return replace(diagnosis, ask=Given(diagnosis.fix.declined(reason)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping as MappingABC, Set
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -84,6 +84,16 @@ class Fix(Struct, frozen=True, eq=False):
         """It is only shown, without its edits, and why."""
         shown = Applicability.DISPLAY
         return replace(self, applicability=shown, edits=(), reason=reason, made=None)
+
+
+class CandidateFix(Protocol):
+    """A fix of a run, whoever proposes it."""
+
+    @property
+    def run(self) -> Run | None: ...
+
+    @property
+    def fix(self) -> Fix | None: ...
 
 
 class Planned(Struct, frozen=True):

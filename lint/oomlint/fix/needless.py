@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from oomlint.fix.edits import Fix
@@ -32,11 +34,17 @@ def why_unasked(run: Run, finding: Finding) -> str | None:
 
 def unless_needless(diagnosis: Diagnosis) -> Diagnosis:
     """A finding whose fix is only shown where it changes the memory of a run to no end."""
+    if not diagnosis.finding.is_of_need:
+        return diagnosis
+    return replace(diagnosis, ask=partial(_unless_needless, diagnosis))
+
+
+def _unless_needless(diagnosis: Diagnosis) -> Fix | None:
     fix = diagnosis.fix
     if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
-        return diagnosis
-    reason = _why_to_no_end(diagnosis, fix) if diagnosis.finding.is_of_need else None
-    return diagnosis if reason is None else replace(diagnosis, fix=fix.declined(reason))
+        return fix
+    reason = _why_to_no_end(diagnosis, fix)
+    return fix if reason is None else fix.declined(reason)
 
 
 def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,31 +46,62 @@ def with_plans(
     lowest: Applicability = Applicability.UNSAFE,
 ) -> list[Diagnosis]:
     """The report's findings, where of each run in trouble one carries the cheapest plan as its fix,
-    and what others that speak of its memory would do is only shown.
+    and what others that speak of its memory would do is only shown. A plan is looked for when somebody asks for the
+    fix of one of these.
 
     Runs for which there is no plan keep what their rules propose, and for those that need one only
     with some data there is none. Where no plan is of the ``level`` that is to be applied, one down to
     ``lowest`` is carried all the same, for people to see, and what others would do stays.
     """
-    found = ((run.name, _plan(run, options, lowest)) for run in report.runs)
-    plans = {name: plan for name, plan in found if plan is not None}
-    carriers = {_carrier(report, name, plan) for name, plan in plans.items()}
-    planned = [_planned(diagnosis, plans, carriers, level) for diagnosis in report.diagnoses]
-    agreed = with_agreement(planned) if plans else planned
-    return [unless_needless(diagnosis) for diagnosis in agreed]
+    runs = {run.name: run for run in report.runs if judgement_of(run).is_in_trouble}
+    troubles = {
+        name: _Trouble(run, tuple(about), options, level, lowest)
+        for name, run in runs.items()
+        if (about := [d for d in report.diagnoses if _is_about(d, name)])
+    }
+    planned = [_planned(diagnosis, troubles) for diagnosis in report.diagnoses]
+    return [unless_needless(diagnosis) for diagnosis in with_agreement(planned)]
 
 
-def _carrier(report: Report, name: str, plan: _Plan) -> Diagnosis | None:
-    """The finding that leads: the run's headline (of the need most at risk), else of the worst ones that
-    which explains the plan, or the first."""
-    speaking = [d for d in report.diagnoses if _is_about(d, name)]
-    headlines = [d for d in speaking if d.rule.is_headline]
-    if headlines:
-        return max(headlines, key=_risk)
-    worst = max((d.severity for d in speaking), default=None)
-    leading = [d for d in speaking if d.severity == worst]
-    explaining = (d for d in leading if d.rule.name in plan.rules)
-    return next(explaining, next(iter(leading), None))
+class _Trouble(Struct, frozen=True, eq=False, dict=True):
+    """A run in trouble, and the findings ``about`` its need, of which one carries its plan."""
+
+    run: Run
+    about: tuple[Diagnosis, ...]
+    options: Options
+    level: Applicability
+    lowest: Applicability
+
+    @cached_property
+    def plan(self) -> _Plan | None:
+        return _plan(self.run, self.options, self.lowest)
+
+    @cached_property
+    def carrier(self) -> Diagnosis:
+        """The finding that leads: the run's headline (of the need most at risk), else of the worst ones that
+        which explains the plan, or the first."""
+        headlines = [d for d in self.about if d.rule.is_headline]
+        if headlines:
+            return max(headlines, key=_risk)
+        worst = max(d.severity for d in self.about)
+        leading = [d for d in self.about if d.severity == worst]
+        rules = self.plan.rules if self.plan is not None else frozenset[str]()
+        explaining = (d for d in leading if d.rule.name in rules)
+        return next(explaining, leading[0])
+
+    def fix_of(self, diagnosis: Diagnosis) -> Fix | None:
+        """The fix of one of the findings: the plan, or what its rule proposes, which is only shown beside a plan."""
+        plan, fix = self.plan, diagnosis.fix
+        if plan is None:
+            return fix
+        is_taken = plan.fix.applicability >= self.level
+        if diagnosis is self.carrier and (is_taken or fix is None):
+            is_host = diagnosis.finding.resource == "host"
+            after = plan.fix.host_bytes_after if is_host else plan.fix.gpu_bytes_after
+            return replace(plan.fix, predicted_bytes_after=after)
+        if fix is None or fix.applicability < self.level or not is_taken:
+            return fix
+        return fix.declined("--fix takes the cheapest way instead")
 
 
 def _risk(headline: Diagnosis) -> float:
@@ -78,24 +110,12 @@ def _risk(headline: Diagnosis) -> float:
     return next((peak.risk or 0.0 for peak in peaks if peak.resource == resource), 0.0)
 
 
-def _planned(
-    diagnosis: Diagnosis,
-    plans: Mapping[str, _Plan],
-    carriers: Set[Diagnosis | None],
-    level: Applicability,
-) -> Diagnosis:
-    run, fix = diagnosis.run, diagnosis.fix
-    plan = plans.get(run.name) if run is not None and _is_about(diagnosis, run.name) else None
-    if plan is None:
+def _planned(diagnosis: Diagnosis, troubles: Mapping[str, _Trouble]) -> Diagnosis:
+    run = diagnosis.run
+    trouble = troubles.get(run.name) if run is not None and _is_about(diagnosis, run.name) else None
+    if trouble is None:
         return diagnosis
-    is_taken = plan.fix.applicability >= level
-    if diagnosis in carriers and (is_taken or fix is None):
-        is_host = diagnosis.finding.resource == "host"
-        after = plan.fix.host_bytes_after if is_host else plan.fix.gpu_bytes_after
-        return replace(diagnosis, fix=replace(plan.fix, predicted_bytes_after=after))
-    if fix is None or fix.applicability < level or not is_taken:
-        return diagnosis
-    return replace(diagnosis, fix=fix.declined("--fix takes the cheapest way instead"))
+    return replace(diagnosis, ask=partial(trouble.fix_of, diagnosis))
 
 
 def _is_about(diagnosis: Diagnosis, name: str) -> bool:
@@ -106,7 +126,7 @@ def _is_about(diagnosis: Diagnosis, name: str) -> bool:
 def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
     """The cheapest way out for a run in trouble, an unsafe one only where no safe one is known; none where
     only some data need one."""
-    if not judgement_of(run).is_in_trouble or depends_on_data(run):
+    if depends_on_data(run):
         return None
     for level in (Applicability.SAFE, Applicability.UNSAFE):
         if level < lowest:

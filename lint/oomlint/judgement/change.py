@@ -45,18 +45,17 @@ class Relief(Struct, frozen=True):
     def severity(self) -> Severity | None:
         """How bad it is to leave things as they are; ``None`` where it is no matter.
 
-        On a known card that is so where the run needs more than there is, or rather dies than lives: that it
-        is near the limit is said of the run, not of each thing that takes part of it. A change that takes away
-        little of what is too much is a remark: something else is what the run dies of.
+        A change that takes away little of what is too much is a remark: something else is what the run dies of.
         """
         before, after = self.before, self.after
+        urgency = before.urgency
+        if urgency is None:
+            return None
         if before.limit is not None:
-            if before.severity is None or (before.holds and not before.overflows):
-                return None
             too_much = before.predicted - before.limit
             is_cause = self.suffices or self.saved >= _CAUSE * too_much
-            return before.severity if is_cause else Severity.INFO
-        if before.severity is None or not self.suffices:
+            return urgency if is_cause else Severity.INFO
+        if not self.suffices:
             return None
         onto_usual = after.predicted <= usual_limit()
         if before.is_problem and onto_usual and before.confidence != "low":
@@ -85,6 +84,8 @@ def relief(
     costs that they are as they are is worth a word ``even_unsaid``."""
     judge = judge_host if resource == "host" else judge_gpu
     before = judge(run)
+    if before is None:
+        return None
     can_be_said = True
     try:
         changed = run.what_if(changes)
@@ -93,7 +94,7 @@ def relief(
             return None
         changed, can_be_said = run.assuming(changes), False
     after = judge(changed)
-    if before is None or after is None:
+    if after is None:
         return None
     return Relief(before, after, changes, can_be_said)
 

@@ -6,7 +6,8 @@ forecast of a run as it is written and, where a key is misspelt, that of what it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -67,7 +68,25 @@ class Risk(Struct, frozen=True):
         )
 
 
-class Forecast(Struct, frozen=True):
+class Bounded(Struct, frozen=True):
+    """A prediction whose bounds hold for every release that a library which nobody pins may have, and what it takes for
+    true, those releases included. One that is known answers for itself."""
+
+    estimate: Estimate
+    assumptions: tuple[Assumption, ...]
+
+    def __call__(self) -> Bounded:
+        return self
+
+
+class NotKept(Struct, frozen=True):
+    """In the place of bounds that a forecast is kept without, since nothing it is kept for shows them."""
+
+    def __call__(self) -> Bounded:
+        raise LookupError("the bounds of this forecast were not kept")
+
+
+class Forecast(Struct, frozen=True, dict=True):
     """One reading of a run with its prediction; bytes are ``None`` inside where nothing is known."""
 
     name: str
@@ -76,9 +95,11 @@ class Forecast(Struct, frozen=True):
     plan: Plan
     hardware: Hardware | None
     estimate: Estimate
+    """With the releases that it is computed with, its bounds too: see ``bounded``."""
+    ask: Callable[[], Bounded]
+    """Works out how far it may lie off with others."""
     risk: Risk | None
     """``None`` where it hangs on something that was not read whether the run fits."""
-    assumptions: tuple[Assumption, ...]
     host_limit: int | None
     """RAM of a node in bytes, ``None`` if nobody says."""
     evidence: Evidence | None = None
@@ -93,6 +114,19 @@ class Forecast(Struct, frozen=True):
     """Whether it is a part (a lone DeepSpeed JSON, say) that no run was found for."""
     measured: str = ""
     """What was measured of the run, or of one like it, from which its prediction starts."""
+
+    @cached_property
+    def bounded(self) -> Bounded:
+        """Worked out when it is first shown, for it takes an estimate of each release."""
+        return self.ask()
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        return self.bounded.assumptions
+
+    def kept(self, *, bounds: bool) -> Forecast:
+        """The same without the run that its bounds would be asked of: with them, or without for those who show none."""
+        return replace(self, ask=self.bounded if bounds else NotKept())
 
     @property
     def verdict(self) -> Verdict:
@@ -140,19 +174,17 @@ def with_gpus(run: Run) -> tuple[Run, tuple[Assumption, ...]]:
 
 def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
     """The forecast of a run as it is given, keys read as ``because`` says; where the number of GPUs matters and nobody says it, one
-    node of eight is assumed and listed. Its bounds hold for every release that a library which
-    nobody pins may have."""
+    node of eight is assumed and listed."""
     probe, assumed = with_gpus(run)
-    found, differing = over_releases(probe)
     return Forecast(
         name=run.name,
         framework=run.framework,
         files=run.files,
         plan=run.plan,
         hardware=run.hardware,
-        estimate=found,
+        estimate=probe.estimate,
+        ask=partial(_bounded, probe, assumed),
         risk=None if is_open(run) else Risk.of(run),
-        assumptions=(*assumed, *found.assumptions, *differing),
         host_limit=run.limits.host_bytes,
         evidence=evidence_of(run),
         doubts=() if run.hardware is None else doubts(probe),
@@ -161,6 +193,11 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         is_fragment=run.is_fragment,
         measured=measured_words(run),
     )
+
+
+def _bounded(run: Run, assumed: tuple[Assumption, ...]) -> Bounded:
+    found, differing = over_releases(run)
+    return Bounded(found, (*assumed, *found.assumptions, *differing))
 
 
 def of_plan(plan: Plan, hardware: Hardware | None = None) -> Forecast:
@@ -187,8 +224,8 @@ def of_plan(plan: Plan, hardware: Hardware | None = None) -> Forecast:
         plan=plan,
         hardware=machine,
         estimate=found,
+        ask=Bounded(found, found.assumptions),
         risk=Risk.by(found, usable, ram),
-        assumptions=found.assumptions,
         host_limit=ram,
     )
 

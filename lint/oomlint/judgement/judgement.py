@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.judgement.causes import Cause, causes_of
 from oomlint.judgement.forecast import Forecast, Risk, forecast_of, of_plan
@@ -31,6 +32,12 @@ class Judgement(Struct, frozen=True):
     """The needs that are at risk, the riskier first."""
     causes: tuple[Cause, ...] = ()
     """The parts of the need that is most at risk, the largest first."""
+
+    def kept(self, *, bounds: bool) -> Judgement:
+        """The same without the run; with the ``bounds`` of its predictions over the releases of libraries, or without for
+        those who show none."""
+        meant = None if self.meant is None else self.meant.kept(bounds=bounds)
+        return replace(self, written=self.written.kept(bounds=bounds), meant=meant)
 
     @property
     def name(self) -> str:

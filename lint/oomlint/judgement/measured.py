@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oomlint.memory.measured import Measurement
 from oomlint.plan import Plan
 from oomlint.plan.fields import below, f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
+
+if TYPE_CHECKING:
+    from oomlint.memory.measured import Measurement
 
 # Of the settings that were others when it was measured, people read so many.
 _MOST_NAMED = 2

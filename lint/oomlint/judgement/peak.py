@@ -87,6 +87,14 @@ class Peak(Struct, frozen=True):
     unknown hardware, whether it is worth a warning."""
 
     @property
+    def urgency(self) -> Severity | None:
+        """How bad it is to leave things as they are; ``None`` where no change is worth a word. On a known card one is
+        where the run needs more than there is, or rather dies than lives: that it is near the limit is said of the run,
+        not of each thing that takes part of it."""
+        fits = self.limit is not None and self.holds and not self.overflows
+        return None if fits else self.severity
+
+    @property
     def worth(self) -> float:
         """Bytes that a change must save to be worth a word."""
         return self.predicted * (_WORTH if self.limit is not None else _WORTH_ANYWHERE)
@@ -151,7 +159,15 @@ class Peak(Struct, frozen=True):
 
 
 def judge_gpu(run: Run, *, phase: str | None = None) -> Peak | None:
-    """Judge the GPU peak (of one phase, if named); ``None`` where no number is known."""
+    """Judge the GPU peak (of one phase, if named), once; ``None`` where no number is known."""
+    key = f"peak of gpu {phase}"
+    if key not in run.remembered:
+        run.remembered[key] = _judge_gpu(run, phase)
+    known: Peak | None = run.remembered[key]
+    return known
+
+
+def _judge_gpu(run: Run, phase: str | None) -> Peak | None:
     probe = settled(run)
     gpu = probe.estimate.gpu
     peak = gpu.peak_bytes if phase is None else gpu.phases.get(phase)

@@ -1,29 +1,59 @@
-"""A finding placed in its run, with its fix and a name that outlives edits elsewhere."""
+"""A finding placed in its run, with a name that outlives edits elsewhere, and its fix for who asks for it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+
+from oomlint.linting.rule import Applicability, Severity
 
 if TYPE_CHECKING:
     from oomlint.fix.edits import Fix
     from oomlint.judgement import Judgement
-    from oomlint.linting.rule import Finding, Rule, Severity
+    from oomlint.linting.rule import Finding, Rule
     from oomlint.runs.run import Run
 
 # A number that stands by itself: 88.7 GiB, line 12; not the 7 of Llama-2-7b.
 _NUMBER = r"(?<![^\s(~])\d[\d.,]*(?=[\s),;:%]|$)"
 
 
+Ask: TypeAlias = "Callable[[], Fix | None]"
+"""Works a fix out."""
+
+
+class Given(Struct, frozen=True):
+    """The answer of a fix that is known."""
+
+    fix: Fix | None = None
+
+    def __call__(self) -> Fix | None:
+        return self.fix
+
+
 class Told(Struct, frozen=True, eq=False, dict=True):
-    """A finding with its fix, placed in a run or in the judgement that is kept of one: what reports tell."""
+    """A finding, placed in a run or in the judgement that is kept of one: what reports tell. What its fix is, is asked
+    by those who print or apply it."""
 
     finding: Finding
     run: Run | Judgement | None
-    fix: Fix | None = None
+    ask: Ask = Given()
+
+    @cached_property
+    def fix(self) -> Fix | None:
+        """What mends it, or why nothing does; worked out once, when it is first asked for."""
+        return self.ask()
+
+    @property
+    def applicable(self) -> Fix | None:
+        """The fix, if it is one to apply. That of a remark never is, so that it need not be worked out."""
+        if self.severity < Severity.WARNING:
+            return None
+        fix = self.fix
+        return fix if fix is not None and fix.applicability > Applicability.DISPLAY else None
 
     @property
     def rule(self) -> type[Rule]:
@@ -40,7 +70,7 @@ class Told(Struct, frozen=True, eq=False, dict=True):
 
 
 class Diagnosis(Told, frozen=True, eq=False):
-    """A finding with its fix, placed in a run."""
+    """A finding, placed in a run."""
 
     run: Run | None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Iterable, Mapping as MappingABC, MutableMapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,7 @@ from msgspec.structs import replace
 
 from oomlint.errors import FileError, InternalError, UsageError, in_words
 from oomlint.files.workspace import Workspace
-from oomlint.fix.agreement import with_agreement
-from oomlint.fix.edits import Fix, make_fix
-from oomlint.fix.needless import why_unasked
-from oomlint.linting.diagnosis import Diagnosis as Diagnosis, Told as Told
+from oomlint.linting.diagnosis import Diagnosis as Diagnosis, Given, Told as Told
 from oomlint.linting.rule import Applicability, Finding, ListedRule, Rule, Severity
 from oomlint.linting.suppressions import Suppression, suppressions, unused_findings
 from oomlint.linting.unused_parts import UnusedParts
@@ -30,6 +28,7 @@ from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 if TYPE_CHECKING:
+    from oomlint.fix.edits import Fix
     from oomlint.hardware import Hardware
     from oomlint.judgement import Judgement
     from oomlint.linting.baseline import Baseline
@@ -144,6 +143,11 @@ class Results(Struct, frozen=True, eq=False):
     def at_least(self, level: Severity) -> int:
         return sum(d.severity >= level for d in self.diagnoses)
 
+    def fixable(self, level: Applicability) -> int:
+        """Findings that have a fix to apply, of exactly this applicability."""
+        fixes = (diagnosis.applicable for diagnosis in self.diagnoses)
+        return sum(fix is not None and fix.applicability == level for fix in fixes)
+
     def exit_status(self, level: Severity) -> int:
         """0 nothing at or above ``level``, 1 findings, 3 a file could not be used."""
         if self.errors:
@@ -181,8 +185,8 @@ def lint(
 
     No exception leaves: what goes wrong with a file becomes an error of the report. ``elsewhere``
     are files that runs use which are not linted → one of these runs. Seconds spent in each rule,
-    its fixes included, are added to ``timings`` by name. ``others_train``: whether files beside these,
-    which are linted apart, have runs.
+    its fixes included, are added to ``timings`` by name; without ``timings`` a fix is worked out when somebody asks for
+    it. ``others_train``: whether files beside these, which are linted apart, have runs.
     """
     linked = link(workspace, names, options, explicit=explicit, elsewhere=elsewhere)
     return judged(
@@ -243,7 +247,7 @@ def judged(
     for job in linked.merges:
         found += _check(job, about_merges, options, errors, failed, timings, unused)
     sound = [rule for rule in chosen if rule not in failed]
-    kept = with_agreement(_suppressed(workspace, linked, found, sound, options))
+    kept = _agreed(_suppressed(workspace, linked, found, sound, options))
     kept = sorted(_distinct(kept), key=_order)
     known: list[Diagnosis] = []
     if options.baseline is not None:
@@ -289,7 +293,12 @@ def _check(
                 if _is_of_a_sibling(finding, run):
                     continue
                 if not options.selection.ignored_in(finding.rule, finding.location.path):
-                    yield Diagnosis(finding, run, fix_for(run, finding))
+                    diagnosis = Diagnosis(finding, run, partial(_fix_for, run, finding))
+                    yield (
+                        diagnosis
+                        if timings is None
+                        else replace(diagnosis, ask=Given(diagnosis.fix))
+                    )
         except Exception as error:  # a rule's bug must not cost the user the other rules
             failed.add(rule)
             path = run.claims[0].path if run.claims else run.name
@@ -323,31 +332,22 @@ def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
     return frozenset(found)
 
 
-def fix_for(run: Run, finding: Finding) -> Fix | None:
-    """The first proposal that can be written; else the first that can at least be shown.
+def _fix_for(run: Run, finding: Finding) -> Fix | None:
+    """What mends a finding; what works that out is imported where there is anything to work out."""
+    if not finding.proposals:
+        return None
+    from oomlint.fix.proposed import fix_for
 
-    That of a remark is only shown, and so is one that costs something where only data would tell whether it is
-    needed.
-    """
-    needless: Fix | None = None
-    unwritable: Fix | None = None
-    is_remark = finding.severity < Severity.WARNING
-    reason = why_unasked(run, finding) if finding.proposals else None
-    for proposal in finding.proposals:
-        fix = make_fix(run, proposal, finding.resource)
-        if fix is None or fix.applicability is Applicability.DISPLAY:
-            # What all runs of a file agree on is written after all, but for what nobody needs.
-            held = reason and (is_remark or proposal.applicability is Applicability.SAFE)
-            unwritable = unwritable or (replace(fix, made=None) if held and fix else fix)
-        elif reason and (is_remark or fix.applicability is Applicability.SAFE):
-            needless = needless or _only_shown(fix, reason)
-        else:
-            return fix
-    return needless or unwritable
+    return fix_for(run, finding)
 
 
-def _only_shown(fix: Fix, reason: str) -> Fix:
-    return replace(fix, applicability=Applicability.DISPLAY, reason=fix.reason or reason, made=None)
+def _agreed(found: list[Diagnosis]) -> list[Diagnosis]:
+    """The findings, where of runs that share files the fixes that all of these have alike change the files."""
+    if not any(d.run is not None and d.run.parts.shared for d in found):
+        return found
+    from oomlint.fix.agreement import with_agreement
+
+    return with_agreement(found)
 
 
 def _distinct(found: Iterable[Diagnosis]) -> list[Diagnosis]:
@@ -384,7 +384,7 @@ def _suppressed(
             used.add(hit)
     unused = unused_findings(comments, used, rules, rules_in_force(options.plugins).items)
     kept += [
-        Diagnosis(finding, None, fix)
+        Diagnosis(finding, None, Given(fix))
         for finding, fix in unused
         if not options.selection.ignored_in(finding.rule, finding.location.path)
     ]

@@ -27,7 +27,7 @@ def leaders(diagnoses: Iterable[D]) -> MappingABC[D, D]:
         if failure is not None:
             failures.setdefault(failure, []).append(diagnosis)
     following: dict[D, D] = {}
-    for group in failures.values():
+    for group in (each for each in failures.values() if len(each) > 1):
         first, *others = sorted(group, key=_rank)
         following.update((other, first) for other in others)
     return following

@@ -20,7 +20,7 @@ from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
 from oomlint.judgement import unread
 from oomlint.judgement.evidence import weakest_of_claims
-from oomlint.judgement.peak import Peak
+from oomlint.judgement.peak import Peak, judge_gpu
 from oomlint.judgement.severity import (
     Confidence as Confidence,
     Resource as Resource,
@@ -204,6 +204,8 @@ class Where(Struct, frozen=True):
     frameworks: tuple[str, ...] = ()
     has_card: bool = False
     """The GPU is known, so that there is a limit to hold a need against."""
+    has_risk: bool = False
+    """There is something to say of the GPU's need: the run may die of it, or nobody knows the GPU."""
 
     def holds(self, run: Run) -> bool:
         return (
@@ -215,6 +217,7 @@ class Where(Struct, frozen=True):
             and (not self.said or any(field in run.settings for field in self.said))
             and (not self.plan or _agrees(run, self.plan))
             and (not self.meant or _agrees(run.intended, self.meant))
+            and (not self.has_risk or _has_risk(run))
         )
 
 
@@ -224,6 +227,11 @@ def _agrees(run: Run, wanted: MappingABC[Any, tuple[Any, ...]]) -> bool:
         if value not in values if values else value is None:
             return False
     return True
+
+
+def _has_risk(run: Run) -> bool:
+    peak = judge_gpu(run)
+    return peak is not None and peak.severity is not None
 
 
 class Rule:

@@ -93,8 +93,7 @@ def _fix_problems(
         if texts.get(path, example.files.get(path)) != want:
             yield f"{path} becomes\n{texts.get(path)}\ninstead of\n{want}"
     for left in result.report.diagnoses:
-        fix = left.fix
-        if fix is not None and fix.applicability > Applicability.DISPLAY:
+        if left.applicable is not None:
             yield f"is still found and fixable after the fix: {left.finding.message}"
     again = _fix(rule, Example({**example.files, **texts}, hardware=example.hardware,
                                host_memory=example.host_memory, values=example.values))  # fmt: skip

@@ -96,7 +96,11 @@ def _wanted(offered: str, only: Sequence[Any] | None) -> bool:
 
 def _has_safe_fixes(analysis: Analysis) -> bool:
     return any(
-        (d.fix is not None and d.fix.edits and d.fix.applicability is Applicability.SAFE)
+        (
+            d.applicable is not None
+            and d.applicable.edits
+            and d.applicable.applicability is Applicability.SAFE
+        )
         # A run in trouble is mended by a plan of its own, whatever its rules propose.
         or (d.run is not None and judgement_of(d.run).is_in_trouble)
         for d in analysis.diagnoses
@@ -179,8 +183,8 @@ def _of_fix(
     project: Project, view: View, diagnosis: Diagnosis, shown: list[types.Diagnostic]
 ) -> Iterator[types.CodeAction]:
     """A finding's own fix; why it cannot be had, where the client shows that."""
-    fix = diagnosis.fix
-    if fix is None or not fix.edits or fix.applicability <= Applicability.DISPLAY:
+    fix = diagnosis.applicable
+    if fix is None or not fix.edits:
         return
     is_safe = fix.applicability is Applicability.SAFE
     title = _capital(fix.title) + ("" if is_safe else " (may change results)")

@@ -9,7 +9,7 @@ from lsprotocol import types
 from oomlint.documents.text import Location, Span
 from oomlint.linting.engine import Diagnosis
 from oomlint.linting.headlines import leaders
-from oomlint.linting.rule import Applicability, Severity
+from oomlint.linting.rule import Severity
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
 
@@ -76,8 +76,8 @@ def diagnostic(diagnosis: Diagnosis, view: View, leader: Diagnosis | None) -> ty
 
 
 def _is_fixable(diagnosis: Diagnosis) -> bool:
-    fix = diagnosis.fix
-    return fix is not None and bool(fix.edits) and fix.applicability > Applicability.DISPLAY
+    fix = diagnosis.applicable
+    return fix is not None and bool(fix.edits)
 
 
 def overlapping(analysis: Analysis, span: Span) -> list[Diagnosis]:

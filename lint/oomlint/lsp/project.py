@@ -22,6 +22,7 @@ from oomlint.fix.apply import apply_change, fix_all
 from oomlint.fix.bystanders import used_elsewhere
 from oomlint.fix.edits import Fix
 from oomlint.linting.engine import Diagnosis, Report, lint
+from oomlint.linting.rule import Severity
 from oomlint.runs.run import Run
 from oomlint.session.jobs import Job, make_jobs
 from oomlint.session.request import CheckRequest
@@ -182,7 +183,9 @@ class Project:
         """The lint of a document's files, in which fixes leave alone what others use too."""
         known = self._elsewhere.get(name)
         report = lint(job.workspace, job.names, job.options, elsewhere=known, progress=go_on)
-        if known is None and any(d.fix is not None and d.fix.made for d in report.diagnoses):
+        # A remark's fix changes nothing, and so takes nothing from others.
+        asking = (d.fix for d in report.diagnoses if d.severity >= Severity.WARNING)
+        if known is None and any(fix is not None and fix.made for fix in asking):
             known = used_elsewhere(report, job.names, job.options, self._above_all().naming)
             self._elsewhere[name] = known
             if known:

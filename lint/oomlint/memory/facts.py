@@ -45,8 +45,9 @@ class Facts:
         self.assumptions: list[Assumption] = []
         self.plan = plan = self._named_in_full(plan)
         self.unknown: list[str] = []
-        # What step.py works out once for several phases.
+        # What step.py and images.py work out once for several phases.
         self.stack: object = None
+        self.images: object = None
         self.logits: dict[float, Any] = {}
         self.known: dict[str, Any] = {}
         dims = plan.model.dims
@@ -71,7 +72,7 @@ class Facts:
         vars(other).update(vars(self))
         other.plan = replace(self.plan, batch=plan.batch)
         other.assumptions = self.assumptions.copy()
-        other.stack = None
+        other.stack = other.images = None
         other.logits = {}
         other._batch()
         return other

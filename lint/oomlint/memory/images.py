@@ -26,7 +26,7 @@ _NONE = Images()
 
 
 def images_of(f: Facts) -> Images:
-    """The images of one micro batch, one a sample; nothing for a model without a known tower.
+    """The images of one micro batch, one a sample, found once; nothing for a model without a known tower.
 
     Where answers are sampled, it is the prompt that shows an image.
 
@@ -34,6 +34,13 @@ def images_of(f: Facts) -> Images:
     gradients, unless ``enable_input_require_grads`` asks them of the patches too, as
     checkpointing with adapters does (transformers 5.23 modeling_utils.py:2137).
     """
+    found = f.images
+    if not isinstance(found, Images):
+        found = f.images = _images_of(f)
+    return found
+
+
+def _images_of(f: Facts) -> Images:
     tower, model = f.tower, f.model
     if tower is None or model is None or f.tower_regime is None:
         return _NONE

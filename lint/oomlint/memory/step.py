@@ -132,10 +132,10 @@ def walk_of(f: Facts) -> Walk:
     assert regime is not None
     sharded = f.backend in ("fsdp1", "fsdp2")
     units = units_of(f).blocks if sharded else [0.0] * len(model.blocks)
-    groups = [
+    groups = tuple(
         LayerGroup(block, block.count / f.pp, profile_of(f, block), size)
         for block, size in zip(model.blocks, units, strict=True)
-    ]
+    )
     return walk(groups, windows=sharded)
 
 

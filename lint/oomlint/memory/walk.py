@@ -65,8 +65,9 @@ class Walk(Struct, frozen=True):
 _WINDOWS = attrgetter("size", "top", "next_size")
 
 
-def walk(groups: list[LayerGroup], *, windows: bool) -> Walk:
-    """The walk down ``groups``, which come from the bottom up.
+@lru_cache(maxsize=256)
+def walk(groups: tuple[LayerGroup, ...], *, windows: bool) -> Walk:
+    """The walk down ``groups``, which come from the bottom up; found once for all plans that have the same.
 
     With ``windows`` the first layer of a group, its last one and the topmost of all meet windows
     of their own.

@@ -8,6 +8,7 @@ is taken and the change stays open: see ``Run.alternatives``.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -51,6 +52,7 @@ class LibraryChange(Struct, frozen=True):
 _LAST = 9999
 
 
+@lru_cache(maxsize=256)
 def release_of(version: str | None) -> Release | None:
     """The numbers of a version: ``(1, 10, 0)`` of ``1.10.0.dev0``; ``None`` where there are none."""
     found = re.match(r"v?(\d+(?:\.\d+)*)", version or "")

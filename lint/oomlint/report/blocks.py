@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from oomlint.fix.edits import Fix
 from oomlint.judgement import Judgement, judgement_of, words
 from oomlint.judgement.peak import reckoned_with
 from oomlint.judgement.severity import verdict_at
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.headlines import suffices, worst_first
-from oomlint.linting.rule import Applicability, Finding, Severity
+from oomlint.linting.rule import Finding, Severity
 from oomlint.report.excerpts import excerpt, finding_lines, fix_lines
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import LineIndex
 from oomlint.report.wrapping import glued, wrapped
 from oomlint.wording.amounts import gib
 
+if TYPE_CHECKING:
+    from oomlint.fix.edits import Fix
+
 # Of what a verdict rests on, so much is told.
 _MOST_WEAK = 2
 
 
-class Trouble(Struct, frozen=True, eq=False):
-    """A run that rather dies than not, with what is said of it: ``headlines`` first, then its causes, the
+class Trouble(Struct, frozen=True, eq=False, dict=True):
+    """A run that rather dies than not, with what is said of it: ``headlines`` first, then its ``causes``, the
     worst first. ``way`` is the fix that makes it fit, a safe one before one that is not."""
 
     judgement: Judgement
     headlines: tuple[Told, ...]
-    causes: tuple[Told, ...]
+    explaining: tuple[Told, ...]
+    """What says of which parts the need is, in the report's order."""
+
+    @cached_property
+    def causes(self) -> tuple[Told, ...]:
+        return tuple(worst_first(self.explaining))
 
     @property
     def headline(self) -> Told:
@@ -74,11 +82,9 @@ class Trouble(Struct, frozen=True, eq=False):
     @property
     def _mending(self) -> list[Told]:
         found = [
-            (d.fix.applicability, d)
+            (d.applicable.applicability, d)
             for d in (*self.headlines, *self.causes)
-            if d.finding.resource == self._resource
-            and d.fix is not None
-            and d.fix.applicability > Applicability.DISPLAY
+            if d.finding.resource == self._resource and d.applicable is not None
         ]
         return [d for _, d in sorted(found, key=lambda each: -each[0])]
 
@@ -90,8 +96,12 @@ class Trouble(Struct, frozen=True, eq=False):
 def troubles(report: Results) -> list[Trouble]:
     """The runs in trouble, in the report's order."""
     found = []
+    said: dict[str, list[Told]] = {}
+    for diagnosis in report.diagnoses:
+        if diagnosis.run is not None:
+            said.setdefault(diagnosis.run.name, []).append(diagnosis)
     for run in report.runs:
-        about = [d for d in report.diagnoses if d.run is not None and d.run.name == run.name]
+        about = said.get(run.name, ())
         headlines = tuple(d for d in about if d.rule.is_headline)
         worst = max((each.severity for each in headlines), default=None)
         if worst is not None and (worst > Severity.INFO or judgement_of(run).is_lost):
@@ -99,7 +109,7 @@ def troubles(report: Results) -> list[Trouble]:
             causes = (
                 d for d in about if d not in headlines and is_cause(d.finding, at_least=least)
             )
-            found.append(Trouble(judgement_of(run), headlines, tuple(worst_first(causes))))
+            found.append(Trouble(judgement_of(run), headlines, tuple(causes)))
     return found
 
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from oomlint.drafts import FittingDraft, RankLayout
 from oomlint.hardware import usable_bytes
-from oomlint.judgement import Judgement, judgement_of
+from oomlint.judgement import Forecast, Judgement, judgement_of
+from oomlint.judgement.forecast import Bounded
 from oomlint.judgement.planner import Lever
 from oomlint.judgement.words import conclusion
 from oomlint.linting.rule import gib
@@ -73,15 +74,19 @@ def judgement_of_draft(found: FittingDraft) -> Judgement:
         judged.written,
         name=found.draft.wanted.model.name,
         files=(),
-        assumptions=(*found.assumed, *judged.written.assumptions),
+        ask=_assuming(judged.written, (*found.assumed, *judged.written.assumptions)),
     )
     return replace(judged, written=written)
+
+
+def _assuming(forecast: Forecast, assumptions: tuple[Assumption, ...]) -> Bounded:
+    return replace(forecast.bounded, assumptions=assumptions)
 
 
 def render(answer: DraftReport, paint: Paint = _PLAIN) -> str:
     written = answer.judgement.written
     assumed = tuple(replace(each, why=_why(each)) for each in written.assumptions)
-    judged = replace(answer.judgement, written=replace(written, assumptions=assumed))
+    judged = replace(answer.judgement, written=replace(written, ask=_assuming(written, assumed)))
     answer = replace(answer, judgement=judged)
     return "".join(line + "\n" for line in _body(answer, paint))
 

@@ -39,7 +39,7 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
     if forecast.because:
         yield f"  {meaning(forecast)}, as all numbers here"
         yield f"  {other_reading(judgement)}"
-    gpu, host = forecast.estimate.gpu, forecast.estimate.host
+    gpu, host = forecast.bounded.estimate.gpu, forecast.bounded.estimate.host
     if gpu.peak_bytes is None:
         yield f"  no prediction: {conclusion(forecast)}"
         return

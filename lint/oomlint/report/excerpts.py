@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from oomlint.documents.text import Location
-from oomlint.fix.edits import Fix
 from oomlint.linting.engine import Told
 from oomlint.linting.rule import Applicability, Finding
 from oomlint.report.paint import Paint, visible
 from oomlint.report.places import LineIndex
 from oomlint.report.wrapping import columns, glued, wrapped
 from oomlint.wording.amounts import gib, of_gib
+
+if TYPE_CHECKING:
+    from oomlint.fix.edits import Fix
 
 _TAB = "    "
 # What is shown before a mark for which a line is too long.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from oomlint.fix.edits import Fix
 from oomlint.judgement import Forecast, Judgement, judgement_of, settled, sharding_is_open
 from oomlint.judgement.alternatives import ways_out
 from oomlint.judgement.planner import Aim, HardwareOption, Move, Way
@@ -21,6 +20,9 @@ from oomlint.report.runs import as_json, run_object
 from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
 from oomlint.runs.run import Misspelt, Run
 from oomlint.wording.amounts import percent
+
+if TYPE_CHECKING:
+    from oomlint.fix.edits import Fix
 
 _PLAIN = Paint()
 _WIDTH = 100

@@ -70,7 +70,7 @@ def _parts(judgement: Judgement) -> Iterator[str]:
     if forecast.because:
         yield f"<p>{escape(meaning(forecast))}, as all numbers below.</p>"
         yield f"<p>{escape(other_reading(judgement))}</p>"
-    gpu, host = forecast.estimate.gpu, forecast.estimate.host
+    gpu, host = forecast.bounded.estimate.gpu, forecast.bounded.estimate.host
     if gpu.peak_bytes is None:
         yield f"<p><strong>No prediction: {escape(conclusion(forecast))}</strong></p>"
         return

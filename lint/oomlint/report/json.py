@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from oomlint.errors import FileError
-from oomlint.fix.edits import Fix
 from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.headlines import leaders
@@ -15,6 +14,7 @@ from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.runs import as_json, edit_object, run_object
 
 if TYPE_CHECKING:
+    from oomlint.fix.edits import Fix
     from oomlint.report.shapes import (
         CheckShape,
         ErrorShape,
@@ -135,11 +135,6 @@ def summary_object(report: Results) -> SummaryShape:
         "error": counts["error"],
         "warning": counts["warning"],
         "info": counts["info"],
-        "fixable": fixable(report, Applicability.SAFE),
+        "fixable": report.fixable(Applicability.SAFE),
         "fixed": report.fixed,
     }
-
-
-def fixable(report: Results, level: Applicability) -> int:
-    """Findings that have a fix of exactly this applicability."""
-    return sum(d.fix is not None and d.fix.applicability == level for d in report.diagnoses)

@@ -99,7 +99,7 @@ def _limit(judgement: Judgement) -> int | None:
 
 
 def _row(forecast: Forecast, reading: str) -> str:
-    gpu, host = forecast.estimate.gpu, forecast.estimate.host
+    gpu, host = forecast.bounded.estimate.gpu, forecast.bounded.estimate.host
     hardware = forecast.hardware.name if forecast.hardware else "unknown"
     limit = f" of {gib(forecast.host_limit)}" if forecast.host_limit else ""
     peak = "not known"

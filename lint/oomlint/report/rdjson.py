@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from oomlint.documents.text import Edit, Location, Source, apply_edits
 from oomlint.linting.engine import Results, Told
-from oomlint.linting.rule import Applicability
 from oomlint.report.places import LineColumn, LineIndex, url
 from oomlint.report.runs import as_json
 
@@ -61,8 +60,8 @@ def _suggestions(diagnosis: Told, places: LineIndex) -> list[dict[str, Any]]:
     However many its edits, a fix is one suggestion: reviewdog posts each for itself, and only
     those of the lines of the first (its service/github/github.go, buildSingleSuggestion).
     """
-    fix, path = diagnosis.fix, diagnosis.finding.location.path
-    if fix is None or fix.applicability is Applicability.DISPLAY or not fix.edits:
+    fix, path = diagnosis.applicable, diagnosis.finding.location.path
+    if fix is None or not fix.edits:
         return []
     if any(edit.path != path for edit in fix.edits):
         return []

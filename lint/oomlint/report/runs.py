@@ -66,7 +66,7 @@ def run_object(judgement: Judgement, way: Fix | None = None) -> RunShape:
 
 
 def _gpu(forecast: Forecast) -> GpuShape:
-    gpu, seen = forecast.estimate.gpu, forecast.first_seen
+    gpu, seen = forecast.bounded.estimate.gpu, forecast.first_seen
     allocated, reserved = gpu.allocated, gpu.reserved
     return {
         "peak_bytes": gpu.peak_bytes,
@@ -86,7 +86,7 @@ def _gpu(forecast: Forecast) -> GpuShape:
 
 
 def _host(forecast: Forecast) -> HostShape:
-    host, seen = forecast.estimate.host, forecast.first_seen
+    host, seen = forecast.bounded.estimate.host, forecast.first_seen
     return {
         "peak_bytes": host.peak_bytes,
         "low_bytes": host.low_bytes,

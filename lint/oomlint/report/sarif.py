@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from oomlint.documents.text import Location, by_path
-from oomlint.fix.edits import Fix
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.rule import Rule, Severity
 from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.runs import as_json
 from oomlint.wording.addresses import REPOSITORY
+
+if TYPE_CHECKING:
+    from oomlint.fix.edits import Fix
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -14,7 +14,9 @@ def render(report: Results, output_format: str, paint: Paint) -> str:
     """Counts by rule, the most frequent first; JSON for the JSON formats, else a table."""
     counts = Counter(diagnosis.rule for diagnosis in report.diagnoses)
     fixable = Counter(
-        d.rule for d in report.diagnoses if d.fix and d.fix.applicability == Applicability.SAFE
+        d.rule
+        for d in report.diagnoses
+        if d.applicable is not None and d.applicable.applicability == Applicability.SAFE
     )
     rows = sorted(counts.items(), key=lambda item: (-item[1], item[0].code))
     if output_format in ("json", "jsonl"):

@@ -11,7 +11,6 @@ from oomlint.linting.rule import Applicability
 from oomlint.report.applied import applied_lines, files_changed
 from oomlint.report.blocks import block, counts, troubles
 from oomlint.report.excerpts import finding_lines, fix_lines
-from oomlint.report.json import fixable
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.places import LineIndex
 from oomlint.report.wrapping import terminal_width, wrapped
@@ -120,7 +119,7 @@ def _more(report: Results) -> str:
         where = f" in {_count(files_changed(report.applied), 'file')}" if report.applied else ""
         more = f", and {_count(report.gone, 'finding')} with that" if report.gone else ""
         parts.append(f"{report.fixed} fixed{where}{more}")
-    safe, unsafe = fixable(report, Applicability.SAFE), fixable(report, Applicability.UNSAFE)
+    safe, unsafe = report.fixable(Applicability.SAFE), report.fixable(Applicability.UNSAFE)
     if safe:
         parts.append(f"{safe} fixable with --fix")
     if unsafe:

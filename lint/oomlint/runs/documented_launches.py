@@ -14,6 +14,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -88,12 +89,17 @@ class _Line(Struct, frozen=True, eq=False):
     is_kin: bool = True
 
 
-class _Way(Struct, frozen=True, eq=False):
+class _Way(Struct, frozen=True, eq=False, dict=True):
     """How a config would be started by the line of another."""
 
     line: _Line
     launch: Claim
-    run: Run
+    built: Callable[[Claim], Run]
+
+    @cached_property
+    def run(self) -> Run:
+        """Built where there is another way to compare with."""
+        return self.built(self.launch)
 
 
 class Suggestions:
@@ -145,9 +151,11 @@ class Suggestions:
             launch = self._told(_as_beside(line.launch, claim), claim, line.reason, Level.ASSUMED)
             words = _words_of(launch)
             if words not in ways and len(ways) < _MOST_COMPARED:
-                ways[words] = _Way(line, launch, self.reading.built(launch))
+                ways[words] = _Way(line, launch, self.reading.built)
         if not ways:
             return claim
+        if len(ways) == 1 and kin:
+            return next(iter(ways.values())).launch
         # Of two that are as near the one counts that tells how many ranks there are.
         nearest = min(ways.values(), key=lambda way: (way.line.apart, _ranks(way.run) is None))
         if kin and _are_alike(way.run for way in ways.values()):

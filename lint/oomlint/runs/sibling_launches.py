@@ -25,11 +25,10 @@ def launch_scripts(workspace: Workspace, config: str) -> Iterator[str]:
     seen: set[str] = set()
     for folder in _folders_above(config):
         for below in _FOLDERS:
-            for suffix in SHELL_SUFFIXES:
-                for name in workspace.beside(os.path.join(folder, below, f"_{suffix}")):
-                    if name not in seen and _starts_something(workspace, name):
-                        seen.add(name)
-                        yield name
+            for name in workspace.files_in(os.path.join(folder, below), SHELL_SUFFIXES):
+                if name not in seen and _starts_something(workspace, name):
+                    seen.add(name)
+                    yield name
 
 
 def distance(config: str, other: str) -> int | None:

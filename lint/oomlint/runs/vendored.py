@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, CodeReader, Dialect
 from oomlint.dialects.machine.launch import Launch
-from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, StrayKey, WrongValue, plain_value
 from oomlint.documents.base import Document, PythonDocument, parser_of
 from oomlint.documents.text import Source
@@ -403,9 +402,13 @@ class OwnPrograms:
     def is_namesake(self, launch: Claim, program: Launch | None) -> bool:
         """Whether the program of a command has only its name and a few options in common with the script
         that a profile tells all of: the project names these, and hardly any of that one's others."""
+        if program is None or program.script is None:
+            return False
+        from oomlint.dialects.profiles.build import ScriptTable  # few runs are a command's
+
         tables = (b.table for b in launch.blocks if isinstance(b.table, ScriptTable))
         table = next((table for table in tables if table.has_only), None)
-        if table is None or program is None or program.script is None:
+        if table is None:
             return False
         found = self._program(launch, program)
         given = sorted(table.has_only & set(program.flags.entries))

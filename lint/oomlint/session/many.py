@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from oomlint.errors import InternalError
 from oomlint.files import dependencies
-from oomlint.judgement import judgement_of
+from oomlint.judgement import Judgement, judgement_of
+from oomlint.linting.diagnosis import Diagnosis, Given
 from oomlint.linting.engine import Report, Results, Told
 from oomlint.runs.run import Run
 from oomlint.session.batches import batches
@@ -49,42 +50,49 @@ class _Part(Struct, frozen=True):
 
 
 def lint_many(
-    job: Job, lint: Lint, processes: int | None, tick: Tick, asked: str | None = None
+    job: Job,
+    lint: Lint,
+    processes: int | None,
+    tick: Tick,
+    asked: str | None = None,
+    *,
+    bounds: bool = True,
 ) -> Results | None:
     """The report of ``lint(job)``, made in batches by up to ``processes`` processes (``None``: as
     many as there are processors). ``None`` if the job had better be done at once, which does not depend on
     processes: the same files are in a batch on any machine.
 
     Its runs are judgements, and its findings have no proposals
-    left: enough for every report. What is said of a batch is kept, and said again, if ``lint`` depends on
-    nothing but the job and what is ``asked``.
+    left: enough for every report, and without ``bounds`` for those that show none of predictions. What is said of a
+    batch is kept, and said again, if ``lint`` depends on nothing but the job and what is ``asked``.
     """
     if len(job.names) <= FEW:
         return None
     # Of a batch without runs nobody knows whether the others have some: mostly they do.
-    found = _in_batches(replace(job, others_train=True), lint, processes, tick, asked)
+    found = _in_batches(replace(job, others_train=True), lint, processes, tick, asked, bounds)
     have_runs = any(not judgement_of(run).written.is_fragment for run in found.runs)
     if have_runs or not (found.diagnoses or found.known):
         return found
-    return _in_batches(replace(job, others_train=False), lint, processes, tick, asked)
+    return _in_batches(replace(job, others_train=False), lint, processes, tick, asked, bounds)
 
 
 def _in_batches(
-    job: Job, lint: Lint, processes: int | None, tick: Tick, asked: str | None
+    job: Job, lint: Lint, processes: int | None, tick: Tick, asked: str | None, bounds: bool
 ) -> Results:
     names = job.names
     wanted = processors() if processes is None else processes
     wanted = wanted if can_fork() else 1
     is_recording = dependencies.is_recording()
-    kept = _kept_batches(job, asked) if is_recording else None
+    kept = _kept_batches(job, f"{asked} {bounds}") if is_recording and asked else None
 
     def work(batch: _Batch) -> tuple[_Part, dependencies.Sights]:
         own = replace(job, workspace=job.workspace.unread(), names=batch.names)
         if not is_recording:
-            return _condensed(lint(own)), {}
+            return _condensed(lint(own), bounds), {}
         with dependencies.recording() as sights:
-            report = lint(own)
-        part = _condensed(report)
+            part = _condensed(
+                lint(own), bounds
+            )  # which asks for fixes, and so may look at more files
         if kept is not None and not part.report.errors:
             kept.keep(batch.names, part, sights)
         return part, sights
@@ -114,8 +122,8 @@ def _in_batches(
     return _joined(job, [found[number] for number in sorted(found)])
 
 
-def _kept_batches(job: Job, asked: str | None) -> KeptBatches | None:
-    if asked is None or job.workspace.overlay:
+def _kept_batches(job: Job, asked: str) -> KeptBatches | None:
+    if job.workspace.overlay:
         return None
     from oomlint.session.kept_batches import KeptBatches
 
@@ -176,18 +184,25 @@ def _lost(job: Job, part: Sequence[str], reason: Lost) -> _Part:
 # -- what is kept of a report --------------------------------------------------------------
 
 
-def _condensed(report: Report) -> _Part:
-    def short(diagnosis: Told) -> Told:
+def _condensed(report: Report, bounds: bool) -> _Part:
+    known: dict[int, Judgement] = {}
+
+    def kept(run: Run) -> Judgement:
+        if id(run) not in known:
+            known[id(run)] = judgement_of(run).kept(bounds=bounds)
+        return known[id(run)]
+
+    def short(diagnosis: Diagnosis) -> Told:
         finding, fix, run = diagnosis.finding, diagnosis.fix, diagnosis.run
         return Told(
             replace(finding, proposals=()),
-            None if run is None else judgement_of(run),
-            None if fix is None else replace(fix, expected={}, freed=frozenset(), made=None),
+            None if run is None else kept(run),
+            Given(None if fix is None else replace(fix, expected={}, freed=frozenset(), made=None)),
         )
 
     condensed = Results(
         diagnoses=tuple(map(short, report.diagnoses)),
-        runs=tuple(map(judgement_of, report.runs)),
+        runs=tuple(map(kept, report.runs)),
         errors=report.errors,
         files_read=report.files_read,
         workspace=report.workspace.unread(),

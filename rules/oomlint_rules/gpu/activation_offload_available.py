@@ -89,7 +89,7 @@ class ActivationOffloadAvailable(LowersPeak):
     applicability = Applicability.SAFE
     explains = ("activations",)
     cost = 6
-    only_where = (Where(plan={f.checkpointing.mode: ("full",)}, has_card=True),)
+    only_where = (Where(plan={f.checkpointing.mode: ("full",)}, has_card=True, has_risk=True),)
     change = {f.checkpointing.offload: "cpu"}
     at = (f.checkpointing.offload, f.checkpointing.mode)
     with_it = "with them there"

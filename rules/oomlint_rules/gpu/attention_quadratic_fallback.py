@@ -60,7 +60,7 @@ class AttentionQuadraticFallback(LowersPeak):
     applicability = Applicability.SAFE
     explains = ("activations",)
     cost = 0
-    only_where = (Where(plan={f.model.attn_impl: ("eager",)}),)
+    only_where = (Where(plan={f.model.attn_impl: ("eager",)}, has_risk=True),)
     change = {f.model.attn_impl: "sdpa"}
     at = (f.model.attn_impl, f.seq.max_len)
     with_it = "with sdpa"

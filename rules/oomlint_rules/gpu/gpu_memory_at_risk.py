@@ -52,7 +52,7 @@ class GpuMemoryAtRisk(Rule):
     name = "gpu-memory-at-risk"
     summary = "the run is likely to run out of GPU memory"
     is_headline = True
-    only_where = (Where(has_card=True),)
+    only_where = (Where(has_card=True, has_risk=True),)
 
     bad = (
         Example(

@@ -94,7 +94,7 @@ class GpuStatesOverBudget(Rule):
     applicability = Applicability.SAFE
     explains = ("parameters", "gradients", "optimizer_states")
     cost = 3
-    only_where = (Where(has_card=True),)
+    only_where = (Where(has_card=True, has_risk=True),)
 
     bad = (
         Example(

@@ -98,7 +98,7 @@ class LogitsMaterializedLargeVocab(Rule):
     applicability = Applicability.SAFE
     explains = ("logits",)
     cost = 4
-    only_where = (Where(plan={f.loss.logits_materialised: ("full",)}),)
+    only_where = (Where(plan={f.loss.logits_materialised: ("full",)}, has_risk=True),)
 
     bad = (
         Example(

@@ -48,7 +48,16 @@ from oomlint.judgement import (
     lengths_are_open,
     settled,
 )
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, gib
+from oomlint.linting.rule import (
+    Applicability,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+    gib,
+)
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._remedies import leading_remedy, longest_that_fits, states_exceed
@@ -100,6 +109,7 @@ class LongContextOverBudget(Rule):
     applicability = Applicability.DISPLAY
     explains = ("activations", "logits")
     cost = 8
+    only_where = (Where(has_risk=True),)
 
     bad = (
         Example(

@@ -43,7 +43,7 @@ from oomlint.judgement import (
     relief,
     sharding_is_open,
 )
-from oomlint.linting.rule import Applicability, Example, Note, Severity, gib
+from oomlint.linting.rule import Applicability, Example, Note, Severity, Where, gib
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._lowering import LowersPeak
@@ -75,6 +75,7 @@ class MicroBatchTooLarge(LowersPeak):
     explains = ("activations", "logits")
     cost = 5
     at = (f.batch.micro,)
+    only_where = (Where(has_risk=True),)
 
     bad = (
         Example(

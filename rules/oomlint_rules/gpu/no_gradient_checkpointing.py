@@ -63,7 +63,7 @@ class NoGradientCheckpointing(LowersPeak):
     applicability = Applicability.SAFE
     explains = ("activations",)
     cost = 2
-    only_where = (Where(plan={f.checkpointing.mode: ("none",)}),)
+    only_where = (Where(plan={f.checkpointing.mode: ("none",)}, has_risk=True),)
     change = {f.checkpointing.mode: "full"}
     at = (f.checkpointing.mode, f.batch.micro, f.seq.max_len)
     fix = "turn on gradient checkpointing"

@@ -62,6 +62,7 @@ class VlmTowerUnfrozen(LowersPeak):
         Where(
             plan={f.model.vision.freeze_tower: (False,), f.trainable.method: ("full",)},
             has_card=True,
+            has_risk=True,
         ),
     )
     change = {_TOWER: True}

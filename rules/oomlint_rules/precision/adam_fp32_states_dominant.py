@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import relief, sharding_is_open
+from oomlint.judgement import judge_gpu, relief, sharding_is_open
 from oomlint.linting.rule import (
     Applicability,
     Example,
@@ -75,6 +75,7 @@ class AdamFp32StatesDominant(Rule):
                 f.trainable.method: ("full",),
             },
             has_card=True,
+            has_risk=True,
         ),
     )
 
@@ -99,7 +100,8 @@ class AdamFp32StatesDominant(Rule):
         plan = run.plan
         if plan.offload.optimizer in ("cpu", "nvme"):
             return
-        if sharding_is_open(run):
+        before = judge_gpu(run)
+        if sharding_is_open(run) or before is None or before.urgency is None:
             return
         options = [
             (title, word, found)
@@ -114,13 +116,12 @@ class AdamFp32StatesDominant(Rule):
             return
         # What fits with the nearest relative of Adam is preferred to what saves most.
         options.sort(key=lambda option: not option[2].suffices)
-        before = options[0][2].before
         states = before.components.get("optimizer_states") or 0
-        if before.severity is None or states < 0.25 * before.predicted:
+        if states < 0.25 * before.predicted:
             return
         yield self.finding(
             run,
-            min(before.severity, Severity.WARNING),
+            min(before.urgency, Severity.WARNING),
             f"Adam keeps {gib(states)} of optimizer states",
             at=(f.optimizer.name, f.trainable.method),
             details=(

@@ -73,7 +73,7 @@ class ForeachOptimizerTempPeak(LowersPeak):
     applicability = Applicability.SAFE
     explains = ("temporary",)
     cost = 0
-    only_where = (Where(plan={f.optimizer.foreach: (True,)}),)
+    only_where = (Where(plan={f.optimizer.foreach: (True,)}, has_risk=True),)
     change = {f.optimizer.fused: True}
     at = (f.optimizer.name,)
     with_it = "with the fused kernel"

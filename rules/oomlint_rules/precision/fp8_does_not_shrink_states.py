@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import KNOWN, Example, Finding, Rule, Severity, Where, gib
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -51,7 +51,7 @@ class Fp8DoesNotShrinkStates(Rule):
     code = "OOM214"
     name = "fp8-does-not-shrink-states"
     summary = "FP8 training does not make model states smaller, which are what does not fit"
-    only_where = (Where(has_card=True),)
+    only_where = (Where(plan={f.precision.fp8_train: KNOWN}, has_card=True, has_risk=True),)
 
     bad = (
         Example(files={"train.yaml": f"{LLAMA_FACTORY}fp8: true\n"}, hardware="1xH100-80GB"),

@@ -66,7 +66,7 @@ class LoraRankAllLinearLarge(LowersPeak):
     summary = "an adapter of high rank takes memory that the card does not have"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = (Where(plan={f.trainable.r: KNOWN}, has_card=True),)
+    only_where = (Where(plan={f.trainable.r: KNOWN}, has_card=True, has_risk=True),)
     at = (f.trainable.r,)
 
     bad = (

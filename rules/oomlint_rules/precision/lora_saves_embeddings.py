@@ -58,7 +58,11 @@ class LoraSavesEmbeddings(LowersPeak):
     summary = "an adapter trains whole embedding matrices beside its low-rank ones"
     applicability = Applicability.UNSAFE
     cost = 7
-    only_where = (Where(plan={f.trainable.method: _ADAPTERS, f.trainable.modules_to_save: KNOWN}),)
+    only_where = (
+        Where(
+            plan={f.trainable.method: _ADAPTERS, f.trainable.modules_to_save: KNOWN}, has_risk=True
+        ),
+    )
     at = (_FIELD,)
     with_it = "without it"
     fix = "train the low-rank matrices alone"

@@ -93,7 +93,9 @@ class ModelLoadedInFp32(LowersPeak):
     applicability = Applicability.UNSAFE
     explains = ("parameters",)
     cost = 7
-    only_where = (Where(plan={f.load.dtype: ("fp32",), f.quant.method: (None, "none")}),)
+    only_where = (
+        Where(plan={f.load.dtype: ("fp32",), f.quant.method: (None, "none")}, has_risk=True),
+    )
     at = (f.load.dtype, f.model.id)
     even_unsaid = True
 

@@ -80,7 +80,7 @@ class NoMixedPrecision(LowersPeak):
     applicability = Applicability.UNSAFE
     explains = ("activations", "logits")
     cost = 7
-    only_where = (Where(plan={f.precision.compute: ("fp32",)}),)
+    only_where = (Where(plan={f.precision.compute: ("fp32",)}, has_risk=True),)
     at = (f.precision.compute, f.load.dtype)
     most = Severity.WARNING
 

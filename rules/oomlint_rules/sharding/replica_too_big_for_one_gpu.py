@@ -75,7 +75,7 @@ class ReplicaTooBigForOneGpu(Rule):
     applicability = Applicability.SAFE
     explains = ("parameters",)
     cost = 3
-    only_where = (Where(has_card=True),)
+    only_where = (Where(has_card=True, has_risk=True),)
 
     bad = (
         Example(

@@ -56,7 +56,11 @@ class Zero3LiveParamsOversized(LowersPeak):
     explains = ("communication",)
     cost = 3
     only_where = (
-        Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}, has_card=True),
+        Where(
+            plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)},
+            has_card=True,
+            has_risk=True,
+        ),
     )
     at = (_LIVE, _REUSE)
     with_it = "with a limit of 3e8 parameters"

@@ -42,7 +42,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oomlint.judgement import Relief, exceeds, settled
-from oomlint.linting.rule import Applicability, Example, count, gib
+from oomlint.linting.rule import Applicability, Example, Where, count, gib
 from oomlint.memory import state_bytes
 from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command
@@ -100,6 +100,7 @@ class ZeroStageTooLow(LowersPeak):
     applicability = Applicability.SAFE
     explains = ("parameters", "gradients", "optimizer_states")
     cost = 3
+    only_where = (Where(has_risk=True),)
 
     bad = (
         Example(
