@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.machine.fields import launch
+from oomlint.errors import CannotEdit
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
 from oomlint.fix.needless import unless_needless
-from oomlint.judgement import depends_on_data, judgement_of
+from oomlint.judgement import cards_missing, depends_on_data, judgement_of
 from oomlint.judgement.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.linting.engine import Diagnosis, Options, Report, refusals
 from oomlint.linting.rule import (
@@ -28,6 +30,9 @@ from oomlint.wording.amounts import percent
 
 # What a run is about, which nobody but its author decides.
 _DECISIONS = frozenset((f.seq.max_len, f.trainable.method))
+
+# How many ranks start, of a node or of all.
+_RANKS = frozenset((f.parallel.gpus_per_node, launch.total_processes))
 
 
 class _Plan(Struct, frozen=True, eq=False):
@@ -56,7 +61,7 @@ def with_plans(
     carriers = {_carrier(report, name, plan) for name, plan in plans.items()}
     planned = [_planned(diagnosis, plans, carriers, level) for diagnosis in report.diagnoses]
     agreed = with_agreement(planned) if plans else planned
-    return [unless_needless(diagnosis) for diagnosis in agreed]
+    return [_unless_lost(unless_needless(each), options, lowest) for each in agreed]
 
 
 def _carrier(report: Report, name: str, plan: _Plan) -> Diagnosis | None:
@@ -101,6 +106,26 @@ def _planned(
 def _is_about(diagnosis: Diagnosis, name: str) -> bool:
     run = diagnosis.run
     return run is not None and run.name == name and diagnosis.finding.is_of_need
+
+
+def _unless_lost(diagnosis: Diagnosis, options: Options, lowest: Applicability) -> Diagnosis:
+    """A launch is fitted to fewer GPUs only where the run then lives on them, with a plan if need be: one that does
+    not is written for another machine."""
+    run, fix = diagnosis.run, diagnosis.fix
+    if run is None or fix is None or fix.made is None or not fix.edits or not cards_missing(run):
+        return diagnosis
+    wishes = (wish for wish in fix.made.proposal.wishes if isinstance(wish, SetFields))
+    changes = {field: value for wish in wishes for field, value in wish.values.items()}
+    if not changes.keys() & _RANKS:
+        return diagnosis
+    try:
+        fitted = run.what_if(changes)
+    except CannotEdit:
+        return diagnosis
+    if not judgement_of(fitted).is_lost or _plan(fitted, options, lowest) is not None:
+        return diagnosis
+    reason = "the run would rather die on so few GPUs: it is written for another machine"
+    return replace(diagnosis, fix=fix.declined(reason))
 
 
 def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
