@@ -28,3 +28,40 @@ def test_a_launch_is_fitted_to_fewer_gpus_only_where_the_run_lives_on_them(
         (found,) = (d for d in result.report.diagnoses if d.rule.code == "OOM706")
         assert found.fix is not None
         assert "another machine" in (found.fix.reason or "")
+
+
+# -- a program that is not followed ---------------------------------------------------------------------
+
+_LOOP = """\
+from accelerate import Accelerator
+from settings import args
+
+accelerator = Accelerator(gradient_accumulation_steps=args.gradient_accumulation_steps)
+args.gradient_accumulation_steps = accelerator.gradient_accumulation_steps
+"""
+_ACCELERATE = """\
+compute_environment: LOCAL_MACHINE
+deepspeed_config:
+  gradient_accumulation_steps: 8
+  offload_optimizer_device: none
+  offload_param_device: none
+  zero3_init_flag: true
+  zero_stage: 2
+distributed_type: DEEPSPEED
+mixed_precision: bf16
+num_machines: 1
+num_processes: 4
+"""
+_COMMAND = (
+    "accelerate launch --config_file ds.yaml main.py --model_name_or_path huggyllama/llama-7b"
+    " --learning_rate 5e-6 --per_device_train_batch_size 16 --block_size 2048 --num_train_epochs 2 --output_dir out\n"
+)
+
+
+def test_nothing_is_changed_for_a_program_that_is_not_followed() -> None:
+    files = {"run.sh": _COMMAND, "ds.yaml": _ACCELERATE, "main.py": _LOOP}
+    result = repaired(files, hardware="4xRTX-4090-24GB", unsafe=True)
+    assert result.texts == {}
+    assert not [d for d in result.report.diagnoses if d.rule.code == "OOM804"]
+    reasons = {d.fix.reason or "" for d in result.report.diagnoses if d.fix is not None}
+    assert any("what main.py does is not followed" in reason for reason in reasons)

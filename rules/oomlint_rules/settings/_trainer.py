@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomlint.dialects.table import Block
 from oomlint.documents.base import ShellDocument
+from oomlint.judgement import unread_program
 from oomlint.runs.run import Run
 
 # Each hands its arguments to transformers' Trainer, whose HfTrainerDeepSpeedConfig compares
@@ -15,6 +16,8 @@ _ON_TRAINER = frozenset({"axolotl", "llama-factory", "trl", "hf-trainer", "ms-sw
 def trainer_compares(run: Run) -> bool:
     if not (run.dialect.name in _ON_TRAINER or run.framework in _ON_TRAINER):
         return False
+    if unread_program(run):
+        return False  # a loop of its own may count its steps by what Accelerate's config says
     return not any(map(_is_for_own_loop, (block for block, _ in run.parts.blocks)))
 
 
