@@ -20,9 +20,7 @@ _SFT = (
 def test_a_launch_is_fitted_to_fewer_gpus_only_where_the_run_lives_on_them(
     model: str, is_fitted: bool
 ) -> None:
-    result = repaired(
-        {"run.sh": _SFT.format(model=model)}, hardware="4xRTX-4090-24GB", unsafe=True
-    )
+    result = repaired({"run.sh": _SFT.format(model=model)}, hardware="4xRTX-4090-24GB", unsafe=True)
     assert (b"nproc_per_node=4" in result.texts.get("run.sh", b"")) is is_fitted
     if not is_fitted:
         (found,) = (d for d in result.report.diagnoses if d.rule.code == "OOM706")
