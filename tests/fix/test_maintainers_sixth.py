@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.fixing import repaired
+from tests.fixing import fix_of, repaired
+from tests.linked import link
+
+from oomlint.plan.fields import f
 
 # -- a launch for another machine -----------------------------------------------------------------------
 
@@ -59,7 +62,81 @@ _COMMAND = (
 def test_nothing_is_changed_for_a_program_that_is_not_followed() -> None:
     files = {"run.sh": _COMMAND, "ds.yaml": _ACCELERATE, "main.py": _LOOP}
     result = repaired(files, hardware="4xRTX-4090-24GB", unsafe=True)
-    assert result.texts == {}
-    assert not [d for d in result.report.diagnoses if d.rule.code == "OOM804"]
+    assert not list(result.texts)
+    assert not [d.rule.code for d in result.report.diagnoses if d.rule.code == "OOM804"]
     reasons = {d.fix.reason or "" for d in result.report.diagnoses if d.fix is not None}
     assert any("what main.py does is not followed" in reason for reason in reasons)
+
+
+def test_no_launch_of_a_program_that_is_not_followed_is_fitted_where_it_is_predicted_to_die() -> (
+    None
+):
+    files = {"run.sh": _COMMAND, "ds.yaml": _ACCELERATE, "main.py": _LOOP}
+    texts = repaired(files, hardware="2xRTX-4090-24GB", unsafe=True).texts
+    assert not texts
+
+
+# -- what somebody has switched off ---------------------------------------------------------------------
+
+_FSDP = """\
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.bfloat16)
+{comment}
+model = FSDP(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in loader:
+    loss = model(input_ids=batch, labels=batch).loss
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("comment", "is_added"),
+    [
+        ("# sharded over the cards of the node", True),
+        ("# A100-80GB has enough without\n# model.gradient_checkpointing_enable()", False),
+    ],
+)
+def test_a_call_that_stands_there_as_a_comment_is_not_added(comment: str, is_added: bool) -> None:
+    (run,) = link({"train.py": _FSDP.format(comment=comment)}).runs
+    fix = fix_of(run, {f.checkpointing.mode: "full"})
+    assert bool(fix.edits) is is_added
+    assert is_added or "gradient_checkpointing_enable" in (fix.reason or "")
+
+
+# -- comments in the middle of a command ----------------------------------------------------------------
+
+
+def test_comments_that_cut_one_command_keep_their_order() -> None:
+    text = (
+        "llamafactory-cli train \\\n"
+        "    --model_name_or_path Qwen/Qwen2.5-7B \\\n"
+        "    #--model_name_or_path Qwen/Qwen2.5-32B \\\n"
+        "    --stage sft \\\n"
+        "    #--learning_rate 5e-05 \\\n"
+        "    --finetuning_type lora\n"
+    )
+    result = repaired({"run.sh": text})
+    assert result.report.fixed == 1
+    assert result.texts["run.sh"].decode() == (
+        "    #--model_name_or_path Qwen/Qwen2.5-32B \\\n"
+        "    #--learning_rate 5e-05 \\\n"
+        "llamafactory-cli train \\\n"
+        "    --model_name_or_path Qwen/Qwen2.5-7B \\\n"
+        "    --stage sft \\\n"
+        "    --finetuning_type lora\n"
+    )
+
+
+@pytest.mark.parametrize(("hardware", "is_fitted"), [("2xH100-80GB", True), ("1xH100-80GB", False)])
+def test_no_sharded_run_is_started_on_a_single_card(hardware: str, is_fitted: bool) -> None:
+    text = (
+        "tune run --nproc_per_node 4 lora_finetune_distributed --config llama3_2/1B_lora"
+        " dataset.packed=False tokenizer.max_seq_len=512\n"
+    )
+    result = repaired({"run.sh": text}, hardware=hardware, unsafe=True)
+    assert bool(result.texts) is is_fitted

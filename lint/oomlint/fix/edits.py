@@ -21,6 +21,7 @@ from oomlint.fix.sharing import Apart, FixFields, set_apart
 from oomlint.fix.story import (
     added_elsewhere,
     branch_at,
+    commented_out,
     contradiction,
     variable_in,
     variant_beside,
@@ -224,6 +225,9 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
         option = None if source is None else added_elsewhere(source, edit)
         if option is not None:
             raise CannotEdit(f"the script puts {option} into a variable for it itself")
+        off = None if source is None else commented_out(source, edit)
+        if off is not None:
+            raise CannotEdit(f"the script has {off} as a comment: somebody switched it off")
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")

@@ -12,7 +12,14 @@ from oomlint.errors import CannotEdit
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
 from oomlint.fix.needless import unless_needless
-from oomlint.judgement import cards_missing, depends_on_data, judgement_of
+from oomlint.judgement import (
+    cards_missing,
+    depends_on_data,
+    exceeds,
+    judgement_of,
+    settled,
+    unread_program,
+)
 from oomlint.judgement.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.linting.engine import Diagnosis, Options, Report, refusals
 from oomlint.linting.rule import (
@@ -122,10 +129,21 @@ def _unless_lost(diagnosis: Diagnosis, options: Options, lowest: Applicability) 
         fitted = run.what_if(changes)
     except CannotEdit:
         return diagnosis
-    if not judgement_of(fitted).is_lost or _plan(fitted, options, lowest) is not None:
+    if _rather_lives(fitted):
+        return diagnosis
+    # No plan is written for a program that is not followed.
+    if not unread_program(fitted) and _plan(fitted, options, lowest) is not None:
         return diagnosis
     reason = "the run would rather die on so few GPUs: it is written for another machine"
     return replace(diagnosis, fix=fix.declined(reason))
+
+
+def _rather_lives(run: Run) -> bool:
+    """Whether a run rather lives than not; where that is left open, by what is predicted of it, if anything is."""
+    if judgement_of(run).risk is not None:
+        return not judgement_of(run).is_lost
+    peak = settled(run).estimate.gpu.peak_bytes
+    return peak is None or not exceeds(run, "gpu", peak)
 
 
 def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:

@@ -324,6 +324,19 @@ def added_elsewhere(source: Source, edit: Edit) -> str | None:
     return None
 
 
+def commented_out(source: Source, edit: Edit) -> str | None:
+    """A call that an edit adds to Python code and that somebody has made a comment there: it was switched off, and
+    mostly the lines beside it say why."""
+    if edit.creates or kind_of(source.path) != ".py":
+        return None
+    replaced = source.text[edit.start : edit.end]
+    for call in re.findall(r"\.([A-Za-z_]\w+)\(", edit.replacement):
+        off = rf"^[ \t]*#[^\n]*\b{call}\("
+        if f"{call}(" not in replaced and re.search(off, source.text, re.MULTILINE):
+            return str(call)
+    return None
+
+
 def warning_at(source: Source, edit: Edit) -> str | None:
     """What a comment behind the text that an edit replaces says against it."""
     if edit.creates or edit.start == edit.end:

@@ -215,6 +215,8 @@ def _align(run: Run, gpus: int) -> Iterable[Proposal]:
     nodes = run.plan.parallel.nodes or 1
     if (gpus * nodes) % _smallest_world(run):
         return  # so many cannot be divided as the files say: what gives way only their author knows
+    if gpus * nodes == 1 and run.plan.parallel.backend in ("fsdp1", "fsdp2"):
+        return  # one process shards nothing: what trains on a single card is another recipe
     for field, number in ((_PROCESSES, gpus), (launch.total_processes, gpus * nodes)):
         if run.is_explicit(field):
             title = f"start {_counted(gpus, 'process', 'processes')} a node"
