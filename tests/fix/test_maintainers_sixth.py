@@ -6,7 +6,9 @@ import pytest
 from tests.fixing import fix_of, repaired
 from tests.linked import link
 
-from oomlint.plan.fields import f
+from oomlint.dialects.deepspeed.keys import ds
+from oomlint.fix.story import name_for
+from oomlint.plan.fields import ZERO_3, f
 
 # -- a launch for another machine -----------------------------------------------------------------------
 
@@ -74,6 +76,62 @@ def test_no_launch_of_a_program_that_is_not_followed_is_fitted_where_it_is_predi
     files = {"run.sh": _COMMAND, "ds.yaml": _ACCELERATE, "main.py": _LOOP}
     texts = repaired(files, hardware="2xRTX-4090-24GB", unsafe=True).texts
     assert not texts
+
+
+def test_a_list_of_cards_that_are_not_there_is_left_to_its_author() -> None:
+    tune = "tune run --nproc_per_node 6 lora_finetune_distributed --config llama3_2/1B_lora\n"
+    listed = {"run.sh": f"export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5\n{tune}"}
+    texts = repaired(listed, hardware="4xH100-80GB", unsafe=True).texts
+    assert not texts
+    texts = repaired({"run.sh": tune}, hardware="4xH100-80GB", unsafe=True).texts
+    assert b"--nproc_per_node 4" in texts["run.sh"]
+
+
+def test_a_job_that_asks_for_eight_cards_keeps_its_eight_processes() -> None:
+    tune = "tune run --nproc_per_node 8 lora_finetune_distributed --config llama3_2/1B_lora\n"
+    script = f"#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:8\n{tune}"
+    texts = repaired({"run.sh": script}, hardware="4xH100-80GB", unsafe=True).texts
+    assert not texts
+
+
+# -- copies ---------------------------------------------------------------------------------------------
+
+_ZERO2 = """\
+compute_environment: LOCAL_MACHINE
+deepspeed_config:
+  offload_optimizer_device: none
+  offload_param_device: none
+  zero3_init_flag: false
+  zero_stage: 2
+distributed_type: DEEPSPEED
+mixed_precision: bf16
+num_machines: 1
+num_processes: 8
+"""
+_RECIPE = (
+    "accelerate launch --config_file acc.yaml run_clm.py --model_name_or_path {model} --output_dir out --bf16"
+    " --per_device_train_batch_size 1 --gradient_checkpointing --block_size 2048 --do_train --dataset_name d\n"
+)
+
+
+def test_what_comes_with_a_stage_stands_in_the_copy_that_has_it() -> None:
+    files = {
+        "large.sh": _RECIPE.format(model="meta-llama/Llama-3.1-8B"),
+        "small.sh": _RECIPE.format(model="Qwen/Qwen2.5-0.5B"),
+        "acc.yaml": _ZERO2,
+    }
+    large = next(run for run in link(files).runs if run.name.startswith("large"))
+    fix = fix_of(large, ZERO_3)
+    texts = {edit.path: edit.replacement for edit in fix.edits}
+    (copy,) = (text for path, text in texts.items() if path.endswith(".yaml"))
+    assert "zero_stage: 3" in copy
+    assert "zero3_save_16bit_model: true" in copy
+    assert "16bit" not in texts["large.sh"]
+
+
+def test_a_copy_is_not_called_after_what_it_does_not_say() -> None:
+    assert name_for("deepspeed_config", {ds.fp16: None}) == "deepspeed_config_fp16_auto"
+    assert name_for("deepspeed_config", {f.offload.pin_memory: False}).endswith("_no_pin_memory")
 
 
 # -- what somebody has switched off ---------------------------------------------------------------------

@@ -248,13 +248,16 @@ _GENERIC = ("mode", "kind", "method", "enabled", "strategy", "share", "every")
 
 
 def _purpose(field: str, value: Any) -> str:
-    """A field and its value as words: ``micro1``, ``no_pin_memory``, ``fused``."""
+    """A field and its value as words: ``micro_1``, ``no_pin_memory``, ``fused``, and ``fp16_auto`` where it is left to
+    whoever reads the file."""
     group, _, name = field.rpartition(".")
     if name in _GENERIC:
         name = group.rpartition(".")[2]
     if value is True:
         return name
-    if value is False or value is None:
+    if value is None:
+        return f"{name}_auto"
+    if value is False:
         return f"no_{name}"
     if isinstance(value, (int, str)) and re.fullmatch(r"[\w-]{1,16}", str(value)):
         return f"{name}_{value}"
