@@ -208,6 +208,8 @@ def _read(
         return lint(workspace, names, Options(), rules=()).runs, {}, {}
     fixed = fixing.of(workspace, names, explicit=False)
     texts, rules = fixed.texts, _rules(fixed)
+    if not texts:
+        return (), {}, {}
     # A fix may add a file: a copy of a preset that others use too.
     names = tuple(sorted({*names, *texts}))
     return lint(workspace.with_overlay(texts), names, Options(), rules=()).runs, texts, rules

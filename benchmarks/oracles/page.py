@@ -91,7 +91,7 @@ def tables(found: Mapping[str, Figures]) -> str:
         _told_apart(found),
         _rules(found),
     )
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
 def of_projects(found: Mapping[str, Figures]) -> str:
@@ -146,6 +146,8 @@ def _taken(found: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:
 
 def _of_projects(found: Mapping[str, Figures]) -> list[str]:
     theirs = {name: figure["projects"] for name, figure in found.items() if "projects" in figure}
+    if not theirs:
+        return []
     asked = max((each["asked"] for each in theirs.values()), default=0)
     title = f"The same of {asked} projects of other people (`--projects`):"
     return [title, "", *_taken({name: each["taken"] for name, each in theirs.items()})]
