@@ -2,7 +2,7 @@
 
 A kill comes while eight files are written: it waits until the writing begins and strikes at a random instant of as
 long as that takes. Then each file must be whole, as it was or as it is to be, and the next ``--fix`` must leave
-nothing behind. Ctrl-C comes to the whole process group at a random instant of a ``check``, with and without workers;
+nothing behind. Kills go on until so many have struck before the writing ended. Ctrl-C comes to the whole process group at a random instant of a ``check``, with and without workers;
 the status must be 130, and nothing said.
 """
 
@@ -41,6 +41,8 @@ output_dir: out
 """
 _FILES = 8
 _CHECK = ("check", "--isolated", "--no-cache", "--hardware", "8xA100-80GB")
+_STRUCK = "killed while writing"
+_ENDED = "had ended already"
 _READY = b"."
 _COMMAND = (
     sys.executable,
@@ -67,7 +69,7 @@ def _texts(at: Path) -> dict[str, bytes]:
 
 
 def kills(number: int) -> Counter[str]:
-    """What came of so many kills, in words."""
+    """What came of kills, in words, until so many struck while files were written."""
     with tempfile.TemporaryDirectory() as base:
         whole = Path(base, "whole")
         _project(whole)
@@ -77,8 +79,8 @@ def kills(number: int) -> Counter[str]:
         write_all(new, old, whole, [whole])
         seconds = time.perf_counter() - start
         found: Counter[str] = Counter()
-        for trial in range(number):
-            at = Path(base, str(trial))
+        while found[_STRUCK] < number:
+            at = Path(base, "project")
             _project(at)
             found.update(_killed(at, old, new, seconds))
             shutil.rmtree(at)
@@ -100,7 +102,7 @@ def _killed(
     _, status = os.waitpid(child, 0)
     os.close(begins)
     os.close(told)
-    yield "killed while writing" if os.WIFSIGNALED(status) else "had ended already"
+    yield _STRUCK if os.WIFSIGNALED(status) else _ENDED
     now = _texts(at)
     changed = sum(now[name] != old[name] for name in old)
     yield from ["with new texts beside the files"] * any(map(is_staged, now))
@@ -129,7 +131,7 @@ def interrupts(number: int, *, workers: bool) -> Counter[str]:
         subprocess.run(command, capture_output=True, check=False)
         seconds = time.perf_counter() - start
         found: Counter[str] = Counter()
-        while found.total() - found["had ended already"] < number:
+        while found.total() - found[_ENDED] < number:
             found[_interrupted(command, random.random() * seconds)] += 1
         return found
 
@@ -143,11 +145,11 @@ def _interrupted(command: list[str], after: float) -> str:
     with suppress(subprocess.TimeoutExpired):
         process.wait(after)
         process.communicate()
-        return "had ended already"
+        return _ENDED
     os.killpg(process.pid, signal.SIGINT)
     _, heard = process.communicate()
     if not heard and process.returncode in (0, 1):
-        return "had ended already"
+        return _ENDED
     said = f"said {heard.decode(errors='replace')[-400:]!r}" if heard else "silent"
     return f"status {process.returncode}, {said}"
 

@@ -1,7 +1,8 @@
 """Everything that a framework is shown: its configs as they come, after fixes, examples of rules.
 
 The configs are those of the corpus; of a checkout, which has scripts too, where
-``OOMLINT_ORACLE_CHECKOUTS`` names a folder with one; or of the installed package itself.
+``OOMLINT_ORACLE_CHECKOUTS`` names a folder with one; or of the installed package itself. Other people's projects
+(``project_cases``) are shown as far as fixes change them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import TypeAlias
 
 from benchmarks.oracles.framework import SCRIPTS, Case, Framework
 
+from oomlint.documents import SUFFIXES
+from oomlint.files.disk import walk
 from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import parse_hardware
@@ -51,15 +54,51 @@ class Fixing:
         return fix_all(workspace, names, options, explicit=given, unsafe=self.unsafe)
 
 
+@dataclass(frozen=True)
+class Tree:
+    """A folder of files that are read as one project, and the name that it has here."""
+
+    name: str
+    home: Path
+    is_whole: bool = False
+    """Everything in it is read, scripts of all kinds too, as ``oomlint --fix`` would."""
+
+
 def all_cases(framework: Framework, at: Path, machines: Sequence[str]) -> list[Case]:
     """The cases of a framework, in copies of their files below a folder."""
-    fixings = [Fixing(machine, unsafe) for machine in machines for unsafe in (False, True)]
+    fixings = _fixings(machines)
+    trees = [Tree(folder, _home(folder)) for folder in framework.folders]
     return [
         *_written(framework, at / "written", fixings),
-        *_corpus_cases(framework, at / "corpus"),
-        *(case for fixing in fixings for case in _fixed_cases(framework, at, fixing)),
+        *(case for tree in trees for case in _cases_of(framework, tree, None, at)),
+        *(
+            case
+            for fixing in fixings
+            for tree in trees
+            for case in _cases_of(framework, tree, fixing, at)
+        ),
         *_example_cases(framework, at / "examples"),
     ]
+
+
+def project_cases(
+    framework: Framework, projects: Sequence[Path], at: Path, machines: Sequence[str]
+) -> list[Case]:
+    """The files of other people's projects that fixes change, as they came and fixed."""
+    cases = []
+    for project in projects:
+        tree = Tree(project.name, project, is_whole=True)
+        fixed = [
+            case for fixing in _fixings(machines) for case in _cases_of(framework, tree, fixing, at)
+        ]
+        changed = {case.name for case in fixed}
+        came = _cases_of(framework, tree, None, at) if changed else ()
+        cases += [case for case in came if case.name in changed] + fixed
+    return cases
+
+
+def _fixings(machines: Sequence[str]) -> list[Fixing]:
+    return [Fixing(machine, unsafe) for machine in machines for unsafe in (False, True)]
 
 
 def _claimed(
@@ -101,45 +140,40 @@ def _write(files: Mapping[str, bytes], root: Path) -> None:
         (root / name).write_bytes(data)
 
 
-def _corpus_cases(framework: Framework, at: Path) -> Iterator[Case]:
-    """Every file of the corpus that is this framework's, in copies of its folders."""
-    for folder in framework.folders:
-        runs, _, _ = _corpus(folder, None)
-        yield from _in_copy(framework, folder, runs, at, "")
-
-
-def _fixed_cases(framework: Framework, tmp: Path, fixing: Fixing) -> Iterator[Case]:
-    """Those of them that every fix for a machine changes, or a file of their runs."""
-    stage = str(fixing)
-    for folder in framework.folders:
-        runs, changed, rules = _corpus(folder, fixing)
-        touched = [run for run in runs if any(path in changed for path in run.files)]
-        yield from _in_copy(framework, folder, touched, tmp / stage, stage, rules)
-        for path, data in changed.items():
-            file = tmp / stage / folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.unlink(missing_ok=True)
-            file.write_bytes(data)
+def _cases_of(framework: Framework, tree: Tree, fixing: Fixing | None, at: Path) -> Iterator[Case]:
+    """Every file of a folder that is this framework's, in a copy; after fixes those that these change, or a
+    file of their runs."""
+    runs, changed, rules = _read(tree, fixing)
+    if fixing is None:
+        yield from _in_copy(framework, tree, runs, at / "as-it-came", "")
+        return
+    touched = [run for run in runs if any(path in changed for path in run.files)]
+    root = at / str(fixing)
+    yield from _in_copy(framework, tree, touched, root, str(fixing), rules)
+    for path, data in changed.items() if touched else ():
+        file = root / tree.name / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        file.write_bytes(data)
 
 
 def _in_copy(
     framework: Framework,
-    folder: str,
+    tree: Tree,
     runs: Iterable[Run],
     at: Path,
     stage: str,
     rules: Mapping[str, Set[str]] = MappingProxyType({}),
 ) -> Iterator[Case]:
-    home, copy = _home(folder), at / folder
-    if not home.is_dir():
-        return
-    if not copy.exists():
+    claimed = list(_claimed(framework, runs))
+    copy = at / tree.name
+    if claimed and not copy.exists():
         skipped = shutil.ignore_patterns(".git")
-        shutil.copytree(home, copy, ignore=skipped, copy_function=os.symlink)
-    for name, path, run in _claimed(framework, runs):
+        shutil.copytree(tree.home, copy, ignore=skipped, copy_function=os.symlink)
+    for name, path, run in claimed:
         given = framework.given if path.endswith(SCRIPTS) else {}
         by = frozenset[str]().union(*(rules.get(file, ()) for file in run.files))
-        yield Case(f"{folder}/{name}", copy, path, run, stage, rules=by, given=given)
+        yield Case(f"{tree.name}/{name}", copy, path, run, stage, rules=by, given=given)
 
 
 def _home(folder: str) -> Path:
@@ -150,29 +184,32 @@ def _home(folder: str) -> Path:
 
 
 @cache
-def _names(folder: str) -> tuple[str, ...]:
-    home = _home(folder)
-    suffixes = _CONFIGS if home.parent == CORPUS else (*_CONFIGS, ".toml", *SCRIPTS)
+def _names(tree: Tree) -> tuple[str, ...]:
+    if tree.is_whole:
+        return tuple(str(file.relative_to(tree.home)) for file in walk(tree.home, SUFFIXES))
+    suffixes = _CONFIGS if tree.home.parent == CORPUS else (*_CONFIGS, ".toml", *SCRIPTS)
     files = (
         path
-        for path in home.rglob("*")
+        for path in tree.home.rglob("*")
         if path.suffix in suffixes or path.name == "config_registry.py"
     )
-    return tuple(sorted(str(path.relative_to(home)) for path in files if path.is_file()))
+    return tuple(sorted(str(path.relative_to(tree.home)) for path in files if path.is_file()))
 
 
 @cache
-def _corpus(
-    folder: str, fixing: Fixing | None
+def _read(
+    tree: Tree, fixing: Fixing | None
 ) -> tuple[Sequence[Run], Mapping[str, bytes], Mapping[str, Set[str]]]:
-    """The runs of a framework's folder, after every fix of a kind if one is named, the files
-    that those fixes change, and whose fixes they are."""
-    names = _names(folder)
-    workspace = Workspace(_home(folder), {})
+    """The runs of a folder, after every fix of a kind if one is named, the files that those fixes change,
+    and whose fixes they are."""
+    names = _names(tree)
+    workspace = Workspace(tree.home, {})
     if fixing is None:
         return lint(workspace, names, Options(), rules=()).runs, {}, {}
     fixed = fixing.of(workspace, names, explicit=False)
     texts, rules = fixed.texts, _rules(fixed)
+    if not texts:
+        return (), {}, {}
     # A fix may add a file: a copy of a preset that others use too.
     names = tuple(sorted({*names, *texts}))
     return lint(workspace.with_overlay(texts), names, Options(), rules=()).runs, texts, rules

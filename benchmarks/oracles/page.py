@@ -50,6 +50,12 @@ def figures(verdict: Verdict) -> Figures:
     }
 
 
+def project_figures(verdict: Verdict, asked: int) -> Figures:
+    """Of other people's projects: how many were fixed, and what is taken of the files that fixes changed."""
+    taken = {kind: asdict(tally) for kind, tally in verdict.taken.items()}
+    return {"projects": {"asked": asked, "taken": taken}}
+
+
 def kept() -> dict[str, Figures]:
     found: dict[str, Figures] = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
     return {
@@ -59,7 +65,11 @@ def kept() -> dict[str, Figures]:
 
 def keep(renewed: Mapping[str, Figures]) -> None:
     """Put the figures of some frameworks in place of those kept, and write the page anew."""
-    KEPT.write_text(json.dumps({**kept(), **renewed}, indent=1) + "\n", "utf-8")
+    found = kept()
+    for name, figures in renewed.items():
+        # Those of projects and those of the corpus are taken by two commands.
+        found[name] = {**found.get(name, {}), **figures}
+    KEPT.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     PAGE.write_text(written(PAGE.read_text("utf-8")), "utf-8")
 
 
@@ -72,8 +82,21 @@ def written(text: str) -> str:
 
 def tables(found: Mapping[str, Figures]) -> str:
     """Who was asked what, what they said, and which rules' fixes they have read."""
-    parts = (_judges(found), _counts(found), _taken(found), _told_apart(found), _rules(found))
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    taken = {name: figure["taken"] for name, figure in found.items()}
+    parts = (
+        _judges(found),
+        _counts(found),
+        _taken(taken),
+        _of_projects(found),
+        _told_apart(found),
+        _rules(found),
+    )
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def of_projects(found: Mapping[str, Figures]) -> str:
+    """What they take of other people's files that fixes have changed."""
+    return "\n".join(_of_projects(found)) + "\n"
 
 
 def _judges(found: Mapping[str, Figures]) -> list[str]:
@@ -100,8 +123,8 @@ def _counts(found: Mapping[str, Figures]) -> list[str]:
     return rows
 
 
-def _taken(found: Mapping[str, Figures]) -> list[str]:
-    """What each takes of the files that fixes changed."""
+def _taken(found: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:
+    """What each takes of the files that safe fixes, and all of them, changed."""
     names = [field.name for field in fields(Tally)]
     titles = ("files", "made by a fix", "taken before", "taken after", "refused only after")
     rows = [
@@ -110,8 +133,8 @@ def _taken(found: Mapping[str, Figures]) -> list[str]:
     ]
     for kind, told in (("safe", "safe"), ("unsafe", "safe and unsafe")):
         sums = dict.fromkeys(names, 0)
-        for judge, figure in found.items():
-            tally = figure["taken"][kind]
+        for judge, taken in found.items():
+            tally = taken[kind]
             if tally["files"]:
                 cells = " | ".join(f"{tally[name]:,}" for name in names)
                 rows.append(f"| {judge} | {told} | {cells} |")
@@ -119,6 +142,15 @@ def _taken(found: Mapping[str, Figures]) -> list[str]:
         whole = " | ".join(f"**{sums[name]:,}**" for name in names)
         rows.append(f"| **all** | **{told}** | {whole} |")
     return rows
+
+
+def _of_projects(found: Mapping[str, Figures]) -> list[str]:
+    theirs = {name: figure["projects"] for name, figure in found.items() if "projects" in figure}
+    if not theirs:
+        return []
+    asked = max((each["asked"] for each in theirs.values()), default=0)
+    title = f"The same of {asked} projects of other people (`--projects`):"
+    return [title, "", *_taken({name: each["taken"] for name, each in theirs.items()})]
 
 
 def _told_apart(found: Mapping[str, Figures]) -> list[str]:

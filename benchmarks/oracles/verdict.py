@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.oracles.cases import MACHINES, PYTHON, SAFE, all_cases
+from benchmarks.oracles.cases import MACHINES, PYTHON, SAFE, all_cases, project_cases
 from benchmarks.oracles.framework import Case, Framework, Part
 
 from oomlint.dialects.kinds import AUTO, BadValue
@@ -100,6 +100,21 @@ def judge(framework: Framework, tmp: Path, machines: Sequence[str] = MACHINES) -
     """
     _answers(framework, (), tmp)  # The cases take minutes to make, in vain if nobody reads them.
     return judge_cases(framework, all_cases(framework, tmp, machines), tmp)
+
+
+def judge_projects(
+    framework: Framework,
+    projects: Sequence[Path],
+    tmp: Path,
+    machines: Sequence[str] = MACHINES,
+) -> Verdict:
+    """Show a framework the files of other people's projects that fixes change, before and after.
+
+    Raises:
+        MissingFramework: the interpreter lacks it.
+    """
+    _answers(framework, (), tmp)
+    return judge_cases(framework, project_cases(framework, projects, tmp, machines), tmp)
 
 
 def judge_cases(framework: Framework, cases: Sequence[Case], tmp: Path) -> Verdict:

@@ -28,7 +28,7 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import fix_all
 from oomlint.fix.bystanders import naming_in
 
-# Four readings, of different repositories, each with the causes of those before it mended.
+# Six readings, of different repositories, each with the causes of those before it mended.
 _ROWS = sorted(Path(__file__).parent.glob("diffs*.jsonl"))
 
 

@@ -79,15 +79,27 @@ def test_flat_dpo_has_a_reference_model_of_its_own() -> None:
     assert (slow.precision.param, slow.model.attn_impl) == ("fp32", "eager")
 
 
-def test_an_offloaded_teacher_leaves_the_gpu_under_zero_3() -> None:
-    distilled = FLAT.replace("train_dpo", "train_kd").replace(
-        "--lora_rank 16", "--teacher_model Qwen/Qwen2.5-32B"
-    )
-    offloaded = distilled.replace("--save_path", "--teacher_offload --save_path")
-    assert _run(distilled).plan.objective.teacher == "Qwen/Qwen2.5-32B"
-    assert _run(offloaded).plan.objective.teacher is None
+@pytest.mark.parametrize(
+    ("program", "model", "switch"),
+    [
+        ("train_kd", "--teacher_model Qwen/Qwen2.5-32B", "--teacher_offload"),
+        ("train_dpo", "", "--ref_offload"),
+    ],
+)
+def test_what_is_only_asked_waits_in_host_ram_under_zero_3(
+    program: str, model: str, switch: str
+) -> None:
+    plain = FLAT.replace("train_dpo", program).replace("--lora_rank 16", model)
+    offloaded = plain.replace("--save_path", f"{switch} --save_path")
+    on_gpu, in_ram = _run(plain), _run(offloaded)
+    assert in_ram.plan.objective == on_gpu.plan.objective
+    moved = on_gpu.estimate.gpu.peak_bytes - in_ram.estimate.gpu.peak_bytes
+    node = in_ram.plan.parallel.gpus_per_node
+    assert moved > 0
+    # Its shards lie in blocks that are pinned one by one, a third larger.
+    assert in_ram.estimate.host.peak_bytes - on_gpu.estimate.host.peak_bytes >= moved * node
     kept = _run(offloaded.replace("--zero_stage 3", "--zero_stage 2"))
-    assert kept.plan.objective.teacher == "Qwen/Qwen2.5-32B"
+    assert kept.plan.offload.beside == "none"
 
 
 def test_options_that_slime_has_too_make_no_run_of_its() -> None:

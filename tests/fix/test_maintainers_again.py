@@ -85,11 +85,11 @@ _TRAINER = (
 def test_memory_of_processes_without_cards_is_nobodys() -> None:
     ds = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}\n'
     line = f"torchrun --nproc_per_node 8 {_TRAINER} --deepspeed zero3.json\n"
-    files = {"run.sh": line, "zero3.json": ds}
-    safe = repaired(files, hardware="2xA100-40GB")
+    files = {"run.sh": line, "zero3.json": ds, "train.py": PROGRAM}
+    safe = repaired(files, "run.sh", hardware="2xA100-40GB")
     assert safe.texts == {}
     assert all(map(cards_missing, safe.report.runs))
-    unsafe = repaired(files, hardware="2xA100-40GB", unsafe=True)
+    unsafe = repaired(files, "run.sh", hardware="2xA100-40GB", unsafe=True)
     assert b"--nproc_per_node 2" in unsafe.texts["run.sh"]
     assert not any(map(cards_missing, unsafe.report.runs))
 

@@ -280,7 +280,7 @@ _LORA = (
 )
 _FSDP_YAML = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nfsdp_config:\n"
-    "  fsdp_sharding_strategy: FULL_SHARD\nnum_machines: 1\nnum_processes: 2\n"
+    "  fsdp_sharding_strategy: FULL_SHARD\nnum_machines: 1\nnum_processes: 4\n"
 )
 
 
@@ -291,7 +291,7 @@ def test_another_number_of_processes_is_no_reason_for_a_copy() -> None:
         "examples/accelerate/fsdp_config.yaml": _FSDP_YAML,
         "src/train.py": "from llamafactory.train.tuner import run_exp\nrun_exp()\n",
     }
-    result = _fixed(files, "1xA100-80GB")
+    result = _fixed(files, "2xA100-80GB")
     assert not result.texts
     reasons = [str(d.fix.reason) for d in result.report.diagnoses if d.fix is not None]
     assert any("said better on the command line" in reason for reason in reasons)

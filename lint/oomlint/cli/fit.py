@@ -119,7 +119,7 @@ def _linked(job: Job) -> Report:
 
 def _fitting(run: Run, aim: Aim | None, only_hardware: bool, plugins: Sequence[str]) -> Fitting:
     from oomlint.fix.planned import no_more_refused
-    from oomlint.judgement.planner import hardware_options, largest, ways_to_fit
+    from oomlint.judgement.planner import Effort, hardware_options, largest, ways_to_fit
     from oomlint.report.fits import Fitting
 
     if only_hardware or run.limits.gpu_bytes is None:
@@ -128,9 +128,11 @@ def _fitting(run: Run, aim: Aim | None, only_hardware: bool, plugins: Sequence[s
     if aim is not None:
         way = largest(run, aim, accepts=accepts)
         return Fitting(run, aim, [] if way is None else [way], [])
-    ways = ways_to_fit(run, accepts=accepts)
+    effort = Effort()
+    ways = ways_to_fit(run, accepts=accepts, effort=effort)
     needs_more = not ways and judgement_of(run).is_lost
-    return Fitting(run, None, ways, hardware_options(run) if needs_more else [])
+    options = hardware_options(run) if needs_more else []
+    return Fitting(run, None, ways, options, ended_early=effort.is_spent)
 
 
 def _print(

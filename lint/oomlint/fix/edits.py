@@ -21,6 +21,7 @@ from oomlint.fix.sharing import Apart, FixFields, set_apart
 from oomlint.fix.story import (
     added_elsewhere,
     branch_at,
+    commented_out,
     contradiction,
     variable_in,
     variant_beside,
@@ -234,6 +235,9 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
         option = None if source is None else added_elsewhere(source, edit)
         if option is not None:
             raise CannotEdit(f"the script puts {option} into a variable for it itself")
+        off = None if source is None else commented_out(source, edit)
+        if off is not None:
+            raise CannotEdit(f"the script has {off} as a comment: somebody switched it off")
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")
@@ -506,7 +510,7 @@ def _home(run: Run, field: Any, *, removes: bool, near: Iterable[Any] = ()) -> B
         raise CannotEdit(f"no file of this run has a key for {field}")
     if block.locked and not removes:
         return _overriding(run, block)
-    return _with_its_wishes(run, block, field, near) or _beside_its_kin(run, block, field)
+    return _with_its_wishes(run, block, field, near) or _beside_its_kin(run, block, field, near)
 
 
 def _is_default_of_command(run: Run, block: Block) -> bool:
@@ -549,9 +553,11 @@ def _with_its_wishes(run: Run, block: Block, field: Any, near: Iterable[Any]) ->
     return None
 
 
-def _beside_its_kin(run: Run, block: Block, field: Any) -> Block:
+def _beside_its_kin(run: Run, block: Block, field: Any, near: Iterable[Any]) -> Block:
     """What a launcher's option says stands in the config that the launcher reads, where that has the section for it
-    and is the run's alone."""
+    and is the run's alone, or is copied for what else is wished (``near``)."""
+    settings = filter(None, map(run.settings.get, near))
+    changed = {each.origin.block.path for each in settings if each.origin.block is not None}
     if not isinstance(block.document, ShellDocument):
         return block
     for other, _ in reversed(run.parts.blocks):
@@ -564,7 +570,8 @@ def _beside_its_kin(run: Run, block: Block, field: Any) -> Block:
         ):
             continue
         section = row.key.rpartition(".")[0]
-        if section and other.find(section) is not None and other.path not in run.parts.shared:
+        is_free = other.path not in run.parts.shared or other.path in changed
+        if section and other.find(section) is not None and is_free:
             return other
     return block
 

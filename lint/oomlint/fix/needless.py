@@ -12,6 +12,7 @@ from oomlint.judgement import (
     judgement_of,
     needs_all_samples_long,
     starves_engine,
+    unread_program,
 )
 from oomlint.linting.diagnosis import Diagnosis
 from oomlint.linting.rule import Applicability, Finding, Severity
@@ -57,6 +58,8 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
         return None
     if cards_missing(run):
         return "it starts more processes than there are GPUs, which comes first"
+    if unread := unread_program(run):
+        return f"{unread}, and which options it takes is not known"
     if starves_engine(run.intended.plan, run.limits.gpu_bytes):
         return "the share of a card that the generation engine may take does not hold its weights, which comes first"
     if not diagnosis.finding.overflows and not judgement_of(run).is_lost:

@@ -8,10 +8,19 @@ from functools import cached_property, partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.machine.fields import launch
+from oomlint.errors import CannotEdit
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
 from oomlint.fix.needless import unless_needless
-from oomlint.judgement import depends_on_data, judgement_of
+from oomlint.judgement import (
+    cards_missing,
+    depends_on_data,
+    exceeds,
+    judgement_of,
+    settled,
+    unread_program,
+)
 from oomlint.judgement.planner import Accepts, Move, Way, ways_to_fit
 from oomlint.linting.engine import Diagnosis, Options, Report, refusals
 from oomlint.linting.rule import (
@@ -29,6 +38,9 @@ from oomlint.wording.amounts import percent
 
 # What a run is about, which nobody but its author decides.
 _DECISIONS = frozenset((f.seq.max_len, f.trainable.method))
+
+# How many ranks start, of a node or of all.
+_RANKS = frozenset((f.parallel.gpus_per_node, launch.total_processes))
 
 
 class _Plan(Struct, frozen=True, eq=False):
@@ -60,7 +72,8 @@ def with_plans(
         if (about := [d for d in report.diagnoses if _is_about(d, name)])
     }
     planned = [_planned(diagnosis, troubles) for diagnosis in report.diagnoses]
-    return [unless_needless(diagnosis) for diagnosis in with_agreement(planned)]
+    agreed = map(unless_needless, with_agreement(planned))
+    return [_unless_lost(diagnosis, options, lowest) for diagnosis in agreed]
 
 
 class _Trouble(Struct, frozen=True, eq=False, dict=True):
@@ -121,6 +134,47 @@ def _planned(diagnosis: Diagnosis, troubles: Mapping[str, _Trouble]) -> Diagnosi
 def _is_about(diagnosis: Diagnosis, name: str) -> bool:
     run = diagnosis.run
     return run is not None and run.name == name and diagnosis.finding.is_of_need
+
+
+def _unless_lost(diagnosis: Diagnosis, options: Options, lowest: Applicability) -> Diagnosis:
+    """A finding whose fix fits a launch to fewer GPUs only where the run then lives on them, with a plan if need be:
+    one that does not is written for another machine."""
+    run = diagnosis.run
+    if run is None or not cards_missing(run):
+        return diagnosis
+    return replace(diagnosis, ask=partial(_fitted_or_shown, diagnosis, run, options, lowest))
+
+
+def _fitted_or_shown(
+    diagnosis: Diagnosis, run: Run, options: Options, lowest: Applicability
+) -> Fix | None:
+    fix = diagnosis.fix
+    if fix is None or fix.made is None or not fix.edits:
+        return fix
+    wishes = (wish for wish in fix.made.proposal.wishes if isinstance(wish, SetFields))
+    changes = {field: value for wish in wishes for field, value in wish.values.items()}
+    if not changes.keys() & _RANKS:
+        return fix
+    try:
+        fitted = run.what_if(changes)
+    except CannotEdit:
+        return fix
+    if _rather_lives(fitted):
+        return fix
+    # No plan is written for a program that is not followed.
+    if not unread_program(fitted) and _plan(fitted, options, lowest) is not None:
+        return fix
+    return fix.declined(
+        "the run would rather die on so few GPUs: it is written for another machine"
+    )
+
+
+def _rather_lives(run: Run) -> bool:
+    """Whether a run rather lives than not; where that is left open, by what is predicted of it, if anything is."""
+    if judgement_of(run).risk is not None:
+        return not judgement_of(run).is_lost
+    peak = settled(run).estimate.gpu.peak_bytes
+    return peak is None or not exceeds(run, "gpu", peak)
 
 
 def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:

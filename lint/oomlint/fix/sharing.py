@@ -157,11 +157,8 @@ def _leaving(
     is_shared = path in run.parts.shared and path not in agreed
     if word is None and not is_shared:
         return _leaving_for_twin(run, path, stem, group)
-    plain = os.path.splitext(name)[0]
-    if word is None and stem(plain) == plain:
-        raise CannotEdit(
-            f"{path} also serves others, and a copy would have nothing to be called by"
-        )
+    if word is None:
+        _check_name(path, stem)
     copy_of = run.parts.copier.copy_of(path, stem) if run.parts.copier is not None else None
     whose = next((other for other in run.parts.shared.get(path, ()) if other != run.name), "")
     if copy_of is None:
@@ -172,6 +169,19 @@ def _leaving(
     why = f"{whose} uses {name} too" if is_shared else f"{name} is called {word}"
     taken = None if run.parts.copier is None else run.parts.copier.taken(path, stem)
     return _Leaving(copy_of, why, source, has_heirs=True, taken=taken)
+
+
+def _check_name(path: str, stem: Callable[[str], str]) -> None:
+    """See that a copy tells by its name what it is for: ``zero3-2.yaml`` tells nobody.
+
+    Raises:
+        CannotEdit: it would not.
+    """
+    plain = os.path.splitext(_name(path))[0]
+    if stem(plain) == plain:
+        raise CannotEdit(
+            f"{path} also serves others, and a copy would have nothing to be called by"
+        )
 
 
 def _leaving_for_twin(
@@ -204,6 +214,7 @@ def _leaving_shipped(
         return _Leaving(copy, "", source, has_heirs=False)
     beside = copier.copy_of(path, stem) if copier.workspace.exists(path) else None
     if beside is not None:
+        _check_name(path, stem)
         taken = copier.taken(path, stem)
         return _Leaving(beside, "", source, has_heirs=True, taken=taken)
     copy = copier.renamed(copy, stem)

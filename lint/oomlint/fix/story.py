@@ -248,13 +248,16 @@ _GENERIC = ("mode", "kind", "method", "enabled", "strategy", "share", "every")
 
 
 def _purpose(field: str, value: Any) -> str:
-    """A field and its value as words: ``micro1``, ``no_pin_memory``, ``fused``."""
+    """A field and its value as words: ``micro_1``, ``no_pin_memory``, ``fused``, and ``fp16_auto`` where it is left to
+    whoever reads the file."""
     group, _, name = field.rpartition(".")
     if name in _GENERIC:
         name = group.rpartition(".")[2]
     if value is True:
         return name
-    if value is False or value is None:
+    if value is None:
+        return f"{name}_auto"
+    if value is False:
         return f"no_{name}"
     if isinstance(value, (int, str)) and re.fullmatch(r"[\w-]{1,16}", str(value)):
         return f"{name}_{value}"
@@ -321,6 +324,19 @@ def added_elsewhere(source: Source, edit: Edit) -> str | None:
         kept = rf"^[ \t]*\w+\+?=[(\"'][^\n#]*(?<![\w-]){re.escape(option)}(?![\w-])"
         if option not in replaced and re.search(kept, source.text, re.MULTILINE):
             return str(option)
+    return None
+
+
+def commented_out(source: Source, edit: Edit) -> str | None:
+    """A call that an edit adds to Python code and that somebody has made a comment there: it was switched off, and
+    mostly the lines beside it say why."""
+    if edit.creates or kind_of(source.path) != ".py":
+        return None
+    replaced = source.text[edit.start : edit.end]
+    for call in re.findall(r"\.([A-Za-z_]\w+)\(", edit.replacement):
+        off = rf"^[ \t]*#[^\n]*\b{call}\("
+        if f"{call}(" not in replaced and re.search(off, source.text, re.MULTILINE):
+            return str(call)
     return None
 
 

@@ -32,6 +32,7 @@ from oomlint.judgement.peak import (
     severity_of_need,
 )
 from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT, Severity, Verdict
+from oomlint.judgement.unread import unread_program
 
 __all__ = [
     "EVEN",
@@ -70,4 +71,5 @@ __all__ = [
     "sharding_is_open",
     "smallest_card",
     "starves_engine",
+    "unread_program",
 ]

@@ -49,6 +49,18 @@ def lost_with_all(run: Run, field: Any) -> str:
     return run.parts.unread_program if origin.source == run.parts.unread_program else ""
 
 
+def unread_program(run: Run) -> str:
+    """Why it is not known what the program does that a command starts, in words; empty where it was read, where a
+    profile tells, and where it is a library's own."""
+    if not run.parts.unread_program:
+        return ""
+    from oomlint.dialects.trainer.unfollowed import (
+        of_unread_program,  # most programs are read, and others do not wait for the tables
+    )
+
+    return run.parts.unread_program if of_unread_program(run.cells) is not None else ""
+
+
 def _of_option(run: Run, field: Any, origin: Origin) -> str | None:
     """What a command line hands to a program that nothing here follows, or the word that starts it
     out of sight."""

@@ -9,12 +9,13 @@ from oomlint.plan import Plan
 
 
 def beside_in_host(f: Facts) -> float:
-    """Bytes of a rank's RAM in which parameters of models that are only asked lie, where ZeRO-3 offloads those of the
-    trained one. TRL gives each a copy of its DeepSpeed config (v1.9.0 models/utils.py prepare_deepspeed, v0.7.4
+    """Bytes of a rank's RAM in which parameters of models that are only asked lie: where a framework has a switch of
+    its own for it (``offload.beside``), and where ZeRO-3 offloads those of the trained one. TRL gives each a copy of its DeepSpeed config (v1.9.0 models/utils.py prepare_deepspeed, v0.7.4
     trainer/dpo_trainer.py _prepare_deepspeed), and so do ms-swift (v4.5.2 swift/rlhf_trainers/rlhf_mixin.py), LLaMA-Factory and
     Axolotl, which call it; DeepSpeed partitions to where ``offload_param`` says without an optimizer too (v0.9.5 to v0.19.5
     runtime/engine.py DeepSpeedZeRoOffload, runtime/zero/parameter_offload.py _convert_to_zero_parameters)."""
-    return _asked(f) if _are_offloaded(f) and f.plan.offload.params == "cpu" else 0.0
+    offload = f.plan.offload
+    return _asked(f) if _are_offloaded(f) and "cpu" in (offload.params, offload.beside) else 0.0
 
 
 def asked_in_host(plan: Plan) -> float:
@@ -54,9 +55,10 @@ def there_at_start(f: Facts) -> float:
 
 
 def _are_offloaded(f: Facts) -> bool:
-    """Whether models beside the trained one are off the GPU because its parameters are."""
+    """Whether ZeRO-3 keeps models beside the trained one off the GPU, by themselves or as the trained one is."""
     is_zero3 = f.backend == "zero" and f.plan.parallel.zero.stage == 3
-    return is_zero3 and f.plan.offload.params in ("cpu", "nvme")
+    offload = f.plan.offload
+    return is_zero3 and (offload.params in ("cpu", "nvme") or offload.beside == "cpu")
 
 
 def _asked(f: Facts) -> float:

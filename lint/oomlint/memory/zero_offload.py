@@ -43,8 +43,8 @@ def offloaded_by_zero(f: Facts) -> tuple[float, float]:
     if f.plan.offload.params == "cpu":
         kept, lost = _of_the_parameters(f)
         states, rounding = states + kept, rounding + lost
-        asked = beside_in_host(f)
-        states, rounding = states + asked, rounding + asked * BLOCKS_OF_THEIR_OWN * pins(f)
+    asked = beside_in_host(f)
+    states, rounding = states + asked, rounding + asked * BLOCKS_OF_THEIR_OWN * pins(f)
     ranks = float(min(f.per_node, f.world))
     return states * ranks, rounding * ranks
 

@@ -208,7 +208,8 @@ class Parallel(Section, frozen=True, kw_only=True):
 
 class Offload(Section, frozen=True, kw_only=True):
     """``idle``: where the states of the trained model wait while an RL step generates. ``between_steps``:
-    where those of its optimizer are but for the step itself, and its gradients while it only scores.
+    where those of its optimizer are but for the step itself, and its gradients while it only scores. ``beside``:
+    where the parameters of models are kept that are only asked (reference, reward, teacher).
 
     ``optimizer_buffers``, ``param_buffers`` × ``param_buffer_elems``: pinned buffers of one rank
     on the way to NVMe; ``params_in_cpu_elems``: parameters that stay in RAM beside them.
@@ -233,6 +234,7 @@ class Offload(Section, frozen=True, kw_only=True):
     layers: Literal["none", "cpu"] | None = None
     idle: Literal["none", "cpu"] | None = None
     between_steps: Literal["none", "cpu"] | None = None
+    beside: Literal["none", "cpu"] | None = None
 
 
 class Batch(Section, frozen=True, kw_only=True):

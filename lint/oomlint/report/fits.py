@@ -48,6 +48,8 @@ class Fitting(Struct, frozen=True):
     ways: Sequence[Way]
     hardware: Sequence[HardwareOption]
     only_hardware: bool = False
+    ended_early: bool = False
+    """The search ended before it had seen every combination of changes."""
 
     @property
     def is_settled(self) -> bool:
@@ -81,7 +83,9 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
     elif fitting.aim is not None:
         yield f"  nothing larger fits ({_AIMS[fitting.aim]})"
     elif judgement_of(run).is_lost and not fitting.only_hardware:
-        yield "  no change of the settings that its files can say makes it fit there"
+        none = "no change of the settings that its files can say makes it fit there"
+        early = "; the search ended before it had seen them all" if fitting.ended_early else ""
+        yield from _wrapped(f"{none}{early}", "  ", "  ")
         yield from _beyond(run)
     elif forecast.verdict in ("fits", "tight") and not fitting.hardware:
         yield "  nothing has to change"
@@ -174,6 +178,7 @@ def _object(fitting: Fitting) -> FittingShape:
         **run_object(judgement_of(fitting.run), _way_out(fitting)),
         "aim": fitting.aim,
         "ways": [_way(way) for way in fitting.ways],
+        "ended_early": fitting.ended_early,
         "fits_as_it_is_on": [
             {
                 "hardware": option.hardware.name,

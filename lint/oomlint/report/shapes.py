@@ -359,10 +359,12 @@ class HardwareOptionShape(TypedDict):
 
 class FittingShape(RunShape):
     """A run, the ways to make it fit (or, with an ``aim``, to make that the largest), the cheapest
-    first, and the smallest hardware on which it fits as it is."""
+    first, and the smallest hardware on which it fits as it is. ``ended_early``: the search for ways ended before
+    it had seen every combination of changes."""
 
     aim: Literal["micro_batch", "seq_len", "throughput"] | None
     ways: list[WayShape]
+    ended_early: bool
     fits_as_it_is_on: list[HardwareOptionShape]
 
 

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import lcm, prod
 
-from oomlint.dialects.machine.fields import launch
+from oomlint.dialects.machine.fields import launch, scene
 from oomlint.judgement import cards_missing, says_ranks
 from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
@@ -201,10 +201,20 @@ def _visible(run: Run) -> int | None:
     return len(parts) if all(part.isdigit() for part in parts) else None
 
 
+def _asked_of_a_node(run: Run) -> int:
+    """How many GPUs of a node a job asks its scheduler for, none where no job does."""
+    asked = run.settings.get(scene.gpus_per_node)
+    return 0 if asked is None else asked.value or 0
+
+
 def _align(run: Run, gpus: int) -> Iterable[Proposal]:
     nodes = run.plan.parallel.nodes or 1
+    if max(_visible(run) or 0, _asked_of_a_node(run)) > gpus:
+        return  # the script lists the cards of another machine, or asks for it, which would then be wrong too
     if (gpus * nodes) % _smallest_world(run):
         return  # so many cannot be divided as the files say: what gives way only their author knows
+    if gpus * nodes == 1 and run.plan.parallel.backend in ("fsdp1", "fsdp2"):
+        return  # one process shards nothing: what trains on a single card is another recipe
     for field, number in ((_PROCESSES, gpus), (launch.total_processes, gpus * nodes)):
         if run.is_explicit(field):
             title = f"start {_counted(gpus, 'process', 'processes')} a node"

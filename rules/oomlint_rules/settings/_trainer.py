@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomlint.dialects.table import Block
 from oomlint.documents.base import ShellDocument
+from oomlint.judgement import unread_program
 from oomlint.runs.run import Run
 
 # Each hands its arguments to transformers' Trainer, whose HfTrainerDeepSpeedConfig compares
@@ -16,7 +17,7 @@ def trainer_compares(run: Run) -> bool:
     """Whether it is known to: a program that nobody read may have a loop of its own under the same options."""
     if not (run.dialect.name in _ON_TRAINER or run.framework in _ON_TRAINER):
         return False
-    if run.parts.unread_program:
+    if unread_program(run):
         return False
     return not any(map(_is_for_own_loop, (block for block, _ in run.parts.blocks)))
 

@@ -12,7 +12,8 @@ from oomlint.dialects import registry
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import Risk, judgement_of
-from oomlint.judgement.planner import hardware_options, largest, ways_to_fit
+from oomlint.judgement.planner import Effort, hardware_options, largest, ways_to_fit
+from oomlint.report.fits import Fitting, render
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
@@ -265,3 +266,30 @@ def test_no_other_attention_is_proposed_for_a_model_of_known_size_alone() -> Non
     (run,) = Linker(workspace, registry(), options).link(["sft.yaml"]).runs
     ways = ways_to_fit(run)
     assert not [way for way in ways if "attend" in str(way)]
+
+
+_TOO_LARGE = """\
+base_model: meta-llama/Llama-3.1-405B
+datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
+sequence_len: 8192
+sample_packing: true
+micro_batch_size: 4
+gradient_accumulation_steps: 2
+optimizer: adamw_torch
+learning_rate: 1e-5
+bf16: true
+deepspeed: ds.json
+output_dir: out
+"""
+
+
+def test_a_search_that_finds_nothing_ends_and_tells() -> None:
+    """405B on one node: some forty bundles of what may be given up, with hundreds of combinations each."""
+    zero = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
+    run = _run({"a.yaml": _TOO_LARGE, "ds.json": zero}, "8xA100-40GB", ram_gib=1024)
+    effort = Effort(3000)
+    assert ways_to_fit(run, effort=effort) == []
+    assert effort.is_spent
+    assert judgement_of(run).is_lost
+    text = render([Fitting(run, None, [], [], ended_early=effort.is_spent)])
+    assert "ended before it had seen them all" in " ".join(text.split())

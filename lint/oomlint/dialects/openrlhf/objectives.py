@@ -41,8 +41,7 @@ def pairs(run: Cells) -> Any:
 
 @objectives.derive(f.objective.ref_model)
 def reference_model(run: Cells) -> Any:
-    is_on_cpu = run[own.ref_offload] or run[own.ref_reward_offload]
-    return "copy" if _has_reference(run) and not is_on_cpu else "none"
+    return "copy" if _has_reference(run) else "none"
 
 
 def _has_reference(run: Cells) -> bool:
@@ -63,18 +62,29 @@ def _lie_together(run: Cells) -> bool:
 
 @objectives.derive(f.objective.teacher)
 def teacher(run: Cells) -> Any:
-    """OR/cli/train_kd.py:39 (v0.3.8 to v0.7.5): an offloaded one keeps its parameters in host RAM, and under
-    ZeRO-3 alone (OR/utils/deepspeed/deepspeed_utils.py get_eval_ds_config)."""
-    is_on_cpu = run[own.teacher_offload] and run[f.parallel.zero.stage] == 3
-    return None if is_on_cpu else run[own.teacher]
+    return run[own.teacher]
 
 
 @objectives.derive(f.objective.reward_model)
 def reward_model(run: Cells) -> Any:
     if not reinforces(run) or not _lie_together(run):
         return None
-    is_elsewhere = run[own.reward_url] is not None or run[own.ref_reward_offload]
-    return None if is_elsewhere else run[own.reward]
+    return run[own.reward] if run[own.reward_url] is None else None
+
+
+@objectives.derive(f.offload.beside)
+def kept_beside(run: Cells) -> Any:
+    """OR/cli/train_kd.py:39 (v0.3.8 to v0.7.5), OR/cli/train_dpo.py:42, OR/trainer/ray/launcher.py: models that are
+    only asked keep their parameters in host RAM, and under ZeRO-3 alone (OR/utils/deepspeed/deepspeed_utils.py
+    get_eval_ds_config). KTO's and DPO's reference, the reference and the reward model of reinforcement learning, and
+    the teacher have a switch each."""
+    if run[f.parallel.zero.stage] != 3:
+        return "none"
+    if reinforces(run):
+        switch = own.ref_reward_offload
+    else:
+        switch = own.teacher_offload if run[f.objective.kind] == "distill" else own.ref_offload
+    return "cpu" if run[switch] else "none"
 
 
 @objectives.derive(f.objective.critic)

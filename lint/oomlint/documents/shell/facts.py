@@ -250,10 +250,14 @@ def _trailing_comment_fact(source: Source, line: int, lost_line: int, match: re.
 
 
 def _first_line(source: Source, line: int) -> int:
-    """The line on which the command that reaches ``line`` begins."""
-    while line > 1 and _text(source, line - 1).endswith("\\"):
+    """The line on which the command that reaches ``line`` begins; a backslash that ends a comment continues nothing."""
+    while line > 1 and _continues(_text(source, line - 1)):
         line -= 1
     return line
+
+
+def _continues(text: str) -> bool:
+    return text.endswith("\\") and not text.lstrip().startswith("#")
 
 
 def _text(source: Source, line: int) -> str:

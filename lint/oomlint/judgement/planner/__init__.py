@@ -5,11 +5,12 @@ from oomlint.judgement.planner.hardware_options import HardwareOption, hardware_
 from oomlint.judgement.planner.levers import Lever, levers
 from oomlint.judgement.planner.maximise import largest
 from oomlint.judgement.planner.moves import Move
-from oomlint.judgement.planner.search import Accepts, Way, seconds_of, ways_to_fit
+from oomlint.judgement.planner.search import Accepts, Effort, Way, seconds_of, ways_to_fit
 
 __all__ = [
     "Accepts",
     "Aim",
+    "Effort",
     "HardwareOption",
     "Lever",
     "Move",

@@ -33,6 +33,9 @@ Groups: TypeAlias = Sequence[Sequence[Move]]
 Accepts: TypeAlias = Callable[[Run], bool]
 
 _MOST_STATES = 1500
+# Of all that may be given up, together: three in a thousand seconds each, so that a model which no change fits into its
+# machine (405B on a node) is given up on within a few seconds.
+_MOST_IN_ALL = 15_000
 _MOST_WAYS = 5
 _MOST_UNSAFE = 2
 
@@ -53,6 +56,17 @@ _NO_SLOWER = 1.02
 # Of ways that leave a risk, those this close to the least are as good, and the cheapest of them is taken.
 _AS_GOOD = 0.05
 _MOST_NEAR = 12
+
+
+class Effort(Struct):
+    """How many more combinations of changes a search may look at."""
+
+    left: int = _MOST_IN_ALL
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether a search ended before it had seen them all."""
+        return self.left <= 0
 
 
 class Way(Struct, frozen=True):
@@ -137,6 +151,7 @@ def ways_to_fit(
     unsafe: bool = True,
     takes: Callable[[Move], bool] | None = None,
     accepts: Accepts | None = None,
+    effort: Effort | None = None,
 ) -> list[Way]:
     """The ways to make a run fit, the cheapest first; empty where it fits or nothing helps. One that
     fits once its keys have their right names, and not as it is written, needs no more than these.
@@ -146,8 +161,9 @@ def ways_to_fit(
         unsafe: also look at what changes the training result or what is saved.
         takes: which moves may be looked at, all by default.
         accepts: a last word on a changed run, such as what its framework refuses.
+        effort: how many combinations are looked at; it tells afterwards whether that ended the search.
     """
-    search = Search.of(run, accepts)
+    search = Search.of(run, accepts, effort)
     if search is None:
         return []
     if search.is_settled:
@@ -166,7 +182,7 @@ def ways_to_fit(
         if more is not None:
             found.append(more)
             limit = min(limit, more.slowdown)
-        if len(found) >= _MOST_WAYS or (len(choices[0]) > 1 and found):
+        if len(found) >= _MOST_WAYS or (len(choices[0]) > 1 and found) or search.effort.is_spent:
             break
     found = found or search.nearest(near)
     return list(_undominated(sorted(found, key=lambda way: (len(way.gives_up), way.slowdown))))
@@ -174,7 +190,7 @@ def ways_to_fit(
 
 def seconds_of(run: Run) -> float:
     """How long a token of training takes, to compare runs of one model on one machine."""
-    search = Search.of(run, None)
+    search = Search.of(run)
     return float("inf") if search is None else search.seconds
 
 
@@ -209,9 +225,12 @@ class Search(Struct, frozen=True):
     """Tokens of a sample on the mean, where it may have more."""
     seconds: float
     accepts: Accepts | None
+    effort: Effort
 
     @classmethod
-    def of(cls, run: Run, accepts: Accepts | None) -> Search | None:
+    def of(
+        cls, run: Run, accepts: Accepts | None = None, effort: Effort | None = None
+    ) -> Search | None:
         base = settled(run)
         dims = base.plan.model.dims
         known = run.limits.gpu_bytes is not None and base.estimate.gpu.peak_bytes is not None
@@ -224,7 +243,7 @@ class Search(Struct, frozen=True):
         rate = rates(run.hardware)
         usual = usual_length(base)
         seconds = seconds_per_token(base.plan, sizes, rate, usual)
-        return cls(run, base.plan, rate, sizes, usual, seconds, accepts)
+        return cls(run, base.plan, rate, sizes, usual, seconds, accepts, effort or Effort())
 
     def slowdown(self, plan: Plan) -> float:
         sizes = self.sizes
@@ -379,7 +398,8 @@ class Search(Struct, frozen=True):
         number = count()
         queue = [(self.slowdown(deltas.start), 0, next(number), start)]
         seen = {start}
-        while queue and len(seen) <= _MOST_STATES:
+        while queue and len(seen) <= _MOST_STATES and not self.effort.is_spent:
+            self.effort.left -= 1
             slowdown, _, _, state = heappop(queue)
             yield state, slowdown
             for place, row in enumerate(deltas.rows):
