@@ -178,7 +178,7 @@ class CarriedCode:
     def blocks(self, dialect: Dialect, claim: Claim, folder: str) -> Iterator[Block]:
         """What the files of the copy that a run starts say, if its project carries one."""
         for path, reader in dialect.carried_code.items():
-            found = self.workspace.resolve(path, claim.path, folder)
+            found = self._found(path, claim, folder)
             if found is None:
                 continue
             key = (dialect.name, found)
@@ -193,7 +193,7 @@ class CarriedCode:
         version is taken for the release that it became."""
         package, paths = dialect.carried_version
         for path in paths:
-            found = self.workspace.resolve(path, claim.path, folder)
+            found = self._found(path, claim, folder)
             data = None if found is None else self.workspace.read_or_none(found)
             said = "" if data is None else data.decode("utf-8", "replace").strip()
             named = re.search(_VERSION, said)
@@ -203,6 +203,12 @@ class CarriedCode:
                 became = dialect.became.get(number, number) if is_development else version
                 return {package: (became, found)}
         return {}
+
+    def _found(self, path: str, claim: Claim, folder: str) -> str | None:
+        """A file of a package that lies in the project's root, or among its sources."""
+        places = (path, f"src/{path}")
+        found = (self.workspace.resolve(place, claim.path, folder) for place in places)
+        return next(filter(None, found), None)
 
     def _block(self, name: str, reader: CodeReader) -> Block | None:
         with suppress(FileError):

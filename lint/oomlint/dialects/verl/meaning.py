@@ -418,12 +418,14 @@ def entropy_of_update(run: Cells) -> Any:
 @meaning.derive(_O.rollout.entropy, source=f"{SOURCE} workers/fsdp_workers.py:1009")
 def entropy_of_answers(run: Cells) -> Any:
     """The actor's own log probabilities always come with an entropy; in Megatron's workers from 0.4
-    on. Where it is taken in chunks of 2,048 tokens (verl b178a3cd workers/actor/dp_actor.py and
+    on. A copy of verl may leave it out. Where it is taken in chunks of 2,048 tokens (verl b178a3cd workers/actor/dp_actor.py and
     utils/torch_functional.py), nothing of it is as large as the logits, as in a compiled kernel; an update keeps
     each chunk for backward, and gains nothing."""
     if not _is_ppo(run) or run[own.fused]:
         return None
     if not is_megatron(run):
+        if run[own.copy_scores_entropy] is False:
+            return "none"
         in_chunks = run[f.seq.packing] == "varlen" and run[own.chunks_entropy]
         return "fused" if in_chunks else _entropy(run)
     return _entropy(run) if run.has(ENTROPY_BY_COEFF, noted=False) else "none"
