@@ -205,7 +205,7 @@ def usual_dtype(run: Cells) -> Any:
 @loading.assume(f.load.dtype)
 def likely_dtype(run: Cells) -> Any:
     if run.is_unread(hf.load_dtype):
-        return None
+        return Sourced("bf16", "a dtype is named that was not read: most are of 16 bits")
     if run[hf.load_dtype] == "auto":
         return Sourced("bf16", "dtype auto: most checkpoints are 16 bit")
     if run[hf.load_dtype] is not None or run.made(CHECKPOINT_DTYPE) is not None:
