@@ -211,6 +211,8 @@ def test_options_of_the_launcher() -> None:
     text = _with('"num_gpus": 4, "hostfile": "hosts",')
     run = run_of({"a.yml": text, "hosts": "a slots=8\nb slots=8\n"}, "a.yml")
     assert (run.plan.parallel.nodes, run.plan.parallel.gpus_per_node) == (2, 4)
+    # fetch_hostfile only warns.
+    assert not run_of({"a.yml": text}).missing
 
 
 @pytest.mark.parametrize("script", ["generate.py", "eval.py"])

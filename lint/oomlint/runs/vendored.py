@@ -9,6 +9,7 @@ name is no slip of the pen.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -219,6 +220,7 @@ class CarriedCode:
 # What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml, and what people
 # call a function that does so.
 _LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
+_TO_WRITE = rb"[\"']\s*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 # Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
 _PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
@@ -310,6 +312,13 @@ class OwnReaders:
         if folder not in self._words:
             self._words[folder] = frozenset(self._asked(folder))
         return stray.entry.key.encode() in self._words[folder]
+
+    def write(self, path: str, from_file: str) -> bool:
+        """Whether a program of the project opens a file of this name to write it."""
+        name = re.escape(os.path.basename(path)).encode()
+        opens = rb"\bopen\(\s*[rf]?[\"'](?:[^\"'\n]*/)?" + name + _TO_WRITE
+        programs = _programs(self.workspace, str(self.workspace.project_around(from_file)))
+        return any(re.search(opens, self.workspace.read_or_none(each) or b"") for each in programs)
 
     def _asked(self, folder: str) -> Iterator[bytes]:
         for name in _programs(self.workspace, folder):

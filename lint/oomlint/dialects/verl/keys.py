@@ -85,6 +85,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     critic_optimizer_off: bool
     ref_offload: bool
     contents: tuple[str, ...]
+    device: str
     save_freq: int
     test_freq: int
     torch_dtype: str
@@ -256,6 +257,7 @@ VERL_PPO = Table(
         Row("data.dataloader_num_workers", f.data.workers, COUNT, default=8, source=PPO_SOURCE),
         Row("trainer.n_gpus_per_node", f.parallel.gpus_per_node, POSITIVE, default=8, source=PPO_SOURCE),
         Row("trainer.nnodes", f.parallel.nodes, POSITIVE, default=1, source=PPO_SOURCE),
+        Row("trainer.device", own.device, TEXT),
         Row("trainer.save_freq", own.save_freq, _FREQUENCY, default=-1, source=PPO_SOURCE),
         Row("trainer.test_freq", own.test_freq, _FREQUENCY, default=-1, source=PPO_SOURCE),
         Row("trainer.val_before_train", f.eval.on_start, BOOLEAN, default=True, source=PPO_SOURCE),

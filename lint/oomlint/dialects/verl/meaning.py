@@ -12,6 +12,7 @@ from typing import Any
 from oomlint import datasets
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
@@ -104,6 +105,14 @@ def reference_model(run: Cells) -> Any:
 @meaning.derive(_O.ref_dtype)
 def reference_dtype(run: Cells) -> Any:
     return "bf16" if _reference(run) == "copy" else None
+
+
+@meaning.derive(shared.stops, source="verl 0.5.0 single_controller/ray/base.py get_placement_groups")
+def waits_for_others(run: Cells) -> Any:
+    """``trainer.device`` names what Ray is asked for; every machine that is judged here has GPUs of NVIDIA or AMD."""
+    if run[own.device] != "npu":
+        return None
+    return "trainer.device asks Ray for NPUs, for which the workers wait without end on GPUs"
 
 
 @meaning.derive(_O.reward_model, source=f"{SOURCE} workers/fsdp_workers.py:1755")
