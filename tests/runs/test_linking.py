@@ -556,7 +556,9 @@ def test_file_that_the_script_writes_itself_is_not_missing(line, is_elsewhere):
 )
 def test_file_that_a_program_of_the_project_writes_is_not_missing(made, is_elsewhere):
     start = f"deepspeed train.py {_BATCH} --deepspeed ds.json\n"
-    [run] = link({"run.sh": start, "train.py": "import torch\n", "make.py": made}, names=["run.sh"]).runs
+    [run] = link(
+        {"run.sh": start, "train.py": "import torch\n", "make.py": made}, names=["run.sh"]
+    ).runs
     [missing] = run.missing
     assert missing.is_elsewhere is is_elsewhere
 

@@ -107,7 +107,9 @@ def reference_dtype(run: Cells) -> Any:
     return "bf16" if _reference(run) == "copy" else None
 
 
-@meaning.derive(shared.stops, source="verl 0.5.0 single_controller/ray/base.py get_placement_groups")
+@meaning.derive(
+    shared.stops, source="verl 0.5.0 single_controller/ray/base.py get_placement_groups"
+)
 def waits_for_others(run: Cells) -> Any:
     """``trainer.device`` names what Ray is asked for; every machine that is judged here has GPUs of NVIDIA or AMD."""
     if run[own.device] != "npu":
