@@ -145,14 +145,16 @@ class WorldSizeMismatch(Rule):
         # verl 0.2 to 0.7 trainer/ppo/ray_trainer.py _check_resource_available; Ray itself waits for a placement
         # group that no node has room for.
         fails = "those without a card of their own stop with an invalid device ordinal"
+        title = f"a node starts {ranks} processes for {where}"
         if _ray_starts(run):
+            title = f"Ray is asked for {ranks} workers a node on {where}"
             fails = (
                 "Ray has no place for so many: the trainer stops before a worker starts, or waits"
             )
         return self.finding(
             run,
             Severity.INFO if run.is_fragment else Severity.ERROR,
-            f"a node starts {ranks} processes for {where}",
+            title,
             at=(_PROCESSES, launch.total_processes),
             details=(
                 fails,
@@ -183,6 +185,9 @@ class WorldSizeMismatch(Rule):
 def _ray_starts(run: Run) -> bool:
     """Whether Ray starts the ranks. Supervised training torchrun or deepspeed starts in verl
     (trainer/fsdp_sft_trainer.py), and whatever else than reinforces in OpenRLHF (cli/train_dpo.py and the like)."""
+    placed = run.settings.get(launch.by_ray)
+    if placed is not None and placed.value:
+        return True
     kind = run.plan.objective.kind
     if run.framework == "openrlhf":
         return kind in REINFORCING

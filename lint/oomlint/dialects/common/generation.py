@@ -45,7 +45,7 @@ def rows_of_mini_batch(run: Cells, parts: Any) -> int | None:
     said, steps, number = run.base(f.batch.micro), run[f.batch.grad_accum], run[parts]
     if not said or not steps or not number or number == 1:
         return None
-    return min(said, max(1, said * steps // number))
+    return int(min(said, max(1, said * steps // number)))
 
 
 def check_whole_batches(run: Cells, parts: Any) -> None:

@@ -65,8 +65,8 @@ def read_options(source: Source, tree: Tree, modules: Modules) -> ScriptOptions:
     script = Module(source, tree)
     reader.read(script)
     lengths = reader.entries.keys() & reader.names & LENGTH_NAMES
-    lengths = left_to_script(frozenset(lengths), frozenset(reader.bases))
-    for name in read_by_nobody(lengths, script, modules) if lengths else ():
+    to_read = left_to_script(frozenset(lengths), frozenset(reader.bases))
+    for name in read_by_nobody(to_read, script, modules) if to_read else ():
         del reader.entries[name]
     return ScriptOptions(
         frozenset(reader.names),
