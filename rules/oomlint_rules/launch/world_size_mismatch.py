@@ -179,6 +179,7 @@ class WorldSizeMismatch(Rule):
             f"{parallel.world} processes cannot be divided into groups of {product}",
             at=fields,
             details=(f"a group is {named}",),
+            rests_on=(f.parallel.world,),
         )
 
 
