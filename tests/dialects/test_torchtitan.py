@@ -414,6 +414,15 @@ def test_a_function_is_a_run() -> None:
     assert plan.parallel.backend == "fsdp2"
 
 
+@pytest.mark.parametrize(
+    ("mode", "read"), [("full", "full"), ("selective", "selective_op"), ("none", "none")]
+)
+def test_one_class_of_checkpointing_has_its_mode_among_its_arguments(mode: str, read: str) -> None:
+    made = f'ActivationCheckpointConfig(mode="{mode}")'
+    text = _REGISTRY.replace("SelectiveAC.Config()", made)
+    assert _registry_run("small", text).plan.checkpointing.mode == read
+
+
 def test_a_function_changes_what_another_returns() -> None:
     plan = _registry_run("small_compiled").plan
     assert plan.model.id == "meta-llama/Llama-3.2-1B"
