@@ -121,19 +121,30 @@ def test_name_that_a_project_registered_is_its_file() -> None:
     [b"", b"[1, 2]", b"{", b'[{"text": "a", "images": ["a.png"]}]', b'{"text": "a"}\nnot json'],
 )
 def test_file_without_samples_of_text_tells_nothing(data: bytes) -> None:
-    assert lengths_in(data, "a.json", is_small=False) is None
+    assert lengths_in(data, "a.json", vocabulary=32_000) is None
 
 
 def test_tokens_are_counted_by_kinds_of_characters() -> None:
-    def tokens(text: str, *, is_small: bool = False) -> int:
-        found = lengths_in(json.dumps({"text": text}).encode(), "a.jsonl", is_small=is_small)
+    def tokens(text: str, vocabulary: int = 128_256) -> int:
+        found = lengths_in(json.dumps({"text": text}).encode(), "a.jsonl", vocabulary=vocabulary)
         assert found is not None
         return found.longest - datasets.TEMPLATE
 
     assert tokens("a" * 317) == 100
     assert tokens("12345") == 5
     assert tokens("数据") == 2
-    assert tokens("数据", is_small=True) == 6
+    assert tokens("数据", 32_000) == 6
+
+
+def test_a_vocabulary_that_knows_chinese_takes_fewer_tokens_than_characters() -> None:
+    def tokens(text: str) -> int:
+        found = lengths_in(json.dumps({"text": text}).encode(), "a.jsonl", vocabulary=151_936)
+        assert found is not None
+        return found.longest - datasets.TEMPLATE
+
+    assert tokens("数据" * 50) == 79
+    assert tokens("１２３４５") == 5, "wide digits"
+    assert tokens("д" * 50) == 50, "of others nothing was measured"
 
 
 def test_only_part_of_a_set_is_no_longer() -> None:

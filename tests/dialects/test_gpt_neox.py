@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -15,7 +15,7 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.unpredicted import why_unpredicted
-from oomlint.linting.rule import Applicability, Proposal, SetFields
+from oomlint.linting.rule import Applicability, Proposal, SetFields, Severity
 from oomlint.memory import estimate
 from oomlint.memory.build import skeleton
 from oomlint.plan.fields import f
@@ -211,6 +211,8 @@ def test_options_of_the_launcher() -> None:
     text = _with('"num_gpus": 4, "hostfile": "hosts",')
     run = run_of({"a.yml": text, "hosts": "a slots=8\nb slots=8\n"}, "a.yml")
     assert (run.plan.parallel.nodes, run.plan.parallel.gpus_per_node) == (2, 4)
+    # fetch_hostfile only warns.
+    assert not run_of({"a.yml": text}).missing
 
 
 @pytest.mark.parametrize("script", ["generate.py", "eval.py"])
@@ -333,3 +335,13 @@ def test_a_file_of_how_models_are_trained() -> None:
     workspace = Workspace(Path("/x"), {"train.yml": text.encode()})
     claims = Linker(workspace, registry(), LinkOptions()).claims("train.yml")
     assert [(c.dialect.name, c.kind) for c in claims] == [("gpt-neox", "aside")]
+
+
+def test_hosts_that_are_not_known_may_have_room_for_a_group() -> None:
+    text = _with('"hostfile": "./hostfile", "include": "",')
+    text = text.replace('"pipe-parallel-size": 1', '"pipe-parallel-size": 16')
+    job = "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --gpus-per-node 8\npython ./deepy.py train.py a.yml\n"
+    files = {"a.yml": text, "run.slurm": job}
+    found = report_of(files, hardware="8xA100-80GB").diagnoses
+    severities = [each.severity for each in found if each.rule.code == "OOM706"]
+    assert severities == [Severity.INFO]

@@ -63,6 +63,26 @@ def test_lora_defaults() -> None:
     assert not run.stray
 
 
+_DETECTED = """\
+DTYPE="${DTYPE:-auto}"
+if [ "$DTYPE" = auto ]; then
+    DTYPE=$(python which_dtype.py)
+fi
+"""
+
+
+def test_a_dtype_that_a_command_says_is_not_read_and_not_taken_for_fp32() -> None:
+    run = _run(_DETECTED + LORA.replace("bfloat16", '"$DTYPE"'))
+    assert run.plan.load.dtype == "bf16"
+    assert run.level(f.load.dtype) is Level.UNREAD
+
+
+def test_ppo_learns_from_mini_batches() -> None:
+    script = LORA.replace("swift sft", "swift rlhf --rlhf_type ppo --reward_model r")
+    script = script.replace("--max", "--per_device_train_batch_size 64 --num_mini_batches 4 --max")
+    assert _run(script).plan.batch.micro == 16
+
+
 def test_full_fine_tuning_under_ddp_is_pure_16_bit() -> None:
     plan = _run(
         "NPROC_PER_NODE=4 CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model Qwen/Qwen2.5-7B "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.linked import link
+from tests.linked import link, report_of
 
 from oomlint.runs.run import Run
 
@@ -107,6 +107,17 @@ def test_a_reward_model() -> None:
 
 
 _GRPO = f"python open_instruct/grpo_fast.py {_MODEL} --pack_length 6144 --deepspeed_stage 3"
+
+
+def test_ray_has_no_place_for_more_learners_than_a_node_has_gpus() -> None:
+    files = {"run.sh": f"{_GRPO} --num_learners_per_node 8\n"}
+    (found,) = (
+        each.finding
+        for each in report_of(files, hardware="4xA100-80GB").diagnoses
+        if each.rule.code == "OOM706"
+    )
+    assert found.message == "Ray is asked for 8 workers a node on its 4 GPUs"
+    assert "stops before a worker starts, or waits" in found.text
 
 
 def test_grpo_counts_its_learners_alone() -> None:

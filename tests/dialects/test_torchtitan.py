@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed, fixed_files
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
 from oomlint.dialects.torchtitan.models import family_of, flavor_of
 from oomlint.errors import CannotEdit
@@ -428,6 +428,15 @@ def test_a_function_is_a_run() -> None:
     assert plan.parallel.backend == "fsdp2"
 
 
+@pytest.mark.parametrize(
+    ("mode", "read"), [("full", "full"), ("selective", "selective_op"), ("none", "none")]
+)
+def test_one_class_of_checkpointing_has_its_mode_among_its_arguments(mode: str, read: str) -> None:
+    made = f'ActivationCheckpointConfig(mode="{mode}")'
+    text = _REGISTRY.replace("SelectiveAC.Config()", made)
+    assert _registry_run("small", text).plan.checkpointing.mode == read
+
+
 def test_a_function_changes_what_another_returns() -> None:
     plan = _registry_run("small_compiled").plan
     assert plan.model.id == "meta-llama/Llama-3.2-1B"
@@ -551,3 +560,12 @@ def test_a_config_that_is_not_here_leaves_the_model_open() -> None:
     line = "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file ./missing.toml"
     (run,) = link({"go.sh": f"{line}\n"}).runs
     assert run.plan.model.dims is None
+
+
+def test_figures_of_a_group_that_the_machine_is_too_small_for_are_said_to_be_of_the_group() -> None:
+    text = _TOML.replace('"8B"', '"405B"').replace(
+        "tensor_parallel_degree = 2", "tensor_parallel_degree = 8\npipeline_parallel_degree = 4"
+    )
+    found = report_of({"a.toml": text}, hardware="8xA100-80GB").diagnoses
+    (states,) = (each.finding for each in found if each.rule.code == "OOM105")
+    assert "over 32 GPUs" in states.text

@@ -232,6 +232,13 @@ def test_a_packages_own_command_starts_nobody_knows_how_many_processes() -> None
     assert _run("python train.py" + _REST + "\n").level(f.parallel.world) < Level.ASSUMED
 
 
+def test_a_dtype_that_was_not_read_is_not_taken_for_fp32() -> None:
+    line = "torchrun --nproc_per_node 2 train.py" + _REST + ' --torch_dtype "$DTYPE"\n'
+    run = _run({"run.sh": "DTYPE=$(python which_dtype.py)\n" + line, "train.py": PROGRAM})
+    assert run.plan.load.dtype == "bf16"
+    assert run.level(f.load.dtype) is Level.UNREAD
+
+
 def test_a_rank_of_zero_is_no_adapter() -> None:
     """Scripts that take ``--lora_r 0`` guard their LoraConfig with ``if args.lora_r > 0``."""
     command = "torchrun --nproc_per_node 2 train.py" + _REST + " --lora_r 0\n"

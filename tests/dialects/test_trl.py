@@ -598,6 +598,37 @@ for batch in trainer.dataloader:
 """
 
 
+_TODAYS_PPO = """\
+from transformers import AutoModelForCausalLM
+from trl import PPOConfig, PPOTrainer
+
+config = PPOConfig(output_dir="o", per_device_train_batch_size=64, {more})
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+PPOTrainer(config, tokenizer, model, None, rewards, data, critic).train()
+"""
+_PARTS_OF_PPO = [
+    (1, 1, 64),
+    (1, 4, 16),
+    (2, 4, 32),
+    (8, 4, 64),
+]
+
+
+@pytest.mark.parametrize(("steps", "parts", "rows"), _PARTS_OF_PPO)
+def test_ppo_learns_from_a_part_of_a_mini_batch_at_a_time(
+    steps: int, parts: int, rows: int
+) -> None:
+    more = f"gradient_accumulation_steps={steps}, num_mini_batches={parts}"
+    run = _run({"ppo.py": _TODAYS_PPO.format(more=more), "requirements.txt": "trl==0.20.0\n"})
+    assert run.plan.batch.micro == rows
+
+
+def test_no_smaller_micro_batch_is_written_beside_mini_batches() -> None:
+    run = _run({"ppo.py": _TODAYS_PPO.format(more="num_mini_batches=4")})
+    with pytest.raises(CannotEdit, match="num_mini_batches together"):
+        run.what_if({"batch.micro": 8})
+
+
 @pytest.mark.parametrize("pinned", ["trl==0.9.4\n", ""])
 def test_ppo_in_a_loop_of_the_scripts_own(pinned: str) -> None:
     """Up to TRL 0.11 PPOConfig names the model, and how long samples are is the loop's affair."""

@@ -65,6 +65,33 @@ def test_an_engine_that_a_copy_puts_to_sleep_sleeps_whatever_the_key_says() -> N
     assert _sleeps(_manager("fsdp_sglang", released), "vllm") is False, "of the other engine"
 
 
+def test_a_copy_may_lie_among_the_sources_of_the_project() -> None:
+    manager = {f"src/{name}": text for name, text in _manager("fsdp_vllm", _ALWAYS).items()}
+    assert _sleeps(manager) is True
+
+
+def test_log_probabilities_without_an_entropy_are_as_a_copy_says() -> None:
+    actor = """\
+class Actor:
+    def compute_log_prob(self, data):
+        for batch in data:
+            _, scored = self._forward_micro_batch(batch, return_entropy={entropy})
+
+    def update_policy(self, data):
+        entropy, scored = self._forward_micro_batch(data, return_entropy=False)
+"""
+    line = _GRPO.format(engine="vllm") + " actor_rollout_ref.actor.use_torch_compile=False\n"
+    line = line.replace("=8\n actor", "=8 actor")
+
+    def entropy(text: str) -> str | None:
+        files = {"run.sh": line, "verl/workers/actor/dp_actor.py": text}
+        return run_of(files, "run.sh").plan.objective.rollout.entropy
+
+    assert entropy(actor.format(entropy="False")) == "none"
+    assert entropy(actor.format(entropy="True")) == "whole"
+    assert entropy(actor.format(entropy="calculate_entropy")) == "whole"
+
+
 def test_where_it_is_read_is_said() -> None:
     files = {"run.sh": _GRPO.format(engine="vllm"), **_manager("fsdp_vllm", _ALWAYS)}
     run = run_of(files, "run.sh")

@@ -214,8 +214,16 @@ def test_a_length_that_nothing_reads_cuts_no_sample() -> None:
     assert _defaults(train=_UNREAD, data=everything) == {"max_seq_length"}
     of_trl = _UNREAD.replace("transformers.TrainingArguments", "trl.SFTConfig")
     assert _defaults(train=of_trl, data=data.format("path")) == {"max_seq_length"}
+    of_dpo = _UNREAD.replace("transformers.TrainingArguments", "trl.DPOConfig")
+    assert _defaults(train=of_dpo, data=data.format("path")) == set(), "DPO's has no such key"
     read_here = f"{_UNREAD}print(args.max_seq_length)\n"
     assert _defaults(train=read_here, data=data.format("path")) == {"max_seq_length"}
+
+
+def test_an_attribute_by_a_name_that_varies_is_one_of_what_it_is_asked_of() -> None:
+    data = "import torch\ndef make_data(args):\n    return load(getattr({}, args.kind))\n"
+    assert _defaults(train=_UNREAD, data=data.format("torch")) == set()
+    assert _defaults(train=_UNREAD, data=data.format("args")) == {"max_seq_length"}
 
 
 def test_a_module_that_is_not_there_may_read_what_no_other_does() -> None:

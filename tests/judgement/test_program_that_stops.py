@@ -51,6 +51,19 @@ def test_what_a_program_would_need_that_stops_is_a_remark() -> None:
     assert any("without config" in each.finding.text for each in found)
 
 
+def test_workers_that_ask_for_npus_never_start_on_gpus() -> None:
+    line = (
+        "python3 -m verl.trainer.main_ppo data.train_files=a actor_rollout_ref.rollout.name=vllm "
+        "actor_rollout_ref.model.path=Qwen/Qwen3-32B actor_rollout_ref.rollout.n=4 "
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 trainer.n_gpus_per_node=1"
+    )
+    for device, stops in (("npu", True), ("cuda", False)):
+        files = {"run.sh": f"{line} trainer.device={device}\n"}
+        found = report_of(files, hardware=_CARD).diagnoses
+        assert found
+        assert any(each.severity >= Severity.WARNING for each in found) is not stops
+
+
 @pytest.mark.parametrize(
     ("bf16", "attention", "stops"),
     [

@@ -545,6 +545,24 @@ def test_file_that_the_script_writes_itself_is_not_missing(line, is_elsewhere):
     assert missing.is_elsewhere is is_elsewhere
 
 
+@pytest.mark.parametrize(
+    ("made", "is_elsewhere"),
+    [
+        ("with open('ds.json', 'w') as f:\n    f.write(text)\n", True),
+        ("with open(f'{out}/ds.json', mode='w') as f:\n    f.write(text)\n", True),
+        ("with open('ds.json') as f:\n    text = f.read()\n", False),
+        ("with open('other_ds.json', 'w') as f:\n    f.write(text)\n", False),
+    ],
+)
+def test_file_that_a_program_of_the_project_writes_is_not_missing(made, is_elsewhere):
+    start = f"deepspeed train.py {_BATCH} --deepspeed ds.json\n"
+    [run] = link(
+        {"run.sh": start, "train.py": "import torch\n", "make.py": made}, names=["run.sh"]
+    ).runs
+    [missing] = run.missing
+    assert missing.is_elsewhere is is_elsewhere
+
+
 def test_a_file_that_the_launching_script_writes_is_what_its_config_names():
     """Axolotl ships a deepspeed_configs/zero3.json; this project's script writes its own."""
     script = (

@@ -137,6 +137,7 @@ def test_what_a_siblings_files_say_is_not_held_against_a_recipe() -> None:
         "configs/a.yaml": RECIPE + "gradient_accumulation_steps: 4\n",
         "configs/b.yaml": RECIPE + "gradient_accumulation_steps: 2\n",
     }
+    files["spin/run_spin.py"] = SCRIPT
     assert not _speaking(files)
     assert _speaking({**files, "configs/a.yaml": RECIPE}) == {"accelerate-vs-trainer-mismatch"}
 

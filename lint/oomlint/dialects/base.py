@@ -154,6 +154,9 @@ class Dialect:
     asks: ClassVar[MappingABC[str, Demand]] = {}
     """Dialect that reads a file which a setting names → what must stand in it."""
 
+    may_lack: ClassVar[bool] = False
+    """Whether who names a file of it goes on without one."""
+
     turns_down: ClassVar[str] = ""
     """Why a file that a setting names as one of it, and that it does not adopt, ends the run; empty where the run
     may go on with such a file."""

@@ -143,10 +143,12 @@ class Facts:
         elif backend == "zero":
             if p.zero.mics and p.zero.mics > 0:
                 shard = p.zero.mics
-            elif ulysses > 1 and self.dp * self.tp * self.pp < self.world:
-                # ZeRO shards over the ranks of a sequence too (deepspeed/utils/groups.py,
-                # _get_sequence_data_parallel_group).
-                shard = self.dp * ulysses
+            elif self.cp > 1 and self.dp * self.tp * self.pp < self.world:
+                # ZeRO shards over the ranks of a sequence too: over all whose parameters are the same where
+                # deepspeed.initialize is given no groups, as for rings of a framework's own (OpenRLHF 0.8 to 0.11
+                # utils/deepspeed/deepspeed.py _ds_init_train_model), else deepspeed/utils/groups.py
+                # _get_sequence_data_parallel_group.
+                shard = min(self.dp * self.cp, self.world // (self.tp * self.pp))
         elif backend == "mics":
             shard = p.zero.mics or self.per_node
             backend = "zero"

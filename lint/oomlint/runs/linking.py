@@ -230,7 +230,7 @@ class Linker:
 
     def _placed(self, missing: MissingFile, claim: Claim, launch: Launch | None) -> MissingFile:
         """A missing file, marked where the program that it is meant for is not here either, or
-        where the script that names it writes it."""
+        where the script that names it or a program of the project writes it."""
         programs = [reference.path for reference in claim.references if reference.optional]
         folder = ""
         if launch is not None:
@@ -246,6 +246,7 @@ class Linker:
         is_shown = is_shown or claim.path in self._scripts.by_example
         made = claim.document.made if isinstance(claim.document, ShellDocument) else ()
         is_made = os.path.normpath(missing.reference) in map(os.path.normpath, made)
+        is_made = is_made or self._own_readers.write(missing.reference, claim.path)
         return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
 
     def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:

@@ -24,7 +24,7 @@ class Lookups:
         self.workspace = workspace
         self._lineage = lineage
         self._models: dict[tuple[str, str], ModelFacts | None] = {}
-        self._lengths: dict[tuple[str, str | None, bool, str], Lengths | None] = {}
+        self._lengths: dict[tuple[str, str | None, int, str], Lengths | None] = {}
         self._attestations: Attestations | None = None
 
     def lengths_finder(self, from_file: str) -> Callable[[str, str | None, int], Lengths | None]:
@@ -32,9 +32,7 @@ class Lookups:
         is no larger than any config that is read."""
 
         def find(name: str, registry: str | None, vocabulary: int) -> Lengths | None:
-            from oomlint import datasets
-
-            key = (name, registry, datasets.is_small(vocabulary), os.path.dirname(from_file))
+            key = (name, registry, vocabulary, os.path.dirname(from_file))
             if key not in self._lengths:
                 self._lengths[key] = self._lengths_of(name, registry, vocabulary, from_file)
             return self._lengths[key]
@@ -101,7 +99,7 @@ class Lookups:
         if path.endswith((".json", ".jsonl")):
             found = self._read_from(path, from_file)
         if found is not None:
-            return lengths_in(found[1], found[0], is_small=datasets.is_small(vocabulary))
+            return lengths_in(found[1], found[0], vocabulary=vocabulary)
         return datasets.find(name) if name else None
 
     def _read_from(self, path: str, from_file: str) -> tuple[str, bytes] | None:

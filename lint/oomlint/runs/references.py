@@ -154,7 +154,11 @@ class References:
                 if location is None:
                     continue
                 reader = dialect.references[name]
-                reference = Reference(str(setting.value), location, reader, level=setting.level)
+                named = self._recogniser.registry.named(reader)
+                reference = Reference(
+                    str(setting.value), location, reader, level=setting.level,
+                    optional=named is not None and named.may_lack,
+                )  # fmt: skip
                 found = self.follow(reference, location.path, joining)
                 if self._stops_at(found, reference, dialect, claims):
                     problem = f"cannot be used: it has no {dialect.asks[reader].key}"

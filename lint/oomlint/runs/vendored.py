@@ -9,6 +9,7 @@ name is no slip of the pen.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -177,7 +178,7 @@ class CarriedCode:
     def blocks(self, dialect: Dialect, claim: Claim, folder: str) -> Iterator[Block]:
         """What the files of the copy that a run starts say, if its project carries one."""
         for path, reader in dialect.carried_code.items():
-            found = self.workspace.resolve(path, claim.path, folder)
+            found = self._found(path, claim, folder)
             if found is None:
                 continue
             key = (dialect.name, found)
@@ -192,7 +193,7 @@ class CarriedCode:
         version is taken for the release that it became."""
         package, paths = dialect.carried_version
         for path in paths:
-            found = self.workspace.resolve(path, claim.path, folder)
+            found = self._found(path, claim, folder)
             data = None if found is None else self.workspace.read_or_none(found)
             said = "" if data is None else data.decode("utf-8", "replace").strip()
             named = re.search(_VERSION, said)
@@ -203,6 +204,12 @@ class CarriedCode:
                 return {package: (became, found)}
         return {}
 
+    def _found(self, path: str, claim: Claim, folder: str) -> str | None:
+        """A file of a package that lies in the project's root, or among its sources."""
+        places = (path, f"src/{path}")
+        found = (self.workspace.resolve(place, claim.path, folder) for place in places)
+        return next(filter(None, found), None)
+
     def _block(self, name: str, reader: CodeReader) -> Block | None:
         with suppress(FileError):
             return reader(Source.from_bytes(name, self.workspace.read(name)))
@@ -212,6 +219,7 @@ class CarriedCode:
 # What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml, and what people
 # call a function that does so.
 _LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
+_TO_WRITE = rb"[\"']\s*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 # Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
 _PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
@@ -303,6 +311,13 @@ class OwnReaders:
         if folder not in self._words:
             self._words[folder] = frozenset(self._asked(folder))
         return stray.entry.key.encode() in self._words[folder]
+
+    def write(self, path: str, from_file: str) -> bool:
+        """Whether a program of the project opens a file of this name to write it."""
+        name = re.escape(os.path.basename(path)).encode()
+        opens = rb"\bopen\(\s*[rf]?[\"'](?:[^\"'\n]*/)?" + name + _TO_WRITE
+        programs = _programs(self.workspace, str(self.workspace.project_around(from_file)))
+        return any(re.search(opens, self.workspace.read_or_none(each) or b"") for each in programs)
 
     def _asked(self, folder: str) -> Iterator[bytes]:
         for name in _programs(self.workspace, folder):

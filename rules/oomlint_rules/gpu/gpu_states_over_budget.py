@@ -173,8 +173,11 @@ def _arithmetic(run: Run, states: StateBytes) -> tuple[str, str]:
     dims = run.plan.model.dims
     total = dims.params_total if dims is not None else None
     head = f"{count(total)} parameters" if total else "the model"
-    world = run.plan.parallel.world
-    if world and world > 1:
+    parallel = run.plan.parallel
+    # Where fewer GPUs are named than one group takes, the figures are those of a whole group.
+    group = (parallel.tp or 1) * (parallel.pp or 1) * (parallel.cp or 1)
+    world = max(parallel.world or 1, group)
+    if world > 1:
         head += f" over {world} GPUs"
     parts = [
         f"{gib(size)} of {name}"

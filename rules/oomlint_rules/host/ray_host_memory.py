@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, judge_host, settled, severity_of_need
@@ -173,6 +174,9 @@ def ray_starts(run: Run) -> bool:
     """Whether Ray starts the ranks. Supervised training torchrun or deepspeed starts in verl (trainer/fsdp_sft_trainer.py),
     and whatever else than reinforces in OpenRLHF (cli/train_dpo.py and the like), as its first PPO (0.1 to 0.5
     cli/train_ppo.py)."""
+    placed = run.settings.get(launch.by_ray)
+    if placed is not None and placed.value:
+        return True
     kind = run.plan.objective.kind
     if run.framework not in RAY_TRAINERS or kind == "sft":
         return False

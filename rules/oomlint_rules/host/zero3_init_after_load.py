@@ -3,7 +3,7 @@
 ## What it finds
 
 A script that calls `from_pretrained` before the training arguments that name the DeepSpeed
-config exist, or that makes an `HfDeepSpeedConfig` and does not keep it; and an Accelerate
+config exist, and before an `Accelerator` that `accelerate launch` tells of it, or that makes an `HfDeepSpeedConfig` and does not keep it; and an Accelerate
 YAML with `zero3_init_flag: false` under ZeRO stage 3.
 
 ## Why it runs out of memory
@@ -145,6 +145,19 @@ class Zero3InitAfterLoad(Rule):
         ),
         Example(
             files={
+                "train.py": script(
+                    "deepspeed='ds.json'", early=True, head="Accelerator()\n", model=_LARGE
+                ),
+                "ds.json": deepspeed('"stage": 3'),
+                "train.sh": "accelerate launch --config_file acc.yaml train.py\n",
+                "acc.yaml": _accelerate("true"),
+            },
+            hardware="8xA100-80GB",
+            host_memory="512GiB",
+            why="the Accelerator knows of it before the model is loaded",
+        ),
+        Example(
+            files={
                 "train.sh": command("", _ACCELERATE),
                 "acc.yaml": _accelerate("false"),
             },
@@ -158,6 +171,8 @@ class Zero3InitAfterLoad(Rule):
         plan = run.plan
         verdict = judge_ram(run, phase="load")
         facts = [fact for fact in run.facts if fact.kind == "load-before-zero3-config"]
+        if plan.load.zero3_init:  # an Accelerator that was told of it before
+            return
         for fact in facts[:1]:
             # By an option that nobody gives no config is named.
             zero = plan.parallel.backend == "zero" and plan.parallel.zero.stage in (None, 3)
@@ -187,6 +202,12 @@ class Zero3InitAfterLoad(Rule):
         if run.plan.parallel.zero.stage == 3:
             severity = verdict.severity if verdict is not None else Severity.WARNING
             then = (*_amount(verdict), "create the training arguments first")
+        if any(each.kind == "accelerator-before-load" for each in run.facts):
+            severity = Severity.INFO
+            then = (
+                *then,
+                "unless accelerate launch names that config: Accelerator() is made before",
+            )
         return self.finding(
             run,
             severity or Severity.INFO,

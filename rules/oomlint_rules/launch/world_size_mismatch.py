@@ -144,14 +144,16 @@ class WorldSizeMismatch(Rule):
         # verl 0.2 to 0.7 trainer/ppo/ray_trainer.py _check_resource_available; Ray itself waits for a placement
         # group that no node has room for.
         fails = "those without a card of their own stop with an invalid device ordinal"
+        title = f"a node starts {ranks} processes for {where}"
         if ray_starts(run):
+            title = f"Ray is asked for {ranks} workers a node on {where}"
             fails = (
                 "Ray has no place for so many: the trainer stops before a worker starts, or waits"
             )
         return self.finding(
             run,
             Severity.INFO if run.is_fragment else Severity.ERROR,
-            f"a node starts {ranks} processes for {where}",
+            title,
             at=(_PROCESSES, launch.total_processes),
             details=(
                 fails,
@@ -176,6 +178,7 @@ class WorldSizeMismatch(Rule):
             f"{parallel.world} processes cannot be divided into groups of {product}",
             at=fields,
             details=(f"a group is {named}",),
+            rests_on=(f.parallel.world,),
         )
 
 

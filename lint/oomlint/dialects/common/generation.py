@@ -36,6 +36,30 @@ def with_same_round(own: dict[Any, Any], run: Cells, steps: Any) -> dict[Any, An
     return own if micro == now else {**own, steps: now * shared // micro}
 
 
+def rows_of_mini_batch(run: Cells, parts: Any) -> int | None:
+    """Samples of a backward pass where PPO's local batch (micro batches x accumulation) is learned from in as many
+    mini batches as the field ``parts`` says, each in micro batches of at most what the file says (trl 0.12 to 1.9
+    ppo_trainer.py local_mini_batch_size, and RLOO's up to 0.21)."""
+    if run[f.objective.kind] not in ("ppo", "rloo"):
+        return None
+    said, steps, number = run.base(f.batch.micro), run[f.batch.grad_accum], run[parts]
+    if not said or not steps or not number or number == 1:
+        return None
+    return int(min(said, max(1, said * steps // number)))
+
+
+def check_whole_batches(run: Cells, parts: Any) -> None:
+    """Whether another micro batch may be written.
+
+    Raises:
+        CannotEdit: several mini batches of one local batch are learned from.
+    """
+    if rows_of_mini_batch(run, parts) is not None:
+        raise CannotEdit(
+            "per_device_train_batch_size and num_mini_batches together say how many samples an update learns from"
+        )
+
+
 def check_precomputed_reference(reference: str, run: Cells) -> None:
     """Whether TRL's trainers, and what is built on them, can have the reference model as wanted.
 

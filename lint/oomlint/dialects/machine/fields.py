@@ -23,7 +23,7 @@ class launch(Private, prefix="launch"):  # noqa: N801  a namespace of fields, re
     number of slots, ``None`` where the list leaves it open. ``one_process``: a program that no
     launcher starts uses one GPU; false where it spreads over every visible GPU by itself
     (transformers' Trainer). ``unseen``: what decides the ranks and stands in no file, such as a
-    cluster to which the command is handed; it is never read.
+    cluster to which the command is handed; it is never read. ``by_ray``: whether Ray finds places for the ranks.
     """
 
     total_processes: int
@@ -39,6 +39,7 @@ class launch(Private, prefix="launch"):  # noqa: N801  a namespace of fields, re
     hosts: str
     map_by: str
     one_process: bool
+    by_ray: bool
     unseen: str
 
 

@@ -189,6 +189,7 @@ class own(Private, prefix="swift"):  # noqa: N801  a namespace of fields, read l
     beta: float
     loss_type: tuple[str, ...]
     steps_per_generation: int
+    mini_batches: int
     vllm: bool
     vllm_mode: str
     vllm_server: tuple[str, ...]
@@ -274,6 +275,7 @@ RLHF_ROWS = (
     Row("loss_type", own.loss_type, LIST),
     Row("num_generations", f.objective.rollout.n, POSITIVE),
     Row("ds3_gather_for_generation", f.objective.rollout.gathers, BOOLEAN),
+    Row("num_mini_batches", own.mini_batches, POSITIVE),
     Row("steps_per_generation", own.steps_per_generation, POSITIVE),
     Row("generation_batch_size", f.objective.rollout.generation_batch, POSITIVE),
     Row("vllm_max_model_len", f.objective.rollout.max_model_len, POSITIVE),

@@ -10,6 +10,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.generation import check_whole_batches, rows_of_mini_batch
 from oomlint.dialects.liger import liger_patches
 from oomlint.dialects.meaning import Bounds, Meaning, Sourced, Wishes
 from oomlint.dialects.ms_swift.keys import OLD, TRAIN, env, own
@@ -137,7 +138,7 @@ def _replicas(run: Cells) -> int | None:
 @training.default(f.batch.grad_accum, source=f"{TRAIN}:285")
 def accumulation(run: Cells) -> Any:
     """ceil(16 / micro batch / ranks), but 1 for GRPO (SW/trainers/arguments.py:285)."""
-    micro = run[f.batch.micro]
+    micro = run.base(f.batch.micro)
     if not micro:
         return None
     if run[f.objective.kind] == "grpo":
@@ -151,8 +152,19 @@ def accumulation(run: Cells) -> Any:
     why="gradient_accumulation_steps makes about 16 samples of all GPUs, whose number is not known",
 )
 def usual_accumulation(run: Cells) -> Any:
-    micro = run[f.batch.micro]
+    micro = run.base(f.batch.micro)
     return max(1, 16 // micro) if micro else None
+
+
+@training.override(f.batch.micro, source="trl 0.29.1 experimental/ppo/ppo_trainer.py:461")
+def part_of_mini_batch(run: Cells) -> Any:
+    return rows_of_mini_batch(run, own.mini_batches)
+
+
+@part_of_mini_batch.written
+def _(rows: Any, run: Cells, wishes: Wishes) -> Wishes:
+    check_whole_batches(run, own.mini_batches)
+    return {f.batch.micro: rows}
 
 
 # -- activations -----------------------------------------------------------------------------------

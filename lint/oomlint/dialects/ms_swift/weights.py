@@ -252,6 +252,8 @@ def old_dtype(run: Cells) -> Any:
 
 @weights.assume(f.load.dtype, why="the checkpoint's dtype is not known; most are bf16")
 def usual_dtype(run: Cells) -> Any:
+    if run.is_unread(own.dtype):
+        return Sourced("bf16", "a dtype is named that was not read: most are of 16 bits")
     return "bf16" if _leaves_dtype(run) else None
 
 

@@ -37,6 +37,11 @@ _CHECKPOINTING = {
     "FullAC": "full",
     "SelectiveAC": "selective_op",
     "MemoryBudgetAC": "memory_budget",
+    # The mode of the one class that there was before, which then had no selective_ac_option any more (torchtitan
+    # config/configs.py ActivationCheckpointConfig, in the registries' first months).
+    "full": "full",
+    "selective": "selective_op",
+    "memory_budget": "memory_budget",
 }
 # What a trainer's config is made with, whatever trainer it is.
 _SECTIONS = frozenset({"model_spec", "training", "optimizer"})
@@ -222,6 +227,16 @@ def _normal(root: Mapping) -> Mapping:
         off = replace(kept.value, value="none", locked="it is switched off by None")
         inner = {"class": Entry("class", kept.key_span, off, kept.span)}
         entries["activation_checkpoint"] = replace(kept, value=Mapping(kept.value.span, inner))
+    elif kept is not None and isinstance(kept.value, Mapping):
+        mode = kept.value.entries.get("mode")
+        if mode is not None and isinstance(mode.value, Scalar):
+            said = replace(
+                mode.value, locked="it is the mode of an older class, which no other takes"
+            )
+            inner = {**kept.value.entries, "class": replace(mode, key="class", value=said)}
+            entries["activation_checkpoint"] = replace(
+                kept, value=replace(kept.value, entries=inner)
+            )
     optimizer = entries.get("optimizer")
     if optimizer is not None and isinstance(optimizer.value, Mapping):
         entries["optimizer"] = replace(optimizer, value=_optimizer(optimizer.value))

@@ -18,7 +18,7 @@ from oomlint.dialects.releases import CHECKPOINT_DTYPE, INPUT_GRADS, NUMBERED_DE
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.unfollowed import of_unread_program
-from oomlint.documents.base import Scalar
+from oomlint.documents.base import PythonDocument, Scalar
 from oomlint.errors import CannotEdit
 from oomlint.models.architectures import own_dtype
 from oomlint.plan.fields import f
@@ -206,7 +206,14 @@ def usual_dtype(run: Cells) -> Any:
 @loading.assume(f.load.dtype)
 def likely_dtype(run: Cells) -> Any:
     if run.is_unread(hf.load_dtype):
-        return None
+        unread = run.given.unread.get(hf.load_dtype)
+        if (
+            unread is None
+            or unread.block is None
+            or isinstance(unread.block.document, PythonDocument)
+        ):
+            return None  # a script may pass None as well
+        return Sourced("bf16", "a dtype is named that was not read: most are of 16 bits")
     if run[hf.load_dtype] == "auto":
         return Sourced("bf16", "dtype auto: most checkpoints are 16 bit")
     if run[hf.load_dtype] is not None or run.made(CHECKPOINT_DTYPE) is not None:

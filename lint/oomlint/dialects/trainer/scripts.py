@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from oomlint.dialects.accelerate.meaning import distributed_type
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.meaning import Meaning, Said, Sourced
@@ -215,9 +216,17 @@ def likely_dtype(run: Cells) -> Any:
 @early_load.override(f.load.zero3_init)
 def loads_before_arguments(run: Cells) -> Any:
     """zero.Init opens only where the Trainer's DeepSpeed config exists by then
-    (transformers 5.23 integrations/deepspeed.py is_deepspeed_zero3_enabled)."""
+    (transformers 5.23 integrations/deepspeed.py is_deepspeed_zero3_enabled), or Accelerate's."""
     early = any(block.table is EARLY_FROM_PRETRAINED for block in run.blocks)
-    return False if early and run[f.parallel.zero.stage] == 3 else None
+    if not early or run[f.parallel.zero.stage] != 3:
+        return None
+    if distributed_type(run) == "deepspeed" and run.given.once(_accelerates_before_loading):
+        return None
+    return False
+
+
+def _accelerates_before_loading(blocks: list[Block]) -> bool:
+    return any(fact.kind == "accelerator-before-load" for fact in _facts(blocks))
 
 
 # -- what ends before the first step ---------------------------------------------------------------

@@ -23,3 +23,4 @@ class trl(Private, prefix="trl"):  # noqa: N801  a namespace of fields, read lik
     vllm_mode: str
     steps_per_generation: int
     mini_batch: int
+    mini_batches: int

@@ -87,6 +87,7 @@ CONFIG_ROWS = (
     Row("vllm_enable_sleep_mode", f.objective.rollout.sleep, BOOLEAN),
     Row("ds3_gather_for_generation", f.objective.rollout.gathers, BOOLEAN),
     Row("mini_batch_size", trl.mini_batch, POSITIVE, source="TRL 0.11.4 trainer/ppo_config.py"),
+    Row("num_mini_batches", trl.mini_batches, POSITIVE, source="TRL v1.9.0 experimental/ppo/ppo_config.py"),
     Row("steps_per_generation", trl.steps_per_generation, POSITIVE),
     Row("generation_batch_size", f.objective.rollout.generation_batch, POSITIVE),
     Row("vllm_max_model_length", f.objective.rollout.max_model_len, POSITIVE, aliases=("vllm_max_model_len",)),

@@ -8,7 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.generation import completions_of_round
+from oomlint.dialects.common.generation import (
+    check_whole_batches,
+    completions_of_round,
+    rows_of_mini_batch,
+)
 from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Block, Origin
 from oomlint.dialects.trl.fields import trl
@@ -84,6 +88,18 @@ def of_own_loop(run: Cells, field: Any, said: Said) -> Said:
 @rollouts.override(f.batch.micro, source="TRL 0.11.4 trainer/ppo_trainer.py step")
 def mini_batch(run: Cells) -> Any:
     return run[trl.mini_batch] if loops_itself(run) else None
+
+
+@rollouts.override(f.batch.micro, source="TRL v1.9.0 experimental/ppo/ppo_trainer.py:461")
+def part_of_mini_batch(run: Cells) -> Any:
+    return None if loops_itself(run) else rows_of_mini_batch(run, trl.mini_batches)
+
+
+@part_of_mini_batch.written
+def _(rows: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if not loops_itself(run):
+        check_whole_batches(run, trl.mini_batches)
+    return {f.batch.micro: rows}
 
 
 # -- completions -----------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """What a copy of verl in a project makes of its keys: read from the copy's own code.
 
 Copies are of any release, and changed. What decides memory and differs between them is whether the
-engine sleeps whatever ``free_cache_engine`` says, which micro batch the SFT trainer reads, and in
-which dtype it loads the model.
+engine sleeps whatever ``free_cache_engine`` says, whether log-probabilities are taken without an
+entropy, which micro batch the SFT trainer reads, and in which dtype it loads the model.
 """
 
 from __future__ import annotations
@@ -47,6 +47,14 @@ def _release(code: Code, key: str) -> Iterator[_Found]:
         yield key, asked is None, asked or released
 
 
+def _scores(code: Code) -> Iterator[_Found]:
+    """Whether the pass that takes log-probabilities takes an entropy too, where it says so itself."""
+    names = ("calculate_entropy", "return_entropy")
+    found = code.switch("_forward_micro_batch", *names, within="compute_log_prob")
+    if found is not None:
+        yield "scores.entropy", *found
+
+
 def _sft(code: Code) -> Iterator[_Found]:
     divided, read = code.divides("data.micro_batch_size"), code.reads("data.micro_batch_size")
     micro = code.reads("data.micro_batch_size_per_gpu")
@@ -71,6 +79,7 @@ CODE = {
         )
         for name in _MANAGERS
     },
+    "verl/workers/actor/dp_actor.py": partial(_block, read=_scores),
     "verl/trainer/fsdp_sft_trainer.py": partial(_block, read=_sft),
 }
 """Files of verl's package, and what reads a project's copy of each."""

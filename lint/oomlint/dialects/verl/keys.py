@@ -43,7 +43,8 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     one rank and micro batch where ``dynamic`` fills these by tokens. ``*_off``: the critic's states
     are on the CPU while it does not train. ``module``, ``config_name``, ``model_engine``: words of
     the launch line. ``*_sleeps`` and ``copy_*`` are of a project's own copy of verl: whether its
-    engine sleeps whatever ``free_cache_engine`` says, what its SFT trainer makes of
+    engine sleeps whatever ``free_cache_engine`` says, whether its FSDP actor takes an entropy beside
+    log-probabilities alone, what its SFT trainer makes of
     ``data.micro_batch_size`` (``"divided"`` by the ranks, ``"whole"`` or ``"unread"``), and the key
     that it takes the model's dtype from or else the dtype. ``scored_*`` and ``scores_dynamic`` are of
     the pass that takes log probabilities, ``rewards`` and ``reward_*`` of a reward model.
@@ -84,6 +85,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     critic_optimizer_off: bool
     ref_offload: bool
     contents: tuple[str, ...]
+    device: str
     save_freq: int
     test_freq: int
     torch_dtype: str
@@ -103,6 +105,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     rewards: bool
     reward_path: str
     reward_offload: bool
+    copy_scores_entropy: bool
     copy_micro: str
     copy_dtype_key: str
     copy_dtype: str
@@ -257,6 +260,7 @@ VERL_PPO = Table(
         Row("data.dataloader_num_workers", f.data.workers, COUNT, default=8, source=PPO_SOURCE),
         Row("trainer.n_gpus_per_node", f.parallel.gpus_per_node, POSITIVE, default=8, source=PPO_SOURCE),
         Row("trainer.nnodes", f.parallel.nodes, POSITIVE, default=1, source=PPO_SOURCE),
+        Row("trainer.device", own.device, TEXT),
         Row("trainer.save_freq", own.save_freq, _FREQUENCY, default=-1, source=PPO_SOURCE),
         Row("trainer.test_freq", own.test_freq, _FREQUENCY, default=-1, source=PPO_SOURCE),
         Row("trainer.val_before_train", f.eval.on_start, BOOLEAN, default=True, source=PPO_SOURCE),
@@ -369,6 +373,7 @@ CARRIED = Table(
         Row("sleeps.fsdp_sglang", own.fsdp_sglang_sleeps, BOOLEAN),
         Row("sleeps.megatron_vllm", own.megatron_vllm_sleeps, BOOLEAN),
         Row("sleeps.megatron_sglang", own.megatron_sglang_sleeps, BOOLEAN),
+        Row("scores.entropy", own.copy_scores_entropy, BOOLEAN),
         Row("data.micro_batch_size", own.copy_micro, TEXT),
         Row("dtype_key", own.copy_dtype_key, TEXT),
         Row("dtype_otherwise", own.copy_dtype, DTYPE),

@@ -12,6 +12,7 @@ from typing import Any
 from oomlint import datasets
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.table import Setting
@@ -105,6 +106,16 @@ def reference_model(run: Cells) -> Any:
 @meaning.derive(_O.ref_dtype)
 def reference_dtype(run: Cells) -> Any:
     return "bf16" if _reference(run) == "copy" else None
+
+
+@meaning.derive(
+    shared.stops, source="verl 0.5.0 single_controller/ray/base.py get_placement_groups"
+)
+def waits_for_others(run: Cells) -> Any:
+    """``trainer.device`` names what Ray is asked for; every machine that is judged here has GPUs of NVIDIA or AMD."""
+    if run[own.device] != "npu":
+        return None
+    return "trainer.device asks Ray for NPUs, for which the workers wait without end on GPUs"
 
 
 @meaning.derive(_O.reward_model, source=f"{SOURCE} workers/fsdp_workers.py:1755")
@@ -419,12 +430,14 @@ def entropy_of_update(run: Cells) -> Any:
 @meaning.derive(_O.rollout.entropy, source=f"{SOURCE} workers/fsdp_workers.py:1009")
 def entropy_of_answers(run: Cells) -> Any:
     """The actor's own log probabilities always come with an entropy; in Megatron's workers from 0.4
-    on. Where it is taken in chunks of 2,048 tokens (verl b178a3cd workers/actor/dp_actor.py and
+    on. A copy of verl may leave it out. Where it is taken in chunks of 2,048 tokens (verl b178a3cd workers/actor/dp_actor.py and
     utils/torch_functional.py), nothing of it is as large as the logits, as in a compiled kernel; an update keeps
     each chunk for backward, and gains nothing."""
     if not _is_ppo(run) or run[own.fused]:
         return None
     if not is_megatron(run):
+        if run[own.copy_scores_entropy] is False:
+            return "none"
         in_chunks = run[f.seq.packing] == "varlen" and run[own.chunks_entropy]
         return "fused" if in_chunks else _entropy(run)
     return _entropy(run) if run.has(ENTROPY_BY_COEFF, noted=False) else "none"

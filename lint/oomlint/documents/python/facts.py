@@ -54,7 +54,7 @@ def facts_of(
 
     Kinds and details: ``catches-sigkill`` (``tests``), ``retries-inside-except`` (``repeats``),
     ``async-save-thread`` (``through``), ``dcp-async-save``, ``load-before-zero3-config``
-    (``load``, ``config``, ``config_line``, or ``reason: not-kept``), ``torch-load-no-map-location``,
+    (``load``, ``config``, ``config_line``, or ``reason: not-kept``), ``accelerator-before-load``, ``torch-load-no-map-location``,
     ``state-dict-on-gpu`` (``reason``, and ``guards`` of a Trainer's), ``loss-accumulated-with-graph`` (``loss``, ``into``, ``how``),
     ``empty-cache-in-loop``, ``alloc-conf-after-import`` (``cuda_used``), and those of
     :func:`~oomlint.documents.python.side_facts.side_facts`,
@@ -210,6 +210,11 @@ class _Look(Struct, frozen=True, eq=False):
         load = self._first(_loads_model)
         if load is None:
             return
+        made = self._first(lambda call: call.callee.rpartition(".")[2] == "Accelerator")
+        if made is not None and made.order < load.order:
+            # It takes DeepSpeed's config from what accelerate launch says, and keeps it (accelerate 1.15
+            # accelerator.py __init__, utils/dataclasses.py set_deepspeed_weakref).
+            yield self._fact("accelerator-before-load", self.origin[id(made)].node)
         config = self._first(
             lambda call: _names_deepspeed(call) and not self._is_of_another(call, load)
         )

@@ -12,13 +12,25 @@ from typing import Final
 from oomlint.documents.python.modules import Module, Modules
 
 # transformers' own arguments: their Trainer reads no length of samples.
-PLAIN_BASES: Final = frozenset(
+_PLAIN_BASES: Final = frozenset(
     {"transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"}
 )
+# What TRL's SFTTrainer, and any other of its trainers, reads of its own config (trl 0.8 to 1.9 trainer/*_config.py).
+_OF_SFT: Final = frozenset({"max_seq_length", "max_length"})
+_OF_TRL: Final = frozenset({"max_length"})
 # Who takes all attributes of an object may read any of them.
-_TAKE_ALL: Final = frozenset({"vars", "asdict", "__dict__", "to_dict", "__getattr__", "getattr"})
-# A script that takes in more has hardly been seen whole.
-_MOST_MODULES: Final = 10
+_TAKE_ALL: Final = frozenset({"vars", "asdict", "__dict__", "to_dict", "__getattr__"})
+# A script that takes in more has hardly been seen whole; LLaVA's descendants take in a dozen.
+_MOST_MODULES: Final = 20
+
+
+def left_to_script(names: frozenset[str], bases: frozenset[str]) -> frozenset[str]:
+    """Those of the names of lengths that no library reads whose classes a script's arguments come of."""
+    for base in bases - _PLAIN_BASES:
+        if not base.startswith("trl."):
+            return frozenset()
+        names -= _OF_SFT if base.endswith("SFTConfig") else _OF_TRL
+    return names
 
 
 def read_by_nobody(names: frozenset[str], script: Module, modules: Modules) -> frozenset[str]:
@@ -29,7 +41,9 @@ def read_by_nobody(names: frozenset[str], script: Module, modules: Modules) -> f
     queue, seen = [script], {script.source.path}
     for module in queue:
         asked = set(_asked_for(module.tree.root))
-        if asked & _TAKE_ALL:
+        if asked & _TAKE_ALL or any(
+            _may_ask_for_any(call, module) for call in _calls_of_getattr(module)
+        ):
             return frozenset()
         left -= asked
         for origin in module.imports.values():
@@ -43,6 +57,26 @@ def read_by_nobody(names: frozenset[str], script: Module, modules: Modules) -> f
             break
     modules.looked_into |= seen - {script.source.path}
     return frozenset(left)
+
+
+def _calls_of_getattr(module: Module) -> Iterator[ast.Call]:
+    for node in ast.walk(module.tree.root):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "getattr"
+        ):
+            yield node
+
+
+def _may_ask_for_any(call: ast.Call, module: Module) -> bool:
+    """Whether ``getattr`` may be asked for any attribute of a script's arguments: not for one that it names, nor of a
+    module (``getattr(torch, dtype)``)."""
+    if len(call.args) < 2 or isinstance(call.args[1], ast.Constant):
+        return False
+    owner = call.args[0]
+    origin = module.imports.get(owner.id) if isinstance(owner, ast.Name) else None
+    return origin is None or bool(origin[2])
 
 
 def _asked_for(root: ast.Module) -> Iterator[str]:

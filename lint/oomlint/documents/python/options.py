@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
-from oomlint.documents.python.idle import PLAIN_BASES, read_by_nobody
+from oomlint.documents.python.idle import left_to_script, read_by_nobody
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.modules import FindSource, Module, Modules, paths_of
 from oomlint.documents.python.parsers import (
@@ -65,9 +65,9 @@ def read_options(source: Source, tree: Tree, modules: Modules) -> ScriptOptions:
     script = Module(source, tree)
     reader.read(script)
     lengths = reader.entries.keys() & reader.names & LENGTH_NAMES
-    if lengths and reader.bases <= PLAIN_BASES:
-        for name in read_by_nobody(frozenset(lengths), script, modules):
-            del reader.entries[name]
+    to_read = left_to_script(frozenset(lengths), frozenset(reader.bases))
+    for name in read_by_nobody(to_read, script, modules) if to_read else ():
+        del reader.entries[name]
     return ScriptOptions(
         frozenset(reader.names),
         frozenset(reader.bases),

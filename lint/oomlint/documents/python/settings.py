@@ -78,6 +78,19 @@ class Code(Struct, frozen=True, eq=False, dict=True):
                     return self._origin(keyword.value)
         return None
 
+    def switch(self, function: str, *names: str, within: str) -> tuple[bool, Span] | None:
+        """What the first of these arguments that calls of a function are given, in the body of another, switches on or
+        off by a literal."""
+        bodies = (n for n in self._nodes if isinstance(n, ast.FunctionDef) and n.name == within)
+        for node in (node for body in bodies for node in ast.walk(body)):
+            if not isinstance(node, ast.Call) or (_path(node.func) or ("",))[-1] != function:
+                continue
+            for keyword in node.keywords:
+                value = keyword.value
+                if keyword.arg in names and isinstance(value, ast.Constant):
+                    return bool(value.value), self._places.span(value)
+        return None
+
     def _origin(self, value: ast.expr) -> Argument:
         values = self._assigned(value.id) if isinstance(value, ast.Name) else [value]
         for each in values:
