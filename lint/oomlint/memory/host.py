@@ -263,7 +263,7 @@ def idle_states_of(f: Facts) -> float:
     return (states.parameters + states.master + states.optimizer) * processes_of(f)
 
 
-# Of 22 readings of host RAM that people give (python -m benchmarks.accuracy), 17 lie within
+# Of 21 readings of host RAM that people give (python -m benchmarks.accuracy), 16 lie within
 # this factor of the estimate, as 84 in 100 of GPU memory lie within theirs: what a library keeps
 # besides, and when it gives back what it copied, differs from release to release.
 _APART = 1.25
