@@ -16,6 +16,7 @@ from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.linting.rule import Applicability, Proposal, SetFields
+from oomlint.memory import estimate
 from oomlint.models.count import count_parameters
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -492,3 +493,10 @@ def test_a_number_of_experts_for_each_layer(experts: str, wrong: list[str], is_k
     run = _run(_SCRIPT.replace("--swiglu", f'--swiglu --num-experts "{experts}"'))
     assert [each.entry.key for each in run.wrong] == wrong
     assert (run.plan.model.dims is not None) == is_known
+
+
+def test_layers_of_multi_token_prediction_are_built_and_trained() -> None:
+    plan = _with("--mtp-num-layers 2").plan
+    assert plan.model.mtp_layers == 2
+    more, plain = (estimate(each).gpu.phases["load"] for each in (plan, _run().plan))
+    assert more > plain

@@ -569,3 +569,8 @@ def test_figures_of_a_group_that_the_machine_is_too_small_for_are_said_to_be_of_
     found = report_of({"a.toml": text}, hardware="8xA100-80GB").diagnoses
     (states,) = (each.finding for each in found if each.rule.code == "OOM105")
     assert "over 32 GPUs" in states.text
+
+
+def test_layers_of_multi_token_prediction_are_the_registry_s_own() -> None:
+    text = _REGISTRY.replace('model_registry("1B")', 'model_registry("1B", num_mtp_layers=1)')
+    assert _registry_run("small", text).plan.model.mtp_layers == 1

@@ -17,6 +17,7 @@ from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.linting.rule import Applicability, Proposal, SetFields
+from oomlint.memory import save_peaks
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.linked import LinkOptions
@@ -551,3 +552,14 @@ def test_hooks_are_around_the_model_alone() -> None:
     offload = _run(text).plan.offload
     assert (offload.activations, offload.keeps_shared, offload.takes_loss) == ("cpu", False, False)
     assert _run(_DISTRIBUTED + _FULL).plan.offload.keeps_shared is None
+
+
+def test_an_adapter_s_checkpoint_is_the_whole_model_unless_the_adapter_alone_is_asked_for() -> None:
+    merged = _run(_SINGLE + _LORA).plan
+    alone = _run(_SINGLE + _LORA + "save_adapter_weights_only: true\n").plan
+    weights = 2 * 8_030_261_248  # Meta-Llama-3.1-8B in bf16
+    whole, adapter = save_peaks(merged), save_peaks(alone)
+    assert whole is not None
+    assert adapter is not None
+    assert whole.host > weights > adapter.host
+    assert whole.disk > weights > adapter.disk

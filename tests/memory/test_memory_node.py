@@ -86,6 +86,10 @@ BF16 = 2 * NUMEL
         ({**ZERO3, "load__zero3_init": False}, 8 * BF16),
         ({"parallel__backend": "device_map_pp"}, FILE),
         ({"parallel__backend": "megatron", "parallel__pp": 4, "load__per_rank_host_copies": 1}, 8 * BF16 / 4),
+        # Earlier releases copy what is mapped, unless the model is built without weights first.
+        ({"parallel__backend": "ddp", "versions": {"transformers": "4.44.2"}}, 8 * BF16),
+        ({"parallel__backend": "ddp", "versions": {"transformers": "4.45.0"}}, 8 * FILE),
+        ({"parallel__backend": "ddp", "load__low_cpu_mem": True, "versions": {"transformers": "4.44.2"}}, 8 * FILE),
         # What is packed on its way is there file by file.
         ({"quant__method": "bnb4", "trainable__method": "lora"}, 8 * FILE),
         ({**FSDP1, "quant__method": "bnb8", "precision__param": "int8", "load__cpu_ram_efficient": False}, 8 * FILE),

@@ -115,6 +115,25 @@ def test_fsdp_gathers_a_full_state_dict_unit_by_unit() -> None:
     assert adapter.host == 4 * ADAPTERS
 
 
+def test_a_save_that_adds_the_adapter_to_its_base_holds_both() -> None:
+    merged: dict[str, Any] = {**LORA, "save__contents": ("model", "adapter")}
+    sharded: dict[str, Any] = {"parallel__backend": "fsdp2", "parallel__world": 8}
+    found = save_peaks_of(facts(**sharded, **merged))
+    assert (found.host, found.disk) == (2 * NUMEL + 4 * ADAPTERS, 2 * NUMEL + 4 * ADAPTERS)
+    alone = save_peaks_of(facts(**sharded, **LORA, save__contents=("adapter",)))
+    assert (alone.host, alone.disk) == (4 * ADAPTERS, 4 * ADAPTERS)
+    turned = save_peaks_of(facts(**sharded, **merged, save__rewritten=("q", "k")))
+    assert turned.host - found.host == 2 * 2 * (64 * 64 + 64 * 32)
+
+
+def test_one_device_may_copy_its_weights_to_the_host_to_save_them() -> None:
+    copied: dict[str, Any] = {"parallel__backend": "none", "save__full_gather": True}
+    assert save_peaks_of(facts(**copied)).host == 2 * NUMEL
+    merged = facts(**copied, **LORA, save__contents=("model", "adapter"))
+    assert save_peaks_of(merged).host == 2 * NUMEL + 4 * ADAPTERS
+    assert save_peaks_of(facts(parallel__backend="none")).host == 0
+
+
 def test_what_a_save_lays_out_anew_is_there_twice() -> None:
     """Queries are 64 x 64 and keys 64 x 32 in each of two blocks; of eight experts two of three matrices become one."""
     saved: dict[str, Any] = {

@@ -6,6 +6,7 @@ The counts follow the modules that transformers 5.23 builds (models/*/modeling_*
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 
@@ -47,6 +48,22 @@ def without_head(dims: ModelDims) -> ModelDims:
         return dims
     left = whole.numel - whole.head_numel
     return replace(dims, params_lm_head=0, params_total=left, tie_embeddings=False)
+
+
+@lru_cache(maxsize=256)
+def predicting(model: DecoderStructure, layers: int) -> DecoderStructure:
+    """``model`` with so many ``layers`` of multi-token prediction on top: each is one more block like the last, which
+    norms the block below and a later token's embedding, projects both to one, and norms what it gives (DeepSeek-V3,
+    arXiv 2412.19437, section 2.2; torchtitan b5bcd76c models/deepseek_v3/mtp.py MTPTransformerBlock; Megatron-LM
+    d98e8a64 core/transformer/multi_token_prediction.py MultiTokenPredictionLayer). Embedding and head are the model's.
+    """
+    top = model.blocks[-1]
+    both = Linear("mtp_join", 2 * model.hidden, model.hidden)
+    block = replace(
+        top, count=layers, linears=(*top.linears, both), predicts=True,
+        norm_numel=top.norm_numel + 3 * model.final_norm_numel,
+    )  # fmt: skip
+    return replace(model, blocks=(*model.blocks, block))
 
 
 def size_class(total: int) -> ModelDims:

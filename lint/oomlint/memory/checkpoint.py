@@ -17,12 +17,17 @@ class SavePeaks(Struct, frozen=True):
     disk: float
 
 
+def writes_merged(f: Facts) -> bool:
+    """Whether each save of an adapter's run writes the whole model beside it, with the adapter added."""
+    return f.lora and {"model", "adapter"} <= set(f.plan.save.contents or ())
+
+
 def model_file_bytes(f: Facts) -> float:
     """Bytes of the saved model: the adapter alone where only that is saved."""
     m = f.model
     assert m is not None
     if f.lora:
-        return trained_storage(f)
+        return trained_storage(f) + (max(2.0, f.weight) * m.numel if writes_merged(f) else 0.0)
     width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(f.plan.save.dtype or "")
     if width is None:
         width = 2.0 if f.backend in ("zero", "megatron") and f.stream == 2 else max(2.0, f.weight)
@@ -60,10 +65,24 @@ def save_peaks_of(f: Facts) -> SavePeaks:
             # Every rank clones each unit before it is sharded again
             # (torch distributed/fsdp/_state_dict_utils.py _common_unshard_post_state_dict_hook).
             gpu = max(2.0, f.weight) * m.numel
-        host = trained_storage(f) if f.lora else max(2.0, f.weight) * (m.numel + rewritten_of(f))
+        host = collected_bytes(f)
         if with_optimizer:
             host += optimizer
+    elif backend == "none" and save.full_gather:
+        # torchtune bd2a0fc7 training/checkpointing/_checkpoint_client.py: v.cpu() of every weight; the
+        # optimizer's states are written from where they are.
+        host = collected_bytes(f)
     return SavePeaks(gpu + reordered_bytes(f), host, disk)
+
+
+def collected_bytes(f: Facts) -> float:
+    """Bytes of the weights that a save puts together in RAM: of an adapter's run the adapter, and the base where the
+    two are added up there (torchtune bd2a0fc7 modules/peft/_utils.py get_merged_lora_ckpt: in place)."""
+    assert f.model is not None
+    whole = max(2.0, f.weight) * (f.model.numel + rewritten_of(f))
+    if not f.lora:
+        return whole
+    return trained_storage(f) + (whole if writes_merged(f) else 0.0)
 
 
 def rewritten_of(f: Facts) -> float:

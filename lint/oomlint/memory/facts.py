@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from oomlint.memory.build import skeleton, stand_in, without_head
+from oomlint.memory.build import predicting, skeleton, stand_in, without_head
 from oomlint.memory.layers import Kernel, Regime, interned
 from oomlint.memory.lengths import longest_sample
 from oomlint.memory.named import named
@@ -59,8 +59,15 @@ class Facts:
             why = f"only the size is known: shaped like other models of {billions} parameters"
             self.assume(fields.model.dims, billions, why)
             self.model = skeleton(stand_in(dims))
+        self.mtp_layers: int = plan.model.mtp_layers or 0
+        if self.model is not None and self.mtp_layers:
+            self.model = predicting(self.model, self.mtp_layers)
         self.tower: Tower | None = tower_of(dims) if dims is not None else None
         self._parallel()
+        if self.mtp_layers and self.pp > 1:
+            # Megatron-LM d98e8a64 core/transformer/multi_token_prediction.py get_mtp_num_layers_to_build.
+            why = "taken to be spread over the stages as the other layers are; without a layout the last has them all"
+            self.assume(fields.model.mtp_layers, self.mtp_layers, why)
         self._precision()
         self._batch()
         self._trainable()

@@ -18,7 +18,7 @@ from oomlint.memory.states import (
 )
 from oomlint.memory.zero_offload import BLOCKS_OF_THEIR_OWN, offloaded_by_zero, pins, power_of_two
 from oomlint.plan import Plan
-from oomlint.plan.library_changes import FLATTENED_ON_HOST, PACKED_BY_ONE_RANK
+from oomlint.plan.library_changes import FLATTENED_ON_HOST, MAPPED_WEIGHTS, PACKED_BY_ONE_RANK
 
 # Resident memory of one training process that offloads nothing: the mean of PEFT's README (2.8,
 # 2.8, 2.8 and 3.5 GiB) and of an independent run (4.0, peft issue 76); a rank that loaded torch and nothing else read 1506 MB
@@ -85,7 +85,9 @@ def load_bytes_of(f: Facts) -> float:
             f.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1
         )
         is_placed = load.device_map in ("auto", "single", "balanced", "explicit")
-        if is_placed or not (sharded or is_cast):
+        is_older = f.older(MAPPED_WEIGHTS.package, MAPPED_WEIGHTS.since)
+        is_copied = is_cast or (is_older and not load.low_cpu_mem)
+        if is_placed or not (sharded or is_copied):
             # Weights go to the GPU tensor by tensor from memory-mapped files; those of another dtype than the
             # file's are copies, which all are there before the model moves. Measured with transformers 4.46.3,
             # 4.51.3, 4.57.1 and 5.23.0 (python benchmarks/measure/loading.py).
@@ -261,7 +263,7 @@ def idle_states_of(f: Facts) -> float:
     return (states.parameters + states.master + states.optimizer) * processes_of(f)
 
 
-# Of 22 readings of host RAM that people give (python -m benchmarks.accuracy), 17 lie within
+# Of 21 readings of host RAM that people give (python -m benchmarks.accuracy), 16 lie within
 # this factor of the estimate, as 84 in 100 of GPU memory lie within theirs: what a library keeps
 # besides, and when it gives back what it copied, differs from release to release.
 _APART = 1.25

@@ -86,6 +86,29 @@ def _overwritten(f: Facts) -> float | None:
 
 def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
     """``spares``: whether the loss may do without some of the logits."""
+    found = _of_next_token(f, tokens, spares=spares)
+    return found if found is _NONE or not f.mtp_layers else _with_later_tokens(f, tokens, found)
+
+
+def _with_later_tokens(f: Facts, tokens: float, found: Logits) -> Logits:
+    """The head and its loss once more for each layer of multi-token prediction: what one keeps for backward is there
+    until all losses are made. torchtitan makes all logits before the first loss, and has them until the last (b5bcd76c
+    models/deepseek_v3/mtp.py MTPDecoder.forward, MTPLoss); Megatron-core goes one by one (d98e8a64
+    core/transformer/multi_token_prediction.py process_mtp_loss)."""
+    assert f.model is not None
+    assert f.regime is not None
+    kept = f.mtp_layers * found.kept
+    listed = 0.0 if f.backend == "megatron" else f.regime.compute * f.model.vocab / f.tp * tokens
+    return Logits(
+        found.kept + kept,
+        found.loss + kept + f.mtp_layers * listed,
+        max(found.early, found.kept) + kept,
+        found.norm,
+        [(norm, bytes_ + kept, own) for norm, bytes_, own in found.late],
+    )
+
+
+def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None

@@ -40,7 +40,8 @@ class DecoderBlock(Struct, frozen=True, eq=False, dict=True):
     ``crosses`` that attention to an encoder's output comes between. ``head_dim`` and ``kv_width``
     are the block's own where others of the model differ: a block without a projection to keys
     takes keys and values of that width from a block below. ``sparse``: only the largest gates of the
-    feed-forward part pass.
+    feed-forward part pass. ``predicts``: it predicts one more token, from what the block below made and the
+    embedding of a later token.
     """
 
     count: int
@@ -60,6 +61,7 @@ class DecoderBlock(Struct, frozen=True, eq=False, dict=True):
     head_dim: int = 0
     kv_width: int = 0
     sparse: bool = False
+    predicts: bool = False
     sizes: tuple[int, ...] = ()
 
     @cached_property

@@ -28,6 +28,7 @@ _CALLED: Mapping[Any, str] = {
     f.model.attn_impl: "attention kernel",
     f.model.dims: "model",
     f.model.experts_impl: "kernel of the experts",
+    f.model.mtp_layers: "layers of multi-token prediction",
     f.model.id: "model",
     f.model.vision.max_frames: "number of frames of a video",
     f.model.vision.max_pixels: "size of an image in pixels",

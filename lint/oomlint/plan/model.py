@@ -117,6 +117,9 @@ class Vision(Section, frozen=True, kw_only=True):
 
 
 class Model(Section, frozen=True, kw_only=True):
+    """``mtp_layers``: layers of multi-token prediction that the run builds and trains, whatever the published model has
+    (:attr:`ModelDims.mtp_layers`), of which transformers' classes build none."""
+
     id: str | None = None
     local_path: str | None = None
     revision: str | None = None
@@ -130,6 +133,7 @@ class Model(Section, frozen=True, kw_only=True):
         | None
     ) = None
     experts_impl: Literal["grouped", "loop"] | None = None
+    mtp_layers: int | None = None
     vocab_resize: int | None = None
     trust_remote_code: bool | None = None
     vision: Vision = Vision()

@@ -103,7 +103,6 @@ def _stack(run: Cells) -> ModelDims | None:
         ctx=run[mg.max_positions] or run[f.seq.max_len],
         moe=moe,
         mla=mla,
-        mtp_layers=run[mg.mtp],
         layer_types=kinds,
         ssm=None if kinds is None else _ssm(run, hidden),
     )

@@ -58,7 +58,6 @@ class mg(Private, prefix="mg"):  # noqa: N801  a namespace of fields, read like 
     qk_nope: int
     qk_rope: int
     v_dim: int
-    mtp: int
     pattern: str
     ssm_state: int
     ssm_head_dim: int

@@ -104,7 +104,7 @@ _MODEL_ROWS = (
     Row("qk_head_dim", mg.qk_nope, POSITIVE),
     Row("qk_pos_emb_head_dim", mg.qk_rope, POSITIVE),
     Row("v_head_dim", mg.v_dim, POSITIVE),
-    Row("mtp_num_layers", mg.mtp, POSITIVE),
+    Row("mtp_num_layers", f.model.mtp_layers, POSITIVE),
     Row("decoder_num_layers", mg.decoder_layers, POSITIVE),
     Row("vocab_extra_ids", mg.extra_vocab, COUNT),
     Row("hybrid_layer_pattern", mg.pattern, TEXT, aliases=("hybrid_override_pattern",)),

@@ -106,6 +106,7 @@ RUN_ROWS = (
     Row("expert_model_parallel_size", f.parallel.ep, POSITIVE, default=1, source=f"{ARGS}:618"),
     Row("expert_tensor_parallel_size", f.parallel.etp, POSITIVE, default=1, source=f"{ARGS}:619"),
     Row("sequence_parallel", f.parallel.sp, BOOLEAN, default=False, source=f"{ARGS}:602"),
+    Row("mtp_num_layers", f.model.mtp_layers, COUNT),
     Row("fp8_format", megatron.fp8, TEXT),
     Row("fp16", megatron.fp16, BOOLEAN),
     Row("bf16", megatron.bf16, BOOLEAN),

@@ -228,6 +228,7 @@ def _of_megatron(role: str) -> tuple[Row, ...]:
         Row(f"{c}expert_model_parallel_size", f.parallel.ep, POSITIVE, 1, source=f"{_MEGATRON}:51"),
         Row(f"{c}expert_tensor_parallel_size", f.parallel.etp, POSITIVE),
         Row(f"{c}sequence_parallel", f.parallel.sp, BOOLEAN, False, source=f"{_MEGATRON}:36"),
+        Row(f"{c}mtp_num_layers", f.model.mtp_layers, COUNT),
         Row(f"{c}recompute_granularity", own.granularity, _GRANULARITY),
         Row(f"{c}recompute_modules", own.modules, LIST),
         Row(f"{c}moe_layer_recompute", own.moe_recompute, BOOLEAN, False, source=f"{_MEGATRON}:150"),

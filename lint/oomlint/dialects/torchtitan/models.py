@@ -44,7 +44,7 @@ _CATALOGUED = {
     },
 }
 
-# torchtitan builds the text model alone and no multi-token prediction.
+# torchtitan builds the text model alone.
 _TEXT_ONLY = frozenset({"llama4", "deepseek_v3"})
 
 _LLAMA_DEBUG = ModelDims(
@@ -129,6 +129,6 @@ def flavor_of(name: str, flavor: str) -> Flavor | None:
     if facts is None:
         return None
     dims = facts.dims
-    if family in _TEXT_ONLY and (dims.vision is not None or dims.mtp_layers):
-        dims = replace(dims, vision=None, mtp_layers=None, params_total=None, params_active=None)
+    if family in _TEXT_ONLY and dims.vision is not None:
+        dims = replace(dims, vision=None, params_total=None, params_active=None)
     return Flavor(model_id, dims, attention, source)

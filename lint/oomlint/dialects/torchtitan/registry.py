@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
-from oomlint.dialects.kinds import LIST, TEXT, BadValue, Kind, choice
+from oomlint.dialects.kinds import COUNT, LIST, TEXT, BadValue, Kind, choice
 from oomlint.dialects.table import Block, Row, Table
 from oomlint.dialects.torchtitan.keys import KNOWN, REGISTRY_NAME, ROWS, own
 from oomlint.documents.base import (
@@ -75,6 +75,7 @@ _DTYPE = choice({"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"})
 _OWN_ROWS = (
     Row("model_spec.flavor", own.flavor, TEXT),
     Row("model_spec.attn_backend", own.attention, TEXT),
+    Row("model_spec.num_mtp_layers", f.model.mtp_layers, COUNT),
     Row("model_spec.converters", own.converters, LIST),
     Row("activation_checkpoint.class", own.ac, Kind(_read_checkpointing, _write_checkpointing)),
     Row("loss.class", own.loss, _CLASS),

@@ -421,10 +421,10 @@ def save_format(run: Cells) -> Any:
 
 @training.derive(
     f.save.full_gather,
-    source="training/_distributed.py gather_cpu_state_dict: whole on rank 0's CPU",
+    source="training/_distributed.py gather_cpu_state_dict: whole on rank 0's CPU; of one device v.cpu()",
 )
 def gathers_to_save(run: Cells) -> Any:
-    if run[f.parallel.backend] not in ("fsdp1", "fsdp2"):
+    if run[f.parallel.backend] not in ("fsdp1", "fsdp2", "none"):
         return None
     return not (run[own.checkpointer] or "").endswith("DistributedCheckpointer")
 
@@ -441,6 +441,7 @@ _REWRITTEN = {"llama": ("q", "k"), "mistral": ("q", "k"), "llama4": ("experts",)
 def rewrites_to_save(run: Cells) -> Any:
     dims = run[f.model.dims]
     is_of_hub = (run[own.checkpointer] or "").endswith("FullModelHFCheckpointer")
-    if not is_of_hub or dims is None or is_adapter_run(run):
+    writes_adapter = is_adapter_run(run) and run[own.adapter_only]
+    if not is_of_hub or dims is None or writes_adapter:
         return None
     return _REWRITTEN.get(dims.arch or "")

@@ -120,6 +120,19 @@ class Decoder(Attention, Streams, Mixers):
     def residual_dropout(self, x: Tensor) -> Tensor:
         return self.dropout(x) if self.model.traits.dropout else x
 
+    def predicted(self, x: Tensor, block: DecoderBlock) -> Tensor:
+        """A block of multi-token prediction (torchtitan b5bcd76c models/deepseek_v3/mtp.py MTPTransformerBlock;
+        Megatron-LM d98e8a64 core/transformer/multi_token_prediction.py _concat_embeddings, _postprocess)."""
+        tape = self.tape
+        # The embeddings of later tokens are looked up once more.
+        later = tape.tensor(x.width, x.bytes, needs_grad=self.r.train_base)
+        normed = (self.norm(later), self.norm(x))
+        both = self.gathered(tape.op(tape.tensor(2 * x.width, x.bytes), normed))
+        joined = self.linear(both, next(y for y in block.linears if y.role == "mtp_join"))
+        if joined.width != x.width:
+            joined = tape.op(tape.tensor(x.width, joined.bytes), (joined,))
+        return self.norm(self.block(self.cast(joined, x.bytes), block))
+
     def block(self, x: Tensor, block: DecoderBlock) -> Tensor:
         traits = self.model.traits
         linears = {layer.role: layer for layer in block.linears}
@@ -273,6 +286,9 @@ def layer_profile(model: DecoderStructure, block: DecoderBlock, regime: Regime) 
     spread = regime.tensor_parallel if regime.sequence_parallel else 1
     width = model.hidden * model.traits.streams
     source = tape.tensor(width / spread, writer.residual, needs_grad=regime.input_grad)
+    if block.predicts:
+        # Checkpointed, it starts from two tensors.
+        return LayerProfile(tape, writer.predicted(source, block), 2 * width * writer.residual)
     out = writer.block(source, block)
     return LayerProfile(tape, out, width * writer.residual)
 
