@@ -86,6 +86,16 @@ class Past(Struct, frozen=True):
     keys: MappingABC[str, str]
 
 
+class Refusal(Struct, frozen=True):
+    """Where a framework's package refuses unknown keys: a project's copy of it may be of a release, or changed to one,
+    that drops them without a word."""
+
+    paths: tuple[str, ...]
+    """The files that may do so, by release."""
+    by: bytes
+    """What stands in one that does, a regular expression."""
+
+
 class Table(Struct, frozen=True, dict=True):
     """The keys of one kind of file or call.
 
@@ -108,6 +118,7 @@ class Table(Struct, frozen=True, dict=True):
     """Which plan fields rows of this table may write when several blocks could."""
     renamed: tuple[Renaming, ...] = ()
     """Spellings of older versions; they are no strangers, whatever the rows make of them."""
+    refusal: Refusal | None = None
     past: Past | None = None
     """What the newest release does not know any more; no file is offered it."""
     tuning: str = ""
@@ -277,10 +288,22 @@ class StrayKey(Struct, frozen=True, eq=False):
     """Of a key that the framework has come to know: the first release with it, later than the one that runs."""
     until: str = ""
     """Of a key that earlier releases had: the first without it."""
+    is_dropped: bool = False
+    """Whether the project's own copy of the framework drops what it does not know, though later ones refuse it."""
 
     @property
     def location(self) -> Location:
         return Location(self.block.path, self.entry.key_span)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the framework stops at it."""
+        return self.block.table.refuses(self.path) and not self.is_dropped
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether the framework goes on without it, and without a word."""
+        return bool(self.block.table.ignores_unknown) or self.is_dropped
 
     @property
     def meant(self) -> str | None:
