@@ -11,6 +11,7 @@ from oomlint.errors import in_words
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import Peak, evidence, judgement_of, words
+from oomlint.judgement.peak import Otherwise
 from oomlint.linting.engine import Options, lint
 from oomlint.plan.called import called
 
@@ -37,6 +38,15 @@ def test_what_is_at_risk_is_named_where_it_is_not_the_need_itself(peak: Peak) ->
 def test_a_need_that_is_at_risk_itself_has_no_other(peak: Peak) -> None:
     alone = replace(peak, otherwise=None, predicted=24 * 2**30)
     assert words.need(alone) == "needs 24.0 of 23.6 GiB per GPU in the backward pass (risk 34 %)"
+
+
+def test_a_need_that_is_too_much_by_each_reading_begins_with_the_least(peak: Peak) -> None:
+    least = Otherwise(30 * 2**30, "no sample has more than 602 tokens")
+    lost = replace(peak, otherwise=None, predicted=50 * 2**30, least=least)
+    assert words.need(lost) == (
+        "needs 30.0 to 50.0 of 23.6 GiB per GPU in the backward pass (risk 34 %)"
+    )
+    assert words.at_least(lost) == "30.0 GiB if no sample has more than 602 tokens"
 
 
 def test_a_need_with_room_is_said_with_its_bound(peak: Peak) -> None:
