@@ -18,7 +18,7 @@ from msgspec import Struct
 from oomlint.hardware import usual_limit
 from oomlint.judgement.cards import smallest_card
 from oomlint.judgement.doubts import confidence, doubts, settled
-from oomlint.judgement.evidence import weakest_of_claims
+from oomlint.judgement.evidence import rests_on, weakest_of_claims
 from oomlint.judgement.launch import cards_missing, sharding_is_open
 from oomlint.judgement.lengths import (
     as_short_as_any,
@@ -307,6 +307,10 @@ def _least(
         need = device.peak_bytes if phase is None else device.phases.get(phase)
         if need is not None:
             found.append(Otherwise(need, words))
+    for basis in rests_on(run) if phase is None else ():
+        if resource in basis.otherwise:
+            words = f"{basis.key} is not what it is taken for"
+            found.append(Otherwise(basis.otherwise[resource][0], words))
     least = min(found, key=lambda each: each.need, default=None)
     if least is None or not limit < least.need < predicted * (1 - _APART):
         return None
