@@ -135,7 +135,6 @@ def test_a_flat_parameter_has_no_rows_and_columns(more, is_flat):
     assert (came == 8 * NUMEL) == is_flat
 
 
-
 # -- the step ----------------------------------------------------------------------------------------
 
 

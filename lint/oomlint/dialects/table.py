@@ -363,6 +363,8 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     """How well it is known that what stands here holds for the run."""
     doubt: str = ""
     """Why it is not known at all, in words, of a block that is not read."""
+    unsaid: str = ""
+    """Why what no key here says need not be at its default, in words: a file below it is not here."""
     dashes: bool = False
     """Whether keys of the uppermost mapping may have dashes for underscores."""
     heir: Block | None = None
@@ -379,8 +381,16 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def defaults(self) -> tuple[tuple[Row, Setting], ...]:
         """What the table's keys mean where they are absent."""
+        level = Level.UNREAD if self.unsaid else Level.STATED
         return tuple(
-            (row, Setting(row.default, Origin("default", self, row, source=row.source)))
+            (
+                row,
+                Setting(
+                    row.default,
+                    Origin("default", self, row, source=self.unsaid or row.source),
+                    level=level,
+                ),
+            )
             for row in self.table.rows
             if row.default is not None
         )
