@@ -322,6 +322,14 @@ def visiting_states(f: Facts) -> float:
     return state_bytes_of(f).optimizer if f.plan.offload.between_steps == "cpu" else 0.0
 
 
+def states_of_only_step(f: Facts) -> float:
+    """Bytes of optimizer states that a run of one step has only behind its backward pass: they are made in the first
+    step (torch/optim/adamw.py _init_group), but by DeepSpeed before training, and read with a checkpoint."""
+    plan = f.plan
+    is_late = plan.total_steps == 1 and not plan.load.resume and f.backend != "zero"
+    return state_bytes_of(f).optimizer - visiting_states(f) if is_late else 0.0
+
+
 def offloads_gradients(f: Facts) -> bool:
     """Whether ZeRO hands gradients to the host with the optimizer's states, as DeepSpeed does from stage 2 on
     (runtime/zero/stage_1_and_2.py); ``offload.grads`` says where others leave them on the GPU."""
