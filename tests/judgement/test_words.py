@@ -14,6 +14,8 @@ from oomlint.judgement import Peak, evidence, judgement_of, words
 from oomlint.judgement.peak import Otherwise
 from oomlint.linting.engine import Options, lint
 from oomlint.plan.called import called
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-recipes-fsdp"
 
@@ -54,6 +56,14 @@ def test_a_need_with_room_is_said_with_its_bound(peak: Peak) -> None:
     assert words.need(wide) == (
         "needs 17.4 to 27.0 of 23.6 GiB per GPU in the backward pass (risk 34 %)"
     )
+
+
+def test_no_release_at_all_is_said_as_one_that_no_file_says() -> None:
+    basis = evidence.Basis(
+        field=f.versions, leaf=f.seq.longest, subject=f.versions, value={}, level=Level.ASSUMED, why="",
+        path=None, line=None, key="", swing_bytes=None, otherwise={}, decides=frozenset(),
+    )  # fmt: skip
+    assert words.basis_words(basis) == "no file says which release of the framework runs"
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,8 @@ def basis_words(basis: Basis) -> str:
         return basis.why
     if basis.level is Level.UNREAD:
         return f"{basis.key} was not read"
+    if basis.subject == f.versions and not basis.value:
+        return "no file says which release of the framework runs"
     if basis.is_stated and basis.path is not None:
         return f"{basis.path} is taken to count for this run, which no file says"
     if basis.subject == f.model.dims:
