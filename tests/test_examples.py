@@ -78,7 +78,8 @@ def test_70b_zero2_says_what_stage_3_leaves_and_what_is_enough(project):
     lighter = found["adam-fp32-states-dominant"]
     # With it alone the run dies all the same.
     assert lighter["fix"]["applicability"] == "display"
-    assert "Adafactor" in said(lighter)
+    # ZeRO's partitions are flat: Adafactor keeps its second moment whole there.
+    assert "Adafactor" not in said(lighter)
 
     fixed = check("--fix")
     assert fixed["summary"]["fixed"] >= 1

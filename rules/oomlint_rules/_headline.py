@@ -29,7 +29,7 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
     if peak is None or peak.severity is None or peak.limit is None or peak.risk is None:
         return
     causes = judgement.causes if judgement.peaks[0] is peak else ()
-    otherwise = words.otherwise(peak)
+    otherwise, at_least = words.otherwise(peak), words.at_least(peak)
     yield rule.finding(
         run,
         peak.severity,
@@ -39,6 +39,7 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
             *peak.context,
             *((words.UP_TO_DATA,) if peak.is_up_to_data else ()),
             *((f"it needs {otherwise}",) if otherwise else ()),
+            *((f"it needs {at_least}: that is too much, too",) if at_least else ()),
         ),
         judged=peak,
         notes=[_note(cause) for cause in causes[:_MOST]],

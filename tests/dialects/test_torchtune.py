@@ -333,6 +333,22 @@ def test_every_visible_gpu_is_not_what_the_comment_says() -> None:
     assert seen.plan.parallel.world == 2
 
 
+@pytest.mark.parametrize(
+    ("shown", "ranks", "level"),
+    [("8", 8, Level.FACT), ("2", 2, Level.FACT), ("4", 2, Level.ASSUMED)],
+)
+def test_of_several_ways_at_the_head_the_one_counts_that_a_guide_shows(
+    tmp_path: Path, shown: str, ranks: int, level: Level
+) -> None:
+    line = "tune run --nproc_per_node {} lora_finetune_distributed --config {}a.yaml\n"
+    head = f"# To launch on 2 devices:\n#   {line.format(2, '')}#\n# To launch on 8 devices:\n#   {line.format(8, '')}\n"
+    (tmp_path / "a.yaml").write_text(head + _LORA)
+    (tmp_path / "README.md").write_text(f"```\n{line.format(shown, './')}```\n")
+    workspace = Workspace(tmp_path, named=[tmp_path])
+    (run,) = Linker(workspace, registry(), LinkOptions()).link(["a.yaml"]).runs
+    assert (run.plan.parallel.world, run.level(f.parallel.gpus_per_node)) == (ranks, level)
+
+
 def test_shipped_config_by_name() -> None:
     files = {"recipes/configs/llama3_1/8B_lora.yaml": _LORA}
     line = "tune run lora_finetune_single_device --config llama3_1/8B_lora dtype=fp32\n"

@@ -17,6 +17,7 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Proposal
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.linking import Linker
@@ -395,6 +396,18 @@ def test_reads_a_config_of_ones_own() -> None:
     )
     (run,) = link({"conf/mine.yaml": _YAML, "run.sh": line}).runs
     assert (run.plan.batch.micro, run.plan.parallel.world) == (8, 16)
+
+
+@pytest.mark.parametrize("folder", ["conf", "$CONF"])
+def test_nobody_knows_what_a_config_of_ones_own_says_that_is_not_here(folder: str) -> None:
+    line = f"python3 -m verl.trainer.main_ppo --config-path {folder} --config-name mine trainer.nnodes=2\n"
+    base = "trainer: {n_gpus_per_node: 4}\nactor_rollout_ref: {model: {path: a/b}}\n"
+    (run,) = link({"verl/trainer/config/ppo_trainer.yaml": base, "run.sh": line}, "run.sh").runs
+    levels = [run.level(field) for field in (f.parallel.nodes, f.parallel.gpus_per_node)]
+    assert levels == [Level.STATED, Level.UNREAD]
+    assert [claim.path for claim in run.claims] == ["run.sh"]
+    (shipped,) = link({"run.sh": line.replace(f" --config-path {folder}", "")}).runs
+    assert shipped.level(f.parallel.gpus_per_node) < Level.UNREAD
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,7 @@ def _sizes(judgement: Judgement) -> set[str]:
         gpu, host = doubt.estimate.gpu, doubt.estimate.host
         sizes |= {gib(size) for size in (gpu.peak_bytes, host.peak_bytes) if size is not None}
     sizes |= {gib(peak.upper) for peak in judgement.peaks if peak.upper is not None}
+    sizes |= {gib(peak.least.need) for peak in judgement.peaks if peak.least is not None}
     return sizes
 
 

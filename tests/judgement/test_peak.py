@@ -70,6 +70,24 @@ def test_a_run_that_only_long_samples_overflow_is_a_note_and_says_so():
     assert "samples of" not in judge_gpu(run_of(micro=512, more=more)).sentence
 
 
+def test_a_run_that_dies_by_each_reading_has_the_least_need_beside_the_predicted():
+    dying = judge_gpu(run_of(micro=16, more="deepspeed: ds.json\n", hardware="8xRTX-4090-24GB"))
+    assert dying.limit < dying.least.need < dying.predicted
+    assert dying.least.words == "its samples are like those of short data sets"
+    lives_with_short = judge_gpu(
+        run_of(
+            micro=16,
+            more="adapter: lora\nlora_r: 8\nlora_target_linear: true\n",
+            hardware="1xH200-141GB",
+        )
+    )
+    assert lives_with_short.predicted > lives_with_short.limit
+    assert lives_with_short.least is None
+    packed = judge_gpu(run_of(more="sample_packing: true\n", hardware="1xA100-40GB"))
+    assert packed.predicted > packed.limit
+    assert packed.least is None
+
+
 def test_unknown_hardware_is_at_most_a_warning_and_names_a_card():
     small = judge_gpu(run_of("meta-llama/Llama-3.2-1B"))
     assert small.severity is Severity.INFO

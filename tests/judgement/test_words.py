@@ -11,8 +11,11 @@ from oomlint.errors import in_words
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import Peak, evidence, judgement_of, words
+from oomlint.judgement.peak import Otherwise
 from oomlint.linting.engine import Options, lint
 from oomlint.plan.called import called
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-recipes-fsdp"
 
@@ -39,11 +42,28 @@ def test_a_need_that_is_at_risk_itself_has_no_other(peak: Peak) -> None:
     assert words.need(alone) == "needs 24.0 of 23.6 GiB per GPU in the backward pass (risk 34 %)"
 
 
+def test_a_need_that_is_too_much_by_each_reading_begins_with_the_least(peak: Peak) -> None:
+    least = Otherwise(30 * 2**30, "no sample has more than 602 tokens")
+    lost = replace(peak, otherwise=None, predicted=50 * 2**30, least=least)
+    assert words.need(lost) == (
+        "needs 30.0 to 50.0 of 23.6 GiB per GPU in the backward pass (risk 34 %)"
+    )
+    assert words.at_least(lost) == "30.0 GiB if no sample has more than 602 tokens"
+
+
 def test_a_need_with_room_is_said_with_its_bound(peak: Peak) -> None:
     wide = replace(peak, otherwise=None, upper=27 * 2**30)
     assert words.need(wide) == (
         "needs 17.4 to 27.0 of 23.6 GiB per GPU in the backward pass (risk 34 %)"
     )
+
+
+def test_no_release_at_all_is_said_as_one_that_no_file_says() -> None:
+    basis = evidence.Basis(
+        field=f.versions, leaf=f.seq.longest, subject=f.versions, value={}, level=Level.ASSUMED, why="",
+        path=None, line=None, key="", swing_bytes=None, otherwise={}, decides=frozenset(),
+    )  # fmt: skip
+    assert words.basis_words(basis) == "no file says which release of the framework runs"
 
 
 @pytest.mark.parametrize(

@@ -294,3 +294,27 @@ def test_log_probabilities_of_answers_have_a_batch_of_their_own() -> None:
     scored = estimate(plan().with_values(many)).gpu.by_phase["forward"]
     assert scored["logits"] >= 2 * 32 * 2048 * 128256
     assert (estimate(plan().with_values(many)).gpu.phases["forward"] or 0) > base
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_late"),
+    [
+        ({}, True),
+        ({"total_steps": 2}, False),
+        ({"load.resume": True}, False),
+        ({"parallel.backend": "zero", "parallel.zero.stage": 1, "parallel.world": 2}, False),
+    ],
+)
+def test_the_only_step_of_a_run_makes_its_states_behind_its_backward(
+    changes: dict[str, Any], is_late: bool
+) -> None:
+    one = {"parallel.backend": "none", "parallel.world": 1, "total_steps": 1, "eval.enabled": True}
+    found = estimate(plan_of(FULL, **{**one, **changes}))
+    assert found.gpu.parts is not None
+    whole = found.gpu.parts["optimizer_step"]["optimizer_states"]
+    states = {
+        phase: found.gpu.parts[phase]["optimizer_states"] for phase in ("forward", "backward")
+    }
+    # The fp32 master weights are there from the start: 4 of the 12 bytes.
+    assert states == dict.fromkeys(states, pytest.approx(whole / 3 if is_late else whole))
+    assert found.gpu.parts["evaluation"]["optimizer_states"] == pytest.approx(whole)

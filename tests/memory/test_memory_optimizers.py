@@ -118,6 +118,23 @@ def test_factored_states_are_rows_and_columns() -> None:
     assert found == pytest.approx(4 * (1_064 + 2 * block), abs=4 * 2 * router)
 
 
+@pytest.mark.parametrize(
+    ("more", "is_flat"),
+    [
+        ({"parallel__backend": "fsdp1", "parallel__world": 4}, True),
+        ({"parallel__backend": "fsdp1", "parallel__world": 4, "parallel__fsdp__strategy": "no_shard"}, False),
+        ({"parallel__backend": "fsdp2", "parallel__world": 4}, False),
+        ({"parallel__backend": "zero", "parallel__world": 4, "parallel__zero__stage": 2}, True),
+        ({"parallel__backend": "zero", "parallel__world": 4, "parallel__zero__stage": 0}, False),
+    ],
+)  # fmt: skip
+def test_a_flat_parameter_has_no_rows_and_columns(more, is_flat):
+    whole = optimizer_bytes(facts(optimizer__kind="adafactor", **more), NUMEL)
+    assert (whole == 4 * NUMEL) == is_flat
+    came = optimizer_bytes(facts(optimizer__kind="came", **more), NUMEL)
+    assert (came == 8 * NUMEL) == is_flat
+
+
 # -- the step ----------------------------------------------------------------------------------------
 
 

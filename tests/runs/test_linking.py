@@ -697,3 +697,56 @@ def test_a_program_that_cannot_be_read_costs_no_other_run():
     }
     linked = link(files, names=["run.sh", "run.yaml"])
     assert [run.name for run in linked.runs if run.framework == "llama-factory"] == ["run.yaml"]
+
+
+_MANAGER = (
+    "def _dict_to_dataclass(cls, data):\n"
+    "{refusal}"
+    "    return cls(**{{f.name: data[f.name] for f in fields(cls) if f.name in data}})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "is_refused"),
+    [
+        ("", False),
+        (
+            (
+                "    if invalid_fields := set(data) - valid_fields:\n"
+                "        raise ValueError(invalid_fields)\n"
+            ),
+            True,
+        ),
+    ],
+)
+def test_whether_the_projects_own_copy_refuses_keys_that_it_does_not_know(refusal, is_refused):
+    files = {
+        "torchtitan/config_manager.py": _MANAGER.format(refusal=refusal),
+        "train_configs/ours.toml": (
+            '[model]\nname = "llama3"\nflavor = "8B"\nour_key = 1\n'
+            "[training]\nseq_len = 4096\n[parallelism]\ntensor_parallel_degree = 2\n"
+        ),
+    }
+    [run] = link(files, names=["train_configs/ours.toml"]).runs
+    assert [(stray.path, stray.is_refused) for stray in run.stray] == [
+        ("model.our_key", is_refused)
+    ]
+
+
+@pytest.mark.parametrize(("nargs", "wrong"), [("", ["num_experts"]), ("nargs='+', ", [])])
+def test_options_that_take_several_values_in_the_projects_own_copy(tmp_path, nargs, wrong):
+    (tmp_path / "megatron").mkdir()
+    (tmp_path / "megatron" / "arguments.py").write_text(
+        "def add(group):\n"
+        f"    group.add_argument('--num-experts', type=int, {nargs}default=max(1, 0), help='per (MoE) layer')\n"
+        "    group.add_argument('--data-path', nargs='*')\n"
+    )
+    (tmp_path / "pretrain_gpt.py").write_text("from megatron.arguments import add\n")
+    (tmp_path / "run.sh").write_text(
+        'EP_SIZE="64 64 128"\n'
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 "
+        "--num-attention-heads 16 --seq-length 2048 --micro-batch-size 4 --num-experts ${EP_SIZE}\n"
+    )
+    workspace = Workspace(tmp_path, named=[tmp_path])
+    [run] = Linker(workspace, registry(), LinkOptions()).link(["run.sh"]).runs
+    assert [each.entry.key for each in run.wrong] == wrong

@@ -36,7 +36,8 @@ class Reference(Struct, frozen=True, eq=False):
     ``decides``: whoever names the file claims a run only if the file is of that dialect.
     ``adopts``: naming the file makes it one of that dialect, though nothing in it tells.
     ``vouched_for``: so it does where one of these is what it is taken for (the script that reads it).
-    ``level`` is how well it is known that the run takes the file in.
+    ``level`` is how well it is known that the run takes the file in. ``is_base``: the run begins with it, so that
+    where it is not here nobody knows what the framework's defaults give way to.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Reference(Struct, frozen=True, eq=False):
     adopts: bool = True
     vouched_for: tuple[Reference, ...] = ()
     level: Level = Level.STATED
+    is_base: bool = False
 
 
 class Demand(Struct, frozen=True):

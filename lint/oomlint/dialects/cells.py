@@ -579,7 +579,7 @@ class Cells:
             if row_is_due and rank_of(derivation) > ROW_DEFAULTS:
                 row_is_due = False
                 row, setting = self.given.defaults[field]
-                cell = self._defaulted(field, setting.value, setting.origin, row.changes, frame)
+                cell = self._row_default(field, row, setting, frame)
                 if cell is not None:
                     return cell
             found = self._derived(field, derivation, frame)
@@ -587,10 +587,15 @@ class Cells:
                 return found
         if row_is_due:
             row, setting = self.given.defaults[field]
-            cell = self._defaulted(field, setting.value, setting.origin, row.changes, frame)
+            cell = self._row_default(field, row, setting, frame)
             if cell is not None:
                 return cell
         return _Cell(None, max(frame.level, Level.DEFAULT), frame.reads, frame.open)
+
+    def _row_default(self, field: Any, row: Row, setting: Setting, frame: _Frame) -> _Cell | None:
+        """The default of a table's row, known as well as it is that nothing else says the key."""
+        frame.level = max(frame.level, setting.level)
+        return self._defaulted(field, setting.value, setting.origin, row.changes, frame)
 
     def _defaulted(
         self,

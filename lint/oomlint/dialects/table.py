@@ -86,6 +86,16 @@ class Past(Struct, frozen=True):
     keys: MappingABC[str, str]
 
 
+class Refusal(Struct, frozen=True):
+    """Where a framework's package refuses unknown keys: a project's copy of it may be of a release, or changed to one,
+    that drops them without a word."""
+
+    paths: tuple[str, ...]
+    """The files that may do so, by release."""
+    by: bytes
+    """What stands in one that does, a regular expression."""
+
+
 class Table(Struct, frozen=True, dict=True):
     """The keys of one kind of file or call.
 
@@ -108,6 +118,7 @@ class Table(Struct, frozen=True, dict=True):
     """Which plan fields rows of this table may write when several blocks could."""
     renamed: tuple[Renaming, ...] = ()
     """Spellings of older versions; they are no strangers, whatever the rows make of them."""
+    refusal: Refusal | None = None
     past: Past | None = None
     """What the newest release does not know any more; no file is offered it."""
     tuning: str = ""
@@ -277,10 +288,22 @@ class StrayKey(Struct, frozen=True, eq=False):
     """Of a key that the framework has come to know: the first release with it, later than the one that runs."""
     until: str = ""
     """Of a key that earlier releases had: the first without it."""
+    is_dropped: bool = False
+    """Whether the project's own copy of the framework drops what it does not know, though later ones refuse it."""
 
     @property
     def location(self) -> Location:
         return Location(self.block.path, self.entry.key_span)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the framework stops at it."""
+        return self.block.table.refuses(self.path) and not self.is_dropped
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether the framework goes on without it, and without a word."""
+        return bool(self.block.table.ignores_unknown) or self.is_dropped
 
     @property
     def meant(self) -> str | None:
@@ -340,6 +363,8 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     """How well it is known that what stands here holds for the run."""
     doubt: str = ""
     """Why it is not known at all, in words, of a block that is not read."""
+    unsaid: str = ""
+    """Why what no key here says need not be at its default, in words: a file below it is not here."""
     dashes: bool = False
     """Whether keys of the uppermost mapping may have dashes for underscores."""
     heir: Block | None = None
@@ -356,8 +381,16 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def defaults(self) -> tuple[tuple[Row, Setting], ...]:
         """What the table's keys mean where they are absent."""
+        level = Level.UNREAD if self.unsaid else Level.STATED
         return tuple(
-            (row, Setting(row.default, Origin("default", self, row, source=row.source)))
+            (
+                row,
+                Setting(
+                    row.default,
+                    Origin("default", self, row, source=self.unsaid or row.source),
+                    level=level,
+                ),
+            )
             for row in self.table.rows
             if row.default is not None
         )

@@ -18,7 +18,7 @@ from msgspec import Struct
 from oomlint.hardware import usual_limit
 from oomlint.judgement.cards import smallest_card
 from oomlint.judgement.doubts import confidence, doubts, settled
-from oomlint.judgement.evidence import weakest_of_claims
+from oomlint.judgement.evidence import rests_on, weakest_of_claims
 from oomlint.judgement.launch import cards_missing, sharding_is_open
 from oomlint.judgement.lengths import (
     as_short_as_any,
@@ -36,6 +36,9 @@ from oomlint.wording.amounts import gib
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
 _WORTH, _WORTH_ANYWHERE = 0.03, 0.25
+
+# A need that is less by so much, if the run is another than it is taken for, is another number to its reader.
+_APART = 0.1
 
 # The one report of a death by a request for one block beside what training keeps tells of so much
 # (https://github.com/hiyouga/LLaMA-Factory/issues/7532); smaller ones found room among what training had freed
@@ -80,6 +83,9 @@ class Peak(Struct, frozen=True):
     """The upper bound of what is predicted, in bytes."""
     otherwise: Otherwise | None = None
     """Where the prediction itself fits: the reading of the run by which it is at risk."""
+    least: Otherwise | None = None
+    """Where the run needs more than there is whatever it is taken for: the reading by which it needs least, if that is
+    much less than what is predicted."""
     is_up_to_data: bool = False
     """Whether no file says how long samples are, and it would rather live with short ones."""
     is_problem: bool = False
@@ -181,6 +187,7 @@ def _judge_gpu(run: Run, phase: str | None) -> Peak | None:
         conditions.append(_lengths_in_words(probe, phase, most))
     risk = risk_of(run.intended, "gpu", phase)
     otherwise = _otherwise(run.intended, "gpu", phase)
+    least = _least(run.intended, "gpu", phase, peak)
     severity = None if risk is None else severity_at(risk)
     is_weighty = peak > most if risk is None else severity is not None
     is_up_to_data = is_weighty and lives_with_short_samples(probe, most, phase)
@@ -210,6 +217,7 @@ def _judge_gpu(run: Run, phase: str | None) -> Peak | None:
         conditions=(*conditions, *conditions_of(run)),
         upper=_upper(gpu, peak),
         otherwise=otherwise,
+        least=least,
         is_up_to_data=is_up_to_data,
         is_problem=is_problem,
     )
@@ -251,6 +259,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         conditions=conditions_of(run),
         upper=_upper(host, peak),
         otherwise=otherwise,
+        least=_least(run.intended, "host", phase, peak),
         is_problem=risk is not None and risk >= EVEN and most_severe > Severity.INFO,
     )
 
@@ -278,6 +287,34 @@ def _otherwise(run: Run, resource: Literal["gpu", "host"], phase: str | None) ->
         if other is not None and need is not None and other > base:
             found.append((doubt.weight * (other - base), Otherwise(need, doubt.words)))
     return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _least(
+    run: Run, resource: Literal["gpu", "host"], phase: str | None, predicted: int
+) -> Otherwise | None:
+    """Of a run that dies by each of its readings, samples as short as any included, the one by which it needs least:
+    who knows the run and finds less than is predicted is told a number that holds all the same."""
+    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    if limit is None or predicted <= limit:
+        return None
+    others = [(each.estimate, each.words) for each in doubts(run.placed)]
+    shorter = as_short_as_any(run.placed)
+    if shorter is not None:
+        others.append((shorter.estimate, "its samples are like those of short data sets"))
+    found: list[Otherwise] = []
+    for estimate, words in others:
+        device = estimate.gpu if resource == "gpu" else estimate.host
+        need = device.peak_bytes if phase is None else device.phases.get(phase)
+        if need is not None:
+            found.append(Otherwise(need, words))
+    for basis in rests_on(run) if phase is None else ():
+        if resource in basis.otherwise:
+            words = f"{basis.key} is not what it is taken for"
+            found.append(Otherwise(basis.otherwise[resource][0], words))
+    least = min(found, key=lambda each: each.need, default=None)
+    if least is None or not limit < least.need < predicted * (1 - _APART):
+        return None
+    return least
 
 
 def _most_severe(run: Run, resource: Literal["gpu", "host"]) -> Severity:

@@ -137,10 +137,18 @@ def otherwise(peak: Peak) -> str:
     return "" if other is None else f"{gib(other.need)} if {other.words}"
 
 
+def at_least(peak: Peak) -> str:
+    """``38.1 GiB if no sample has more than 602 tokens``, the reading by which a run that dies by each of them needs
+    least; mostly nothing."""
+    return "" if peak.least is None else f"{gib(peak.least.need)} if {peak.least.words}"
+
+
 def _amount(peak: Peak, when: str) -> str:
     assert peak.limit is not None
     amount = of_gib(peak.predicted, peak.limit)
-    if peak.otherwise is None and peak.upper is not None and peak.predicted < _NEAR * peak.limit:
+    if peak.least is not None:
+        amount = f"{_bare(peak.least.need)} to {amount}"
+    elif peak.otherwise is None and peak.upper is not None and peak.predicted < _NEAR * peak.limit:
         amount = f"{_bare(peak.predicted)} to {of_gib(peak.upper, peak.limit)}"
     return " ".join(part for part in (amount, _EACH[peak.resource], when) if part)
 
@@ -178,6 +186,8 @@ def basis_words(basis: Basis) -> str:
         return basis.why
     if basis.level is Level.UNREAD:
         return f"{basis.key} was not read"
+    if basis.subject == f.versions and not basis.value:
+        return "no file says which release of the framework runs"
     if basis.is_stated and basis.path is not None:
         return f"{basis.path} is taken to count for this run, which no file says"
     if basis.subject == f.model.dims:

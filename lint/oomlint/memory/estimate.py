@@ -31,6 +31,7 @@ from oomlint.memory.sharding import fsdp1_points, fsdp2_points
 from oomlint.memory.states import (
     frozen_weight_bytes,
     state_bytes_of,
+    states_of_only_step,
     trained_storage,
     visiting_states,
 )
@@ -64,7 +65,8 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     save = save_peaks_of(f)
     points = training_points(f)
     # What comes for the step alone, and for saving, is elsewhere otherwise.
-    comes = visiting_states(f)
+    late = states_of_only_step(f)
+    comes = visiting_states(f) + late
     idle = highest(points["idle"])
     critic = critic_beside(f, idle.gradients)
     optimizer = states.master + states.optimizer - comes + critic.master + critic.optimizer
@@ -75,7 +77,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         "forward": highest([*points["forward"], *rollout_points(f, idle, limits)]),
         "backward": highest(points["backward"]),
         "optimizer_step": highest(points["optimizer_step"]),
-        "evaluation": evaluation_point(f, idle),
+        "evaluation": evaluation_point(f, idle)._replace(states=late),
         "save": idle._replace(temporary=save.gpu, states=comes),
     }
     parameters = states.parameters + asked_on_gpu(f) + critic.parameters

@@ -23,7 +23,7 @@ def first_seen(plan: Plan, estimate: Estimate) -> dict[str, str | None]:
     # once before training (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py,
     # initialize_optimizer_states).
     states = parts["optimizer_step"]["optimizer_states"]
-    late = bool(states) and plan.parallel.backend != "zero"
+    late = bool(states) and plan.parallel.backend != "zero" and plan.total_steps != 1
     step, batch = "step 2" if late else "step 1", _longest(plan)
     if (plan.batch.grad_accum or 1) > 1 and parts["forward"]["gradients"]:
         step += ", micro batch 2"

@@ -9,7 +9,12 @@ from oomlint.memory.facts import Facts
 from oomlint.memory.layers import widest
 from oomlint.memory.logits import scored_logits
 from oomlint.memory.result import GpuLimits
-from oomlint.memory.states import frozen_weight_bytes, state_bytes_of, visiting_states
+from oomlint.memory.states import (
+    frozen_weight_bytes,
+    state_bytes_of,
+    states_of_only_step,
+    visiting_states,
+)
 from oomlint.memory.step import Point, stack_of
 from oomlint.memory.units import units_of
 from oomlint.plan import Plan
@@ -134,7 +139,7 @@ def _scored(f: Facts, idle: Point, tokens: float) -> Point:
     resident = window + (0.0 if comes_alone else idle.communication)
     # Weights alone come back for it (ROLL 8eb27cc2 roll/pipeline/base_worker.py:138, verl workers/fsdp_workers.py compute_log_prob).
     states = state_bytes_of(f)
-    resting = states.master + states.optimizer - visiting_states(f)
+    resting = states.master + states.optimizer - visiting_states(f) - states_of_only_step(f)
     away = resting if _moves_away(f) else 0.0
     activations = max(layer, head.norm)
     gradients = 0.0 if comes_alone else idle.gradients

@@ -199,12 +199,25 @@ def optimizer_bytes(f: Facts, numel: float) -> float:
     if kind == "muon" and m is not None and not f.lora:
         matrices = min(numel, m.linear_numel + m.expert_numel)
         return (matrices + 2 * (numel - matrices)) * f.optim_state
+    if kind in ("adafactor", "came") and _is_flat(f):
+        # One dimension is nothing to take rows and columns of: the second moment is whole, in fp32 (transformers 4.57
+        # optimization.py Adafactor._get_options; came_pytorch 0.1.3 CAME.py, beside its first).
+        return (8.0 if kind == "came" else 4.0) * numel
     factored = _factored(f) * numel / m.numel if kind in _FACTORED and m is not None else 0.0
     if kind == "came":
         # Its first moment follows the gradient, made fp32, and rows and columns are kept of the
         # update's instability too (came_pytorch 0.1.3 CAME.py; measured, 4.04 bytes an element).
         return 4.0 * numel + 2 * factored
     return _STATE_ELEMENTS.get(kind, 2.0) * f.optim_state * numel + factored
+
+
+def _is_flat(f: Facts) -> bool:
+    """Whether the optimizer is given parameters of one dimension: FSDP1's shards, with ``use_orig_params`` views of them
+    (torch 2.9 distributed/fsdp/_flat_param.py _use_sharded_views), and ZeRO's partitions (DeepSpeed 0.18
+    runtime/zero/stage_1_and_2.py single_partition_of_fp32_groups, stage3.py fp32_partitioned_groups_flat)."""
+    if f.backend == "zero":
+        return (f.plan.parallel.zero.stage or 0) > 0
+    return f.backend in ("fsdp1", "fabric_fsdp") and f.shard > 1
 
 
 def _factored(f: Facts) -> float:
@@ -307,6 +320,14 @@ def trained_padded(f: Facts) -> float:
 def visiting_states(f: Facts) -> float:
     """Bytes of optimizer states that are on one GPU for the step itself and no longer."""
     return state_bytes_of(f).optimizer if f.plan.offload.between_steps == "cpu" else 0.0
+
+
+def states_of_only_step(f: Facts) -> float:
+    """Bytes of optimizer states that a run of one step has only behind its backward pass: they are made in the first
+    step (torch/optim/adamw.py _init_group), but by DeepSpeed before training, and read with a checkpoint."""
+    plan = f.plan
+    is_late = plan.total_steps == 1 and not plan.load.resume and f.backend != "zero"
+    return state_bytes_of(f).optimizer - visiting_states(f) if is_late else 0.0
 
 
 def offloads_gradients(f: Facts) -> bool:

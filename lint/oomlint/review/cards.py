@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from oomlint.judgement import Judgement, Peak
-from oomlint.judgement.words import otherwise
+from oomlint.judgement.words import at_least, otherwise
 from oomlint.linting.rule import gib
 from oomlint.report.markdown import SIGNS, escaped, sentence, verdict
 from oomlint.review import blame
@@ -50,7 +50,8 @@ def numbers(card: Card) -> str:
         low, high = percent(risks[0]), percent(risks[-1])
         share = low if low == high else f"{low.removesuffix(' %')} to {high}"
         said.append(f"the risk of running out of memory is {share}")
-    others = list(dict.fromkeys(filter(None, map(otherwise, peaks))))[:1]
+    readings = (otherwise(peak) or at_least(peak) for peak in peaks)
+    others = list(dict.fromkeys(filter(None, readings)))[:1]
     return sentence("; ".join((*said, *map(escaped, others)))) if said else ""
 
 

@@ -73,6 +73,11 @@ def without_what_is_cut_off(claim: Claim, launch: Launch) -> Claim:
     return claim
 
 
+def without_defaults(claim: Claim, why: str) -> Claim:
+    """A command over a file that is not here: what its options do not say is not at the framework's defaults for that."""
+    return replace(claim, blocks=tuple(replace(block, unsaid=why) for block in claim.blocks))
+
+
 def _doubted(block: Block, doubt: str) -> Block:
     """A block of which nothing is known, and why."""
     return replace(block, level=Level.UNREAD, doubt=doubt)

@@ -125,10 +125,16 @@ class Suggestions:
         if len(header) == 1:
             own = self._by_path(header[0], claim)
             return self._told(own, claim, IN_COMMENT, Level.STATED)
-        if header:
-            return claim
-        said = self._head(claim)
         told = [line for line in self._documented(claim) if line.started == claim.path]
+        if header:
+            # Of several ways at its head the one counts that a guide shows, too.
+            ways = {_words_of(self._by_path(each, claim)) for each in header}
+            shown = {_words_of(self._by_path(line.launch, claim)): line for line in told}
+            both = [line for words, line in shown.items() if words in ways]
+            if len(both) != 1:
+                return claim
+            return self._told(both[0].launch, claim, both[0].reason, Level.FACT)
+        said = self._head(claim)
         launches = [line.launch for line in told]
         if not launches:
             taken = self._taken(claim)

@@ -22,7 +22,13 @@ from oomlint.errors import FileError, InternalError, in_words
 from oomlint.files.requirements import is_commit
 from oomlint.files.workspace import Workspace
 from oomlint.runs.asides import asides
-from oomlint.runs.claimed import configs_of, doubted_again, launch_of, without_what_is_cut_off
+from oomlint.runs.claimed import (
+    configs_of,
+    doubted_again,
+    launch_of,
+    without_defaults,
+    without_what_is_cut_off,
+)
 from oomlint.runs.documented_launches import IN_PROGRAM, IN_README, OF_ANOTHER
 from oomlint.runs.inference_only import ForwardOnly
 from oomlint.runs.lineage import Lineage
@@ -178,7 +184,11 @@ class Linker:
             joining.options = self._references.said_to_program(launch, claim.path)
         self._references.note_written(claim.document)
         for reference in claim.references:
-            claims += self._references.follow(reference, claim.path, joining)
+            followed = self._references.follow(reference, claim.path, joining)
+            if reference.is_base and not followed:
+                claim = without_defaults(claim, f"{reference.path} is not here")
+                claims = [claim, *(c for c in claims[1:] if c.dialect is not claim.dialect)]
+            claims += followed
         used.update(path for each in claims for path in configs_of(each))
         # A launch line overrides the file that it starts; a file it names comes below it.
         ordered = [*(c for c in claims if c is not claim), claim]

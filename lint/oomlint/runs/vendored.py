@@ -55,6 +55,8 @@ _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 # A field of a class, and an option of a parser.
 _FIELD = rb"(?m)^[ \t]+(\w+)[ \t]*:"
 _OPTION = rb"[\"']--([\w-]+)[\"']"
+# An option of argparse that takes several values (``nargs='+'``), with what brackets stand in its call one deep.
+_LIST = rb"[\"']--([\w-]+)[\"'](?:[^()]|\([^()]*\))*?\bnargs\s*=\s*(?:[\"'][*+]|[2-9])"
 # A framework's package is some ten folders deep, and has some hundreds of files (ms-swift 4.4: 6, 560).
 _PACKAGE_DEEPEST, _MOST_OF_PACKAGE = 10, 2000
 
@@ -66,17 +68,22 @@ def without_declared(
     values out of range that its own copy of the framework declares, or a patch of it."""
     is_started = any(claim.is_launched for claim in claims) and not run.is_started_by_guess
     options = readers.options_of(claims) if run.stray else frozenset[str]()
+    known = tuple(
+        replace(stray, is_dropped=True) if _drops(workspace, stray) else stray
+        for stray in run.stray
+    )
     strays = tuple(
         stray
-        for stray in run.stray
+        for stray in known
         if stray.path not in options and not readers.ask_for(stray, is_started=is_started)
     )
-    run = run if len(strays) == len(run.stray) else replace(run, stray=strays)
+    run = run if strays == run.stray else replace(run, stray=strays)
     redeclared = frozenset(_redeclared(run, readers))
     run = replace(run, redeclared=redeclared) if redeclared else run
-    refused = [stray for stray in run.stray if stray.block.table.refuses(stray.path)]
+    refused = [stray for stray in run.stray if stray.is_refused]
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
-    if not refused and not worded:
+    listed = [wrong for wrong in run.wrong if _is_list(wrong)]
+    if not refused and not worded and not listed:
         return run
     texts = [*_copies(workspace, claims), *_patches(workspace, claims)]
     copies = [readers.declared_by_copy(claim) for claim in claims]
@@ -84,17 +91,21 @@ def without_declared(
     words |= {name for copy in copies for name in copy.names}
     choices = {choice for text in texts for choice in re.findall(_QUOTED, text)}
     choices |= {choice for copy in copies for choice in copy.choices}
+    lists = {_as_field(option) for text in texts for option in re.findall(_LIST, text)}
+    lists |= {option for copy in copies for option in copy.lists}
 
     def is_known(stray: StrayKey) -> bool:
         return stray in refused and stray.path.rpartition(".")[2].encode() in words
 
-    def is_choice(wrong: WrongValue) -> bool:
+    def is_declared(wrong: WrongValue) -> bool:
+        if wrong in listed and _as_field(wrong.entry.key.encode()) in lists:
+            return True
         return wrong in worded and _word_of(wrong).encode() in choices
 
     return replace(
         run,
         stray=tuple(stray for stray in run.stray if not is_known(stray)),
-        wrong=tuple(wrong for wrong in run.wrong if not is_choice(wrong)),
+        wrong=tuple(wrong for wrong in run.wrong if not is_declared(wrong)),
     )
 
 
@@ -125,10 +136,30 @@ def _own_copies(workspace: Workspace, claim: Claim) -> Iterator[bytes]:
             yield workspace.read(name)
 
 
+def _drops(workspace: Workspace, stray: StrayKey) -> bool:
+    """Whether the project's own copy of the framework goes on without a key that later releases refuse."""
+    refusal = stray.block.table.refusal
+    paths = () if refusal is None else refusal.paths
+    names = filter(None, (workspace.resolve(path, stray.block.path) for path in paths))
+    data = next((workspace.read_or_none(name) for name in names), None)
+    return refusal is not None and data is not None and re.search(refusal.by, data) is None
+
+
 def _word_of(wrong: WrongValue) -> str:
     """A value that may be one of a list of names; a number that is out of range is so everywhere."""
     value = plain_value(wrong.entry.value, "yaml12")
     return value if isinstance(value, str) and re.search("[A-Za-z]", value) else ""
+
+
+def _is_list(wrong: WrongValue) -> bool:
+    """Whether several values are given at once: a list, or words of a command that stand in one variable."""
+    value = plain_value(wrong.entry.value, "yaml12")
+    return isinstance(value, list) or (isinstance(value, str) and len(value.split()) > 1)
+
+
+def _as_field(option: bytes) -> bytes:
+    """An option of a parser as its value is called."""
+    return option.replace(b"-", b"_")
 
 
 def _copies(workspace: Workspace, claims: Iterable[Claim]) -> Iterator[bytes]:
@@ -236,10 +267,12 @@ def options_of_training(document: Document | None) -> ScriptOptions | None:
 
 
 class Declared(Struct, frozen=True):
-    """What the files of a package name: fields and options, and the strings that may be values."""
+    """What the files of a package name: fields and options, the strings that may be values, and which options take
+    several."""
 
     names: frozenset[bytes] = frozenset()
     choices: frozenset[bytes] = frozenset()
+    lists: frozenset[bytes] = frozenset()
 
 
 class OwnReaders:
@@ -264,17 +297,19 @@ class OwnReaders:
         return Declared(
             frozenset().union(*(each.names for each in found)),
             frozenset().union(*(each.choices for each in found)),
+            frozenset().union(*(each.lists for each in found)),
         )
 
     def _declared_below(self, folder: str) -> Declared:
-        names, choices = set[bytes](), set[bytes]()
+        names, choices, lists = set[bytes](), set[bytes](), set[bytes]()
         files = self.workspace.below(folder, (".py",), _PACKAGE_DEEPEST)
         for name in islice(files, _MOST_OF_PACKAGE):
             data = self.workspace.read_or_none(name) or b""
             names.update(re.findall(_FIELD, data))
-            names.update(each.replace(b"-", b"_") for each in re.findall(_OPTION, data))
+            names.update(map(_as_field, re.findall(_OPTION, data)))
             choices.update(re.findall(_QUOTED, data))
-        return Declared(frozenset(names), frozenset(choices))
+            lists.update(map(_as_field, re.findall(_LIST, data)))
+        return Declared(frozenset(names), frozenset(choices), frozenset(lists))
 
     def options_of(self, claims: Iterable[Claim]) -> frozenset[str]:
         """The options that the programs which commands start parse beside a library's arguments of training,
@@ -300,12 +335,7 @@ class OwnReaders:
         """Whether a program of the project loads files and asks for such a key, or has it among its options: one
         which is like one of the framework's that it leaves alone; one that the framework refuses, where no
         command of the framework's ``is_started`` with the file."""
-        table = stray.block.table
-        if (
-            is_started
-            if table.refuses(stray.path)
-            else not (stray.nearest and table.ignores_unknown)
-        ):
+        if is_started if stray.is_refused else not (stray.nearest and stray.is_ignored):
             return False
         folder = str(self.workspace.project_around(stray.block.path))
         if folder not in self._words:

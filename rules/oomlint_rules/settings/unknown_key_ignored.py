@@ -224,15 +224,16 @@ class UnknownKeyIgnored(Rule):
             if _may_have_it(run, stray):
                 if table.ignores_unknown is not None and not _is_empty(stray):
                     yield self._of_earlier_releases(run, stray)
-            elif table.refuses(stray.path):
+            elif stray.is_refused:
                 yield self._refused(run, stray)
-            elif table.ignores_unknown and stray.nearest and not _is_empty(stray):
+            elif stray.is_ignored and stray.nearest and not _is_empty(stray):
                 yield self._ignored(run, stray)
 
     def _of_earlier_releases(self, run: Run, stray: StrayKey) -> Finding:
-        is_refused = stray.block.table.refuses(stray.path)
         title = (
-            _said(stray, "refuses", "refuse") if is_refused else _said(stray, "ignores", "ignore")
+            _said(stray, "refuses", "refuse")
+            if stray.is_refused
+            else _said(stray, "ignores", "ignore")
         )
         details: tuple[str, ...] = ()
         if stray.nearest:

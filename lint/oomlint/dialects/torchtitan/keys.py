@@ -26,7 +26,7 @@ from oomlint.dialects.kinds import (
     read_boolean,
 )
 from oomlint.dialects.machine.launcher_keys import RANKS
-from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.table import Refusal, Row, Table, known_keys
 from oomlint.plan.fields import Private, f
 
 CONFIG = "torchtitan v0.2.2 config/job_config.py"
@@ -174,8 +174,12 @@ TORCHTITAN = Table(
     name="torchtitan config",
     rows=ROWS,
     known=KNOWN,
-    # TN/config/manager.py _dict_to_dataclass raises on fields that the dataclass lacks.
+    # TN/config/manager.py _dict_to_dataclass raises on fields that the dataclass lacks, from v0.2.0 on (eadca483).
     ignores_unknown=False,
+    refusal=Refusal(
+        ("torchtitan/config/manager.py", "torchtitan/config_manager.py"),
+        rb"\bset\(data\) - valid_fields\b",
+    ),
     loader="yaml12",
     section="training",
 )
@@ -185,6 +189,7 @@ EXTENDED = replace(TORCHTITAN, known_prefixes=("",))
 OPTIONS = replace(
     TORCHTITAN,
     name="torchtitan options",
+    refusal=None,  # tyro's parser has always refused them
     known=KNOWN | {"module", "config", "job.config_file", "m"},
     # Objects of the newer configs, whose classes have options of their own.
     known_prefixes=(

@@ -196,7 +196,7 @@ def _unknown(blocks: list[Block]) -> Iterator[tuple[Block, Entry]]:
         if block.table.section != "training" or not is_command(block):
             continue
         for stray in block.read().stray:
-            if block.table.refuses(stray.path):
+            if stray.is_refused:
                 continue  # a mistake that ends the run, not an option of the script's own
             value = plain_value(stray.entry.value, block.table.loader)
             if value not in (False, "False", "false", 0, "0", None, "", "none", "None"):

@@ -119,7 +119,11 @@ class Verl(Dialect):
         begun = [own] if own else [_file_of(module)] if is_foreign else []
         files = dict.fromkeys((*_bases(launch, module, kind), *begun))
         where = Location(document.source.path, launch.anchor)
-        references = tuple(Reference(file, where, self.name, optional=True) for file in files)
+        # Of a name alone Hydra may know where it lies, beside the program that asks for it.
+        base = own if launch.flag("config_path") is not None else None
+        references = tuple(
+            Reference(file, where, self.name, optional=True, is_base=file == base) for file in files
+        )
         return Claim(self, "launch" if begun else "run", document, blocks, references)
 
     def _hidden(self, document: Document) -> Iterable[Claim]:
