@@ -2,6 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from oomlint.linting.rule import Example
+
+
+def example(
+    files: Mapping[str, str],
+    fixed: Mapping[str, str] | None = None,
+    *,
+    on: str = "",
+    why: str = "",
+    values: Mapping[Any, Any] | None = None,
+) -> Example:
+    """A small project on a machine.
+
+    Args:
+        files, fixed, why, values: as :class:`Example` has them.
+        on: the GPUs and, after a comma, a node's RAM: ``8xA100-40GB, 1TiB``; what is not said is not known.
+    """
+    hardware, _, host_memory = on.partition(", ")
+    return Example(
+        files,
+        fixed,
+        hardware=hardware or None,
+        host_memory=host_memory or None,
+        why=why,
+        values=values or {},
+    )
+
+
+def mended(name: str, text: str, *, on: str = "", why: str = "", **gaps: Any) -> Example:
+    """A project of one file of which the fix changes a few words.
+
+    Args:
+        text: what stands in the file, with named gaps.
+        gaps: what stands in each, and instead of it after the fix: ``length=("4096", "2048")``; one value, where the
+            fix leaves it.
+    """
+    pairs = {gap: said if isinstance(said, tuple) else (said, said) for gap, said in gaps.items()}
+    before = text.format(**{gap: was for gap, (was, _) in pairs.items()})
+    after = text.format(**{gap: becomes for gap, (_, becomes) in pairs.items()})
+    return example({name: before}, {name: after}, on=on, why=why)
+
+
 AXOLOTL = (
     "base_model: meta-llama/Llama-3.1-8B\n"
     "datasets:\n"

@@ -39,19 +39,17 @@ from collections.abc import Iterable
 from oomlint.judgement import judge_gpu, severity_of_need
 from oomlint.linting.rule import (
     Applicability,
-    Example,
     Finding,
     Proposal,
     ReadyEdits,
     Rule,
     Severity,
     Where,
-    gib,
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
-from oomlint_rules._examples import AXOLOTL
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import AXOLOTL, example, mended
 
 _FIRST_COPYING = (0, 38)
 _FIRST_SOUND = (0, 39)
@@ -84,23 +82,20 @@ class Bnb8bitSaveOom(Rule):
     only_where = (Where(plan={f.quant.method: ("bnb8",)}),)
 
     bad = (
-        Example(
-            files={"train.py": _SCRIPT.format(override=_OVERRIDE)},
-            fixed={"train.py": _SCRIPT.format(override="")},
-        ),
-        Example(
-            files={"train.yaml": _YAML},
+        mended("train.py", _SCRIPT, override=(_OVERRIDE, "")),
+        example(
+            {"train.yaml": _YAML},
+            on="1xRTX-3090-24GB",
             values={"versions": {"bitsandbytes": "0.38.1"}},
-            hardware="1xRTX-3090-24GB",
         ),
     )
     good = (
-        Example(files={"train.py": _SCRIPT.format(override="")}),
-        Example(files={"train.yaml": _YAML}, hardware="1xRTX-3090-24GB"),
-        Example(
-            files={"train.yaml": _YAML},
+        example({"train.py": _SCRIPT.format(override="")}),
+        example({"train.yaml": _YAML}, on="1xRTX-3090-24GB"),
+        example(
+            {"train.yaml": _YAML},
+            on="1xRTX-3090-24GB",
             values={"versions": {"bitsandbytes": "0.45.0"}},
-            hardware="1xRTX-3090-24GB",
         ),
     )
 

@@ -34,9 +34,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 
 _SAVE = (
     "import torch\n"
@@ -86,18 +87,17 @@ class FsdpStateDictOnGpu(Rule):
     )
 
     bad = (
-        Example(files={"train.py": _SAVE.format(config="")}),
-        Example(files={"train.py": _SAVE.format(config=", FullStateDictConfig(rank0_only=True)")}),
-        Example(
-            files={"train.py": _TRAINER.format(fsdp=", fsdp='full_shard auto_wrap'")},
-            hardware="4xA100-80GB",
+        example({"train.py": _SAVE.format(config="")}),
+        example({"train.py": _SAVE.format(config=", FullStateDictConfig(rank0_only=True)")}),
+        example(
+            {"train.py": _TRAINER.format(fsdp=", fsdp='full_shard auto_wrap'")}, on="4xA100-80GB"
         ),
-        Example(files={"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.3\n"}),
+        example({"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.3\n"}),
     )
     good = (
-        Example(files={"train.py": _SAVE.format(config=_OFFLOADS)}),
-        Example(files={"train.py": _TRAINER.format(fsdp="")}, hardware="4xA100-80GB"),
-        Example(files={"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.4\n"}),
+        example({"train.py": _SAVE.format(config=_OFFLOADS)}),
+        example({"train.py": _TRAINER.format(fsdp="")}, on="4xA100-80GB"),
+        example({"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.4\n"}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -41,17 +41,16 @@ from oomlint.judgement import confidence, judge_host, settled
 from oomlint.linting.rule import (
     KNOWN,
     Applicability,
-    Example,
     Finding,
     Proposal,
     Rule,
     Severity,
     Where,
-    count,
-    gib,
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import example, mended
 
 _YAML = (
     "base_model: NousResearch/Llama-2-13b-hf\n"
@@ -77,15 +76,10 @@ class SaveOptimizerStates(Rule):
     cost = 9
     only_where = (Where(meant={f.trainable.method: ("full",), f.save.contents: KNOWN}),)
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(only="")},
-            fixed={"axolotl.yaml": _YAML.format(only="save_only_model: true\n")},
-        ),
-    )
+    bad = (mended("axolotl.yaml", _YAML, only=("", "save_only_model: true\n")),)
     good = (
-        Example(files={"axolotl.yaml": _YAML.format(only="save_only_model: true\n")}),
-        Example(files={"axolotl.yaml": _YAML.format(only="").replace("13b", "7b")}),
+        example({"axolotl.yaml": _YAML.format(only="save_only_model: true\n")}),
+        example({"axolotl.yaml": _YAML.format(only="").replace("13b", "7b")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -35,16 +35,16 @@ from oomlint.judgement import settled
 from oomlint.linting.rule import (
     KNOWN,
     Applicability,
-    Example,
     Finding,
     Proposal,
     Rule,
     Severity,
     Where,
-    gib,
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 
 _YAML = (
     "base_model: NousResearch/Llama-2-13b-hf\n"
@@ -71,17 +71,10 @@ class SaveTooFrequent(Rule):
     cost = 1
     only_where = (Where(plan={f.save.every: KNOWN}),)
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(every=5)},
-        ),
-    )
+    bad = (example({"axolotl.yaml": _YAML.format(every=5)}),)
     good = (
-        Example(files={"axolotl.yaml": _YAML.format(every=500)}),
-        Example(
-            files={"axolotl.yaml": _YAML.format(every=5) + "max_steps: 10\n"},
-            why="a debugging run",
-        ),
+        example({"axolotl.yaml": _YAML.format(every=500)}),
+        example({"axolotl.yaml": _YAML.format(every=5) + "max_steps: 10\n"}, why="a debugging run"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -39,19 +39,11 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, judge_host, settled
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed, example
 from oomlint_rules.checkpoint._gather import GATHER
 from oomlint_rules.settings._trainer import trainer_compares
 
@@ -70,41 +62,39 @@ class Zero3GatherOffEmptyModel(Rule):
     only_where = (Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}),)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{AXOLOTL}deepspeed: ds.json\n", "ds.json": _JSON},
-            fixed={"ds.json": _GATHERS},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.yaml": f"{AXOLOTL}deepspeed: ds.json\n", "ds.json": _JSON},
+            {"ds.json": _GATHERS},
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={"train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n", "ds.json": _JSON},
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n", "ds.json": _JSON},
             why="nobody says how much RAM the first node has",
         ),
-        Example(
-            files={"train.sh": command("--deepspeed ds.json"), "ds.json": _JSON},
-            fixed={"ds.json": _GATHERS},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.sh": command("--deepspeed ds.json"), "ds.json": _JSON},
+            {"ds.json": _GATHERS},
+            on="8xA100-80GB, 1TiB",
         ),
     )
     good = (
-        Example(files={"train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n", "ds.json": _GATHERS}),
-        Example(
-            files={
+        example({"train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n", "ds.json": _GATHERS}),
+        example(
+            {
                 "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
                 "ds.json": _GATHERS.replace('save": true', 'save": false'),
             },
             why="somebody decided so",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--deepspeed ds.json")
                 + "python out/zero_to_fp32.py out out/model\n",
                 "ds.json": _JSON,
             },
             why="the shards are joined afterwards",
         ),
-        Example(files={"ds.json": _JSON}, why="what uses it is not known"),
+        example({"ds.json": _JSON}, why="what uses it is not known"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -49,11 +49,12 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, settled, severity_of_block
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import example
 from oomlint_rules.checkpoint._gather import shards_instead
 
 _YAML = (
@@ -104,40 +105,35 @@ class Zero3SaveGpuHeadroom(Rule):
     only_where = (Where(has_card=True),)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(length=4096, micro=8, only=""), "ds.json": _JSON},
-            fixed={
+        example(
+            {"axolotl.yaml": _YAML.format(length=4096, micro=8, only=""), "ds.json": _JSON},
+            {
                 "axolotl.yaml": _YAML.format(length=4096, micro=4, only="").replace(
-                    "micro_batch_size: 4\n",
-                    "micro_batch_size: 4\ngradient_accumulation_steps: 2\n",
+                    "micro_batch_size: 4\n", "micro_batch_size: 4\ngradient_accumulation_steps: 2\n"
                 )
             },
-            hardware="6x8xA100-80GB",
-            host_memory="2TiB",
+            on="6x8xA100-80GB, 2TiB",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY, "ds.json": _JSON},
-            fixed={
+        example(
+            {"train.yaml": _LLAMA_FACTORY, "ds.json": _JSON},
+            {
                 "train.yaml": _LLAMA_FACTORY.replace(
                     "train_batch_size: 8", "train_batch_size: 4"
                 ).replace("accumulation_steps: 4", "accumulation_steps: 8")
             },
-            hardware="6x8xA100-80GB",
-            host_memory="2TiB",
+            on="6x8xA100-80GB, 2TiB",
         ),
-        Example(
-            files={"axolotl.yaml": _YAML.format(length=32768, micro=1, only=""), "ds.json": _JSON},
-            fixed={"ds.json": _JSON.replace('model_save": true', 'model_save": false')},
-            hardware="6x8xA100-80GB",
-            host_memory="2TiB",
+        example(
+            {"axolotl.yaml": _YAML.format(length=32768, micro=1, only=""), "ds.json": _JSON},
+            {"ds.json": _JSON.replace('model_save": true', 'model_save": false')},
+            on="6x8xA100-80GB, 2TiB",
             why="the micro batch cannot be smaller",
         ),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(length=2048, micro=1, only=""), "ds.json": _JSON},
-            hardware="6x8xA100-80GB",
-            host_memory="2TiB",
+        example(
+            {"axolotl.yaml": _YAML.format(length=2048, micro=1, only=""), "ds.json": _JSON},
+            on="6x8xA100-80GB, 2TiB",
         ),
     )
 

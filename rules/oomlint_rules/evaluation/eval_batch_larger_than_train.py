@@ -37,18 +37,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Peak, judge_gpu, settled, sharding_is_open
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 from oomlint_rules._remedies import states_exceed
 
 _LLAMA_FACTORY = (
@@ -97,43 +90,42 @@ class EvalBatchLargerThanTrain(Rule):
     only_where = (Where(plan={f.eval.enabled: (True,)}),)
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY},
-            fixed={
+        example(
+            {"train.yaml": _LLAMA_FACTORY},
+            {
                 "train.yaml": _LLAMA_FACTORY.replace(
-                    "train_batch_size: 1\n",
-                    "train_batch_size: 1\nper_device_eval_batch_size: 1\n",
+                    "train_batch_size: 1\n", "train_batch_size: 1\nper_device_eval_batch_size: 1\n"
                 )
             },
-            hardware="1xRTX-4090-24GB",
+            on="1xRTX-4090-24GB",
             why="left at the default of 8",
         ),
-        Example(
-            files={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 16\n")},
-            fixed={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")},
-            hardware="1xA100-80GB",
+        mended(
+            "sft.yaml",
+            _TRL,
+            eval=("per_device_eval_batch_size: 16\n", "per_device_eval_batch_size: 1\n"),
+            on="1xA100-80GB",
         ),
-        Example(
-            files={"sft.yaml": _UNKNOWN.format(eval="")},
+        example(
+            {"sft.yaml": _UNKNOWN.format(eval="")},
             why="nothing is known of the model, but 8 samples beside 2 are a default",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.replace("6144", "3072")},
-            hardware="1xRTX-4090-24GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.replace("6144", "3072")},
+            on="1xRTX-4090-24GB",
             why="evaluation needs more than training, and the card has it",
         ),
-        Example(
-            files={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")},
-            hardware="1xA100-80GB",
+        example(
+            {"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")}, on="1xA100-80GB"
         ),
-        Example(
-            files={"sft.yaml": _TRL.format(eval="").replace("steps", '"no"')},
-            hardware="1xA100-80GB",
+        example(
+            {"sft.yaml": _TRL.format(eval="").replace("steps", '"no"')},
+            on="1xA100-80GB",
             why="there is no evaluation",
         ),
-        Example(files={"train.yaml": _LLAMA_FACTORY}, hardware="1xB200-180GB", why="fits"),
+        example({"train.yaml": _LLAMA_FACTORY}, on="1xB200-180GB", why="fits"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -36,9 +36,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import Relief, judge_gpu, relief
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 from oomlint_rules._remedies import longest_that_fits, lowered, states_exceed
 
 _LLAMA_FACTORY = (
@@ -84,22 +86,20 @@ class PreferencePairDoublesBatch(Rule):
     only_where = (Where(plan={f.objective.pairs_per_sample: (2,)}),)
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(micro=4, accum=2)},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(micro=4, accum=2)},
+            on="1xA100-80GB",
             why="micro-batch-too-large proposes the smaller batch; this one says why",
         ),
-        Example(
-            files={"dpo.yaml": _TRL.format(length=8192)},
-            hardware="1xA100-40GB",
+        example(
+            {"dpo.yaml": _TRL.format(length=8192)},
+            on="1xA100-40GB",
             why="at a micro batch of one the length decides",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(micro=1, accum=8)}, hardware="1xA100-80GB"
-        ),
-        Example(files={"dpo.yaml": _TRL.format(length=1024)}, hardware="1xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(micro=1, accum=8)}, on="1xA100-80GB"),
+        example({"dpo.yaml": _TRL.format(length=1024)}, on="1xA100-40GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

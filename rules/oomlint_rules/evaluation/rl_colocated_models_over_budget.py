@@ -35,18 +35,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import judge_gpu, relief
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 from oomlint_rules._remedies import lowered
 
 _TRL = (
@@ -83,15 +76,15 @@ class RlColocatedModelsOverBudget(Rule):
     only_where = (Where(plan={f.objective.kind: _KINDS}, has_card=True),)
 
     bad = (
-        Example(files={"grpo.yaml": _TRL.format(beta=0.04)}, hardware="1xA100-80GB"),
-        Example(files={"train.sh": _SWIFT.format(beta=0.04)}, hardware="1xA100-80GB"),
+        example({"grpo.yaml": _TRL.format(beta=0.04)}, on="1xA100-80GB"),
+        example({"train.sh": _SWIFT.format(beta=0.04)}, on="1xA100-80GB"),
     )
     good = (
-        Example(files={"grpo.yaml": _TRL.format(beta=0.0)}, hardware="1xA100-80GB"),
-        Example(files={"train.sh": _SWIFT.format(beta=0.04)}, hardware="1xB200-180GB"),
-        Example(
-            files={"grpo.yaml": _TRL.format(beta="0.04\nuse_peft: true")},
-            hardware="1xA100-80GB",
+        example({"grpo.yaml": _TRL.format(beta=0.0)}, on="1xA100-80GB"),
+        example({"train.sh": _SWIFT.format(beta=0.04)}, on="1xB200-180GB"),
+        example(
+            {"grpo.yaml": _TRL.format(beta="0.04\nuse_peft: true")},
+            on="1xA100-80GB",
             why="an adapter needs no reference of its own",
         ),
     )

@@ -39,16 +39,16 @@ from oomlint.judgement import relief
 from oomlint.linting.rule import (
     KNOWN,
     Applicability,
-    Example,
     Finding,
     Proposal,
     Rule,
     Severity,
     Where,
-    gib,
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 
 _TRL = (
     "model_name_or_path: Qwen/Qwen2.5-3B-Instruct\n"
@@ -96,26 +96,18 @@ class VllmColocateUtilization(Rule):
     )
 
     bad = (
-        Example(
-            files={"grpo.yaml": _TRL.format(share=0.9)},
-            fixed={"grpo.yaml": _TRL.format(share=0.3)},
-            hardware="1xA100-40GB",
-        ),
-        Example(
-            files={"train.sh": _SWIFT.format(share=0.9)},
-            fixed={"train.sh": _SWIFT.format(share=0.3)},
-            hardware="1xA100-40GB",
-        ),
-        Example(files={"grpo.yaml": _TRL.format(share=0.9)}),
+        mended("grpo.yaml", _TRL, share=(0.9, 0.3), on="1xA100-40GB"),
+        mended("train.sh", _SWIFT, share=(0.9, 0.3), on="1xA100-40GB"),
+        example({"grpo.yaml": _TRL.format(share=0.9)}),
     )
     good = (
-        Example(files={"grpo.yaml": _TRL.format(share=0.3)}, hardware="1xA100-40GB"),
-        Example(
-            files={"grpo.yaml": _TRL.format(share=0.9).replace("colocate", "server")},
-            hardware="1xA100-40GB",
+        example({"grpo.yaml": _TRL.format(share=0.3)}, on="1xA100-40GB"),
+        example(
+            {"grpo.yaml": _TRL.format(share=0.9).replace("colocate", "server")},
+            on="1xA100-40GB",
             why="a server has cards of its own",
         ),
-        Example(files={"grpo.yaml": _TRL.format(share=0.3)}),
+        example({"grpo.yaml": _TRL.format(share=0.3)}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

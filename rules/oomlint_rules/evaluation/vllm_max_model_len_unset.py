@@ -36,19 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 from oomlint_rules._remedies import card_bytes
 
 _LENGTH = f.objective.rollout.max_model_len
@@ -90,25 +83,15 @@ class VllmMaxModelLenUnset(Rule):
     only_where = (Where(plan={f.objective.rollout.engine: ("vllm_colocate",)}),)
 
     bad = (
-        Example(
-            files={"grpo.yaml": _TRL.format(more="")},
-            fixed={"grpo.yaml": _TRL.format(more="vllm_max_model_length: 5120\n")},
-            hardware="1xH100-80GB",
-        ),
-        Example(
-            files={"train.sh": _SWIFT.format(more="")},
-            fixed={"train.sh": _SWIFT.format(more=" --vllm_max_model_len 2048")},
-        ),
+        mended("grpo.yaml", _TRL, more=("", "vllm_max_model_length: 5120\n"), on="1xH100-80GB"),
+        mended("train.sh", _SWIFT, more=("", " --vllm_max_model_len 2048")),
     )
     good = (
-        Example(
-            files={"grpo.yaml": _TRL.format(more="vllm_max_model_length: 4096\n")},
-            hardware="1xH100-80GB",
-        ),
-        Example(files={"grpo.yaml": _TRL.format(more="")}, hardware="1xB300-288GB"),
-        Example(
-            files={"grpo.yaml": _TRL.format(more="").replace("colocate", "server")},
-            hardware="1xH100-80GB",
+        example({"grpo.yaml": _TRL.format(more="vllm_max_model_length: 4096\n")}, on="1xH100-80GB"),
+        example({"grpo.yaml": _TRL.format(more="")}, on="1xB300-288GB"),
+        example(
+            {"grpo.yaml": _TRL.format(more="").replace("colocate", "server")},
+            on="1xH100-80GB",
             why="a server has settings of its own",
         ),
     )

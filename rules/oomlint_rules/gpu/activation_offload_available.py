@@ -38,9 +38,10 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Relief, judge_host, sharding_is_open
-from oomlint.linting.rule import Applicability, Example, Severity, Where
+from oomlint.linting.rule import Applicability, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example, mended
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import leading_remedy, states_exceed
 
@@ -96,29 +97,27 @@ class ActivationOffloadAvailable(LowersPeak):
     fix = "keep the checkpoints of the layers in host RAM"
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(offload="")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(offload="activation_offloading: true\n")},
-            hardware="1xA100-40GB",
-            host_memory="256GiB",
+        mended(
+            "axolotl.yaml",
+            _AXOLOTL,
+            offload=("", "activation_offloading: true\n"),
+            on="1xA100-40GB, 256GiB",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(offload="")},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(offload="use_unsloth_gc: true\n")},
-            hardware="1xA100-40GB",
-            host_memory="256GiB",
+        mended(
+            "train.yaml",
+            _LLAMA_FACTORY,
+            offload=("", "use_unsloth_gc: true\n"),
+            on="1xA100-40GB, 256GiB",
         ),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(offload="activation_offloading: true\n")},
-            hardware="1xA100-40GB",
-            host_memory="256GiB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(offload="activation_offloading: true\n")},
+            on="1xA100-40GB, 256GiB",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(offload="")},
-            hardware="1xH100-80GB",
-            host_memory="256GiB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(offload="")},
+            on="1xH100-80GB, 256GiB",
             why="fits as it is",
         ),
     )

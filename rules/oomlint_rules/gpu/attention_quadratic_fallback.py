@@ -32,9 +32,10 @@ attention weights.
 from __future__ import annotations
 
 from oomlint.judgement import Relief
-from oomlint.linting.rule import Applicability, Example, Where
+from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example, mended
 from oomlint_rules._lowering import LowersPeak
 
 _YAML = (
@@ -66,20 +67,12 @@ class AttentionQuadraticFallback(LowersPeak):
     with_it = "with sdpa"
     fix = "use PyTorch's sdpa attention"
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(attention="eager")},
-            fixed={"axolotl.yaml": _YAML.format(attention="sdpa")},
-            hardware="1xA100-80GB",
-        ),
-    )
+    bad = (mended("axolotl.yaml", _YAML, attention=("eager", "sdpa"), on="1xA100-80GB"),)
     good = (
-        Example(files={"axolotl.yaml": _YAML.format(attention="sdpa")}, hardware="1xA100-80GB"),
-        Example(
-            files={
-                "axolotl.yaml": _YAML.format(attention="eager").replace("16384", "1024"),
-            },
-            hardware="1xA100-80GB",
+        example({"axolotl.yaml": _YAML.format(attention="sdpa")}, on="1xA100-80GB"),
+        example(
+            {"axolotl.yaml": _YAML.format(attention="eager").replace("16384", "1024")},
+            on="1xA100-80GB",
             why="short sequences fit with eager attention too",
         ),
     )

@@ -35,9 +35,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example, mended
 from oomlint_rules.precision._cards import severity_of_named_card
 
 _SDPA = Proposal.set("use PyTorch's sdpa attention", {f.model.attn_impl: "sdpa"})
@@ -85,26 +86,15 @@ class FlashAttnUnsupportedGpu(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(attention="fa2")},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(attention="sdpa")},
-            hardware="2xT4-16GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(attention="sdpa")},
-            hardware="1xV100-32GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _FP32.format(attention="flash_attention_2")},
-            fixed={"axolotl.yaml": _FP32.format(attention="sdpa")},
-        ),
+        mended("train.yaml", _LLAMA_FACTORY, attention=("fa2", "sdpa"), on="2xT4-16GB"),
+        mended("axolotl.yaml", _AXOLOTL, attention=("flash_attention_2", "sdpa"), on="1xV100-32GB"),
+        mended("axolotl.yaml", _FP32, attention=("flash_attention_2", "sdpa")),
     )
     good = (
-        Example(files={"axolotl.yaml": _FP32.format(attention="sdpa")}),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}, hardware="1xL4-24GB"),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(attention="sdpa")}, hardware="1xV100-32GB"),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}),
+        example({"axolotl.yaml": _FP32.format(attention="sdpa")}),
+        example({"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}, on="1xL4-24GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(attention="sdpa")}, on="1xV100-32GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -33,9 +33,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example, mended
 
 _AXOLOTL = (
     "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
@@ -67,16 +68,11 @@ class GcReentrantFrozenInputs(Rule):
         Where(plan={f.trainable.method: ("freeze",), f.checkpointing.reentrant: (True,)}),
     )
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(reentrant="true")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(reentrant="false")},
-        ),
-    )
+    bad = (mended("axolotl.yaml", _AXOLOTL, reentrant=("true", "false")),)
     good = (
-        Example(files={"axolotl.yaml": _AXOLOTL.format(reentrant="false")}),
-        Example(
-            files={
+        example({"axolotl.yaml": _AXOLOTL.format(reentrant="false")}),
+        example(
+            {
                 "axolotl.yaml": _AXOLOTL.format(reentrant="true").replace(
                     "unfrozen_parameters:\n  - model.layers.2[0-7]+.mlp\n", ""
                 )

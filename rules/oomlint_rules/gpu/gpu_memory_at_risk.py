@@ -28,8 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Example, Finding, Rule, Where
+from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 from oomlint_rules._headline import GPU_FIELDS, headline
 
 _YAML = (
@@ -55,23 +56,23 @@ class GpuMemoryAtRisk(Rule):
     only_where = (Where(has_card=True, has_risk=True),)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _YAML},
-            hardware="1xA100-40GB",
+        example(
+            {"axolotl.yaml": _YAML},
+            on="1xA100-40GB",
             why="full fine-tuning of 8 billion parameters on one card",
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": _YAML.replace(
                     "8B",
                     "8B\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_target_linear: true",
                 )
             },
-            hardware="1xH200-141GB",
+            on="1xH200-141GB",
         ),
-        Example(files={"axolotl.yaml": _YAML}, why="hardware unknown: nothing to exceed"),
+        example({"axolotl.yaml": _YAML}, why="hardware unknown: nothing to exceed"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

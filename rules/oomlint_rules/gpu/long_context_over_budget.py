@@ -48,18 +48,11 @@ from oomlint.judgement import (
     lengths_are_open,
     settled,
 )
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 from oomlint_rules._remedies import leading_remedy, longest_that_fits, states_exceed
 
 _AXOLOTL = (
@@ -112,21 +105,15 @@ class LongContextOverBudget(Rule):
     only_where = (Where(has_risk=True),)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(length=131072)},
-            hardware="1xA100-40GB",
-        ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(length=131072)},
-            hardware="1xA100-40GB",
-        ),
+        example({"axolotl.yaml": _AXOLOTL.format(length=131072)}, on="1xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(length=131072)}, on="1xA100-40GB"),
     )
     good = (
-        Example(files={"axolotl.yaml": _AXOLOTL.format(length=8192)}, hardware="1xA100-40GB"),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=8192)}, hardware="1xA100-40GB"),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(length=131072)},
-            hardware="1xB200-180GB",
+        example({"axolotl.yaml": _AXOLOTL.format(length=8192)}, on="1xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(length=8192)}, on="1xA100-40GB"),
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(length=131072)},
+            on="1xB200-180GB",
             why="the card holds it",
         ),
     )

@@ -43,9 +43,11 @@ from oomlint.judgement import (
     relief,
     sharding_is_open,
 )
-from oomlint.linting.rule import Applicability, Example, Note, Severity, Where, gib
+from oomlint.linting.rule import Applicability, Note, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 
@@ -77,16 +79,10 @@ class MicroBatchTooLarge(LowersPeak):
     at = (f.batch.micro,)
     only_where = (Where(has_risk=True),)
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(micro=16, accum=2)},
-            fixed={"axolotl.yaml": _YAML.format(micro=8, accum=4)},
-            hardware="1xH100-80GB",
-        ),
-    )
+    bad = (mended("axolotl.yaml", _YAML, micro=(16, 8), accum=(2, 4), on="1xH100-80GB"),)
     good = (
-        Example(files={"axolotl.yaml": _YAML.format(micro=1, accum=32)}, hardware="1xH100-80GB"),
-        Example(files={"axolotl.yaml": _YAML.format(micro=1, accum=1)}, hardware="1xT4-16GB"),
+        example({"axolotl.yaml": _YAML.format(micro=1, accum=32)}, on="1xH100-80GB"),
+        example({"axolotl.yaml": _YAML.format(micro=1, accum=1)}, on="1xT4-16GB"),
     )
 
     def concerns(self, run: Run) -> bool:

@@ -37,9 +37,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled, sharding_is_open
-from oomlint.linting.rule import Example, Finding, Rule, Severity, count, gib
+from oomlint.linting.rule import Finding, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import example
 
 _AXOLOTL = (
     "base_model: {model}\n"
@@ -81,23 +83,18 @@ class MoeTotalParams(Rule):
     explains = ("parameters",)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mixtral-8x7B-v0.1")},
-            hardware="1xH100-80GB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mixtral-8x7B-v0.1")}, on="1xH100-80GB"
         ),
-        Example(files={"train.yaml": _LLAMA_FACTORY}, hardware="1xH100-80GB"),
+        example({"train.yaml": _LLAMA_FACTORY}, on="1xH100-80GB"),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mistral-7B-v0.1")},
-            hardware="1xRTX-4080-16GB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mistral-7B-v0.1")},
+            on="1xRTX-4080-16GB",
             why="no experts",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY},
-            hardware="1xB200-180GB",
-            why="fits with all its experts",
-        ),
+        example({"train.yaml": _LLAMA_FACTORY}, on="1xB200-180GB", why="fits with all its experts"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -35,18 +35,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 from oomlint_rules._remedies import card_bytes
 from oomlint_rules.precision._cards import is_before_ampere
 
@@ -104,22 +97,16 @@ class PackingWithoutVarlenAttention(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="sdpa")},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="fa2")},
-        ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(attention="sdpa")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")},
-        ),
+        mended("train.yaml", _LLAMA_FACTORY, length=32768, attention=("sdpa", "fa2")),
+        mended("axolotl.yaml", _AXOLOTL, attention=("sdpa", "flash_attention_2")),
     )
     good = (
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="fa2")}),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(length=4096, attention="sdpa")},
+        example({"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="fa2")}),
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(length=4096, attention="sdpa")},
             why="a mask of 32 MiB: attention-quadratic-fallback speaks of what eager attention costs",
         ),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")}),
+        example({"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

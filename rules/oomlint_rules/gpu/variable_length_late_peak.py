@@ -36,9 +36,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 
 _LLAMA_FACTORY = (
     "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
@@ -80,19 +82,16 @@ class VariableLengthLatePeak(Rule):
     explains = ("activations", "logits")
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="")},
-            hardware="1xA100-80GB",
-        ),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(micro=4)}, hardware="1xA100-80GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="")}, on="1xA100-80GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(micro=4)}, on="1xA100-80GB"),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="packing: true\n")},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="packing: true\n")},
+            on="1xA100-80GB",
             why="every batch is full",
         ),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(micro=1)}, hardware="1xA100-80GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(micro=1)}, on="1xA100-80GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -38,9 +38,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example, mended
 
 _SWIFT = (
     "{env}swift sft --model Qwen/Qwen2-VL-7B-Instruct --dataset our/images.jsonl"
@@ -90,19 +91,14 @@ class VlmPixelsUncapped(Rule):
     cost = 8
 
     bad = (
-        Example(
-            files={"train.sh": _SWIFT.format(env="")},
-        ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(pixels=12845056)},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(pixels=1003520)},
-        ),
+        example({"train.sh": _SWIFT.format(env="")}),
+        mended("train.yaml", _LLAMA_FACTORY, pixels=(12845056, 1003520)),
     )
     good = (
-        Example(files={"train.sh": _SWIFT.format(env="MAX_PIXELS=1003520 ")}),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(pixels=589824)}),
-        Example(
-            files={"train.sh": _SWIFT.format(env="").replace("Qwen2-VL", "Qwen2.5")},
+        example({"train.sh": _SWIFT.format(env="MAX_PIXELS=1003520 ")}),
+        example({"train.yaml": _LLAMA_FACTORY.format(pixels=589824)}),
+        example(
+            {"train.sh": _SWIFT.format(env="").replace("Qwen2-VL", "Qwen2.5")},
             why="a model of text alone",
         ),
     )

@@ -39,7 +39,6 @@ from oomlint.documents.base import Fact
 from oomlint.judgement import settled
 from oomlint.linting.rule import (
     Applicability,
-    Example,
     Finding,
     Proposal,
     ReadyEdits,
@@ -49,7 +48,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, script
+from oomlint_rules._examples import AXOLOTL, example, script
 
 _FIELD = f.data.in_memory
 
@@ -67,19 +66,19 @@ class DatasetFullyInRam(Rule):
     explains = ("dataset",)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: true\n"},
-            fixed={"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: false\n"},
+        example(
+            {"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: true\n"},
+            {"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: false\n"},
         ),
-        Example(
-            files={"train.py": script(head=_reads(", keep_in_memory=True"))},
-            fixed={"train.py": script(head=_reads(", keep_in_memory=False"))},
+        example(
+            {"train.py": script(head=_reads(", keep_in_memory=True"))},
+            {"train.py": script(head=_reads(", keep_in_memory=False"))},
         ),
     )
     good = (
-        Example(files={"train.yaml": AXOLOTL}),
-        Example(files={"train.py": script(head=_reads(""))}),
-        Example(files={"train.py": script(head=_reads(", streaming=True"))}),
+        example({"train.yaml": AXOLOTL}),
+        example({"train.py": script(head=_reads(""))}),
+        example({"train.py": script(head=_reads(", streaming=True"))}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

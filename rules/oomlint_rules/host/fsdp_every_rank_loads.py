@@ -47,9 +47,11 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Peak, judge_host, settled
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 from oomlint_rules.host._ram import copies, judge_ram
 
 _AXOLOTL = (
@@ -99,63 +101,52 @@ class FsdpEveryRankLoads(Rule):
     explains = ("model_copies",)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
-            fixed={
+        example(
+            {"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
+            {
                 "train.yaml": (
                     f"{_AXOLOTL}{_SHARDED}"
                     "  fsdp_cpu_ram_efficient_loading: true\n"
                     "  fsdp_sync_module_states: true\n"
                 )
             },
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={
-                "train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: false\n")
-            },
-            fixed={
-                "train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: true\n")
-            },
+        example(
+            {"train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: false\n")},
+            {"train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: true\n")},
             why="the node's RAM is not known",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": _COMMAND,
                 "fsdp.yaml": _ACCELERATE + _EFFICIENT.replace("loading: true", "loading: false"),
             },
-            fixed={"fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+            {"fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
+            on="8xA100-80GB, 1TiB",
         ),
     )
     good = (
-        Example(
-            files={"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     f"{_AXOLOTL}{_SHARDED}"
                     "  fsdp_cpu_ram_efficient_loading: true\n"
                     "  fsdp_sync_module_states: true\n"
                 )
             },
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
-            hardware="8xA100-80GB",
-            host_memory="2TiB",
-            why="eight copies fit",
+        example(
+            {"train.yaml": f"{_AXOLOTL}{_SHARDED}"}, on="8xA100-80GB, 2TiB", why="eight copies fit"
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL.replace("70B", "8B") + _SHARDED},
-            hardware="2xA100-80GB",
+        example(
+            {"train.yaml": _AXOLOTL.replace("70B", "8B") + _SHARDED},
+            on="2xA100-80GB",
             why="two copies of a small model",
         ),
     )

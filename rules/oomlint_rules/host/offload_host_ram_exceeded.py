@@ -44,10 +44,12 @@ from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Peak, judge_gpu, judge_host, settled
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, count, gib
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.memory import asked_in_host
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import example
 from oomlint_rules.host._ram import judge_ram
 
 _AXOLOTL = (
@@ -117,54 +119,46 @@ class OffloadHostRamExceeded(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(2, "cpu")},
-            hardware="4xA100-40GB",
-            host_memory="128GiB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(2, "cpu")},
+            on="4xA100-40GB, 128GiB",
             why="13 billion parameters × 18 bytes are 218 GiB",
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(3, "cpu", "cpu")},
-            fixed={"ds.json": _json(3, "none", "none")},
-            hardware="8xA100-80GB",
-            host_memory="192GiB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(3, "cpu", "cpu")},
+            {"ds.json": _json(3, "none", "none")},
+            on="8xA100-80GB, 192GiB",
             why="the GPUs have room for all of it",
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(2, "cpu")},
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(2, "cpu")},
             why="nobody says how much RAM there is",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY},
-            hardware="4xA100-40GB",
-            host_memory="192GiB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY},
+            on="4xA100-40GB, 192GiB",
             why="the shipped preset offloads the optimizer",
         ),
-        Example(
-            files={"train.sh": f"{_RECIPE} --fsdp_config.fsdp_cpu_offload True\n"},
-            hardware="4xA100-40GB",
-            host_memory="96GiB",
+        example(
+            {"train.sh": f"{_RECIPE} --fsdp_config.fsdp_cpu_offload True\n"},
+            on="4xA100-40GB, 96GiB",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(3, "cpu", "cpu")},
-            hardware="8xA100-40GB",
-            host_memory="1152GiB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(3, "cpu", "cpu")}, on="8xA100-40GB, 1152GiB"
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(3, "none")},
-            hardware="8xA100-80GB",
-            host_memory="192GiB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(3, "none")},
+            on="8xA100-80GB, 192GiB",
             why="nothing is offloaded",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_AXOLOTL}adapter: lora\nlora_r: 16\nlora_target_linear: true\n",
                 "ds.json": _json(2, "cpu"),
             },
-            hardware="4xA100-40GB",
-            host_memory="128GiB",
+            on="4xA100-40GB, 128GiB",
             why="a LoRA adapter's optimizer states are small",
         ),
     )

@@ -39,9 +39,10 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, settled
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 from oomlint_rules.host._ram import copies, judge_ram
 
 _AXOLOTL = (
@@ -85,18 +86,17 @@ class RanksTimesModelHostLoad(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
-            fixed={
+        example(
+            {"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
+            {
                 "ds.json": _json(3).replace(
                     '"stage": 3', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true'
                 )
             },
-            hardware="8xA100-80GB",
-            host_memory="384GiB",
+            on="8xA100-80GB, 384GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "deepspeed --num_gpus 9 run_clm.py --deepspeed ds.json --do_train"
                     " --model_name_or_path Qwen/Qwen2.5-7B --dataset_name tatsu-lab/alpaca"
@@ -109,15 +109,13 @@ class RanksTimesModelHostLoad(Rule):
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(3)},
-            hardware="8xA100-80GB",
-            host_memory="384GiB",
+        example(
+            {"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(3)},
+            on="8xA100-80GB, 384GiB",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
+            on="8xA100-80GB, 1TiB",
         ),
     )
 

@@ -40,19 +40,11 @@ from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command, deepspeed, script
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command, deepspeed, example, script
 from oomlint_rules.host._ram import RamVerdict, judge_ram
 
 _ACCELERATE = "accelerate launch --config_file acc.yaml"
@@ -86,35 +78,32 @@ class Zero3InitAfterLoad(Rule):
     explains = ("model_copies",)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": script("deepspeed='ds.json'", early=True, model=_LARGE),
                 "ds.json": deepspeed('"stage": 3'),
             },
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            on="8xA100-80GB, 512GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("", _ACCELERATE).replace("meta-llama/Llama-3.1-8B", _LARGE),
                 "acc.yaml": _accelerate("false  # true"),
             },
-            fixed={"acc.yaml": _accelerate("true  # true")},
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            {"acc.yaml": _accelerate("true  # true")},
+            on="8xA100-80GB, 512GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": LLAMA_FACTORY.replace("8B", "70B").replace("full", "lora"),
                 "acc.yaml": _accelerate("false  # true"),
                 "train.sh": f"{_ACCELERATE} src/train.py train.yaml\n",
             },
-            fixed={"acc.yaml": _accelerate("true  # true")},
-            hardware="8xA100-80GB",
-            host_memory="2TiB",
+            {"acc.yaml": _accelerate("true  # true")},
+            on="8xA100-80GB, 2TiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": script(
                     "deepspeed='ds.json'",
                     early=True,
@@ -126,25 +115,23 @@ class Zero3InitAfterLoad(Rule):
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": script("deepspeed='ds.json'", model=_LARGE),
                 "ds.json": deepspeed('"stage": 3'),
             },
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            on="8xA100-80GB, 512GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": script("deepspeed='ds.json'", early=True, model=_LARGE),
                 "ds.json": deepspeed('"stage": 2'),
             },
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            on="8xA100-80GB, 512GiB",
             why="stage 2 loads whole models anyway",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": script(
                     "deepspeed='ds.json'", early=True, head="Accelerator()\n", model=_LARGE
                 ),
@@ -152,17 +139,12 @@ class Zero3InitAfterLoad(Rule):
                 "train.sh": "accelerate launch --config_file acc.yaml train.py\n",
                 "acc.yaml": _accelerate("true"),
             },
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            on="8xA100-80GB, 512GiB",
             why="the Accelerator knows of it before the model is loaded",
         ),
-        Example(
-            files={
-                "train.sh": command("", _ACCELERATE),
-                "acc.yaml": _accelerate("false"),
-            },
-            hardware="8xA100-80GB",
-            host_memory="2TiB",
+        example(
+            {"train.sh": command("", _ACCELERATE), "acc.yaml": _accelerate("false")},
+            on="8xA100-80GB, 2TiB",
             why="there is room for eight copies",
         ),
     )

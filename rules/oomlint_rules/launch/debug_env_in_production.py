@@ -42,7 +42,6 @@ from collections.abc import Iterable
 
 from oomlint.linting.rule import (
     Applicability,
-    Example,
     Finding,
     Proposal,
     ReadyEdits,
@@ -52,7 +51,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, script
+from oomlint_rules._examples import command, example, script
 from oomlint_rules._fixes import removal
 
 _BLOCKING, _UNCACHED, _DETAIL = (
@@ -75,31 +74,26 @@ class DebugEnvInProduction(Rule):
     only_where = (Where(said=(_BLOCKING, _UNCACHED, _DETAIL)), Where(facts=("debug-mode",)))
 
     bad = (
-        Example(
-            files={"train.sh": f"export CUDA_LAUNCH_BLOCKING=1\n{command('')}"},
-            fixed={"train.sh": f"export CUDA_LAUNCH_BLOCKING=0\n{command('')}"},
+        example(
+            {"train.sh": f"export CUDA_LAUNCH_BLOCKING=1\n{command('')}"},
+            {"train.sh": f"export CUDA_LAUNCH_BLOCKING=0\n{command('')}"},
         ),
-        Example(
-            files={"train.sh": f"CUDA_LAUNCH_BLOCKING=1 {command('')}"},
-            fixed={"train.sh": command("")},
+        example({"train.sh": f"CUDA_LAUNCH_BLOCKING=1 {command('')}"}, {"train.sh": command("")}),
+        example(
+            {"train.py": script(head="torch.autograd.set_detect_anomaly(True)\n")},
+            {"train.py": script(head="torch.autograd.set_detect_anomaly(False)\n")},
         ),
-        Example(
-            files={"train.py": script(head="torch.autograd.set_detect_anomaly(True)\n")},
-            fixed={"train.py": script(head="torch.autograd.set_detect_anomaly(False)\n")},
-        ),
-        Example(
-            files={"train.py": script(head="torch.cuda.memory._record_memory_history()\n")},
-        ),
+        example({"train.py": script(head="torch.cuda.memory._record_memory_history()\n")}),
     )
     good = (
-        Example(files={"train.sh": f"export CUDA_LAUNCH_BLOCKING=0\n{command('')}"}),
-        Example(files={"train.sh": f"export TORCH_DISTRIBUTED_DEBUG=INFO\n{command('')}"}),
-        Example(
-            files={
+        example({"train.sh": f"export CUDA_LAUNCH_BLOCKING=0\n{command('')}"}),
+        example({"train.sh": f"export TORCH_DISTRIBUTED_DEBUG=INFO\n{command('')}"}),
+        example(
+            {
                 "train.py": script(
                     head="torch.cuda.memory._record_memory_history(max_entries=100000)\n"
                 )
-            },
+            }
         ),
     )
 

@@ -36,19 +36,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import confidence, settled, sharding_is_open
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import example
 
 _YAML = (
     "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
@@ -86,25 +78,24 @@ class ExpandableSegmentsUnset(Rule):
     only_where = (Where(has_card=True),)
 
     bad = (
-        Example(
-            files={"train.yaml": _YAML.format(micro=4), "train.sh": _LAUNCH},
-            fixed={"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_LAUNCH}"},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _YAML.format(micro=4), "train.sh": _LAUNCH},
+            {"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_LAUNCH}"},
+            on="1xA100-80GB",
         ),
-        Example(
-            files={"train.sh": _SWIFT},
-            fixed={"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_SWIFT}"},
-            hardware="1xA100-80GB",
+        example(
+            {"train.sh": _SWIFT},
+            {"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_SWIFT}"},
+            on="1xA100-80GB",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _YAML.format(micro=4), "train.sh": _SETTING + _LAUNCH},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _YAML.format(micro=4), "train.sh": _SETTING + _LAUNCH}, on="1xA100-80GB"
         ),
-        Example(
-            files={"train.yaml": _YAML.format(micro=1), "train.sh": _LAUNCH},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _YAML.format(micro=1), "train.sh": _LAUNCH},
+            on="1xA100-80GB",
             why="there is room",
         ),
     )

@@ -35,10 +35,11 @@ from collections.abc import Iterable
 
 from oomlint.hardware import nccl_bytes
 from oomlint.judgement import confidence, settled
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import example
 
 _AXOLOTL = (
     "base_model: NousResearch/Meta-Llama-3-8B\n"
@@ -78,12 +79,12 @@ class NcclHeadroom(Rule):
     only_where = (Where(has_card=True),)
 
     bad = (
-        Example(files={"axolotl.yaml": _AXOLOTL.format(length=13056)}, hardware="8xA100-40GB"),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=13312)}, hardware="8xA100-40GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(length=13056)}, on="8xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(length=13312)}, on="8xA100-40GB"),
     )
     good = (
-        Example(files={"axolotl.yaml": _AXOLOTL.format(length=4096)}, hardware="8xA100-40GB"),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=4096)}, hardware="8xA100-40GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(length=4096)}, on="8xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(length=4096)}, on="8xA100-40GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -30,9 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.runs.run import Run
-from oomlint_rules._examples import script
+from oomlint_rules._examples import example, script
 
 _LOOP = (
     "import torch\n"
@@ -53,19 +53,19 @@ class Rank0GpuSkew(Rule):
     summary = "every rank loads a checkpoint onto the same GPU"
     only_where = (Where(facts=("torch-load-no-map-location",)),)
 
-    bad = (Example(files={"train.py": _LOOP.format(arguments="'last.pt'")}),)
+    bad = (example({"train.py": _LOOP.format(arguments="'last.pt'")}),)
     good = (
-        Example(files={"train.py": _LOOP.format(arguments="'last.pt', map_location='cpu'")}),
-        Example(
-            files={
+        example({"train.py": _LOOP.format(arguments="'last.pt', map_location='cpu'")}),
+        example(
+            {
                 "train.py": _LOOP.format(arguments="'last.pt'").replace(
                     "DistributedDataParallel", "Parallel"
                 )
             },
             why="one GPU",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": f"import os\nrank = os.environ['LOCAL_RANK']\n{script()}{_LOADS}",
                 "train.sh": "torchrun --nproc_per_node 1 train.py\n",
             },

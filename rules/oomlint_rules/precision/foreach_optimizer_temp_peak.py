@@ -33,9 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief, judge_gpu, sharding_is_open
-from oomlint.linting.rule import Applicability, Example, Where, gib
+from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 from oomlint_rules._lowering import LowersPeak
 
 _LLAMA_FACTORY = (
@@ -80,26 +82,26 @@ class ForeachOptimizerTempPeak(LowersPeak):
     fix = "use the fused AdamW"
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch")},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch_fused")},
-            hardware="1xRTX-5090-32GB",
+        mended(
+            "train.yaml",
+            _LLAMA_FACTORY,
+            optimizer=("adamw_torch", "adamw_torch_fused"),
+            on="1xRTX-5090-32GB",
         ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch_fused")},
-            hardware="1xRTX-5090-32GB",
+        mended(
+            "axolotl.yaml",
+            _AXOLOTL,
+            optimizer=("adamw_torch", "adamw_torch_fused"),
+            on="1xRTX-5090-32GB",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch_fused")},
-            hardware="1xRTX-5090-32GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch_fused")},
+            on="1xRTX-5090-32GB",
         ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch")},
-            hardware="1xH100-80GB",
-            why="fits",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch")}, on="1xH100-80GB", why="fits"
         ),
     )
 

@@ -41,9 +41,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 
 _TORCHRUN = (
     "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
@@ -74,17 +75,17 @@ class FsdpInt8Flatten(Rule):
     only_where = (Where(plan={f.parallel.backend: ("fsdp1",)}),)
 
     bad = (
-        Example(
-            files={"train.sh": f"{_TORCHRUN} --quantization 8bit\n"},
-            fixed={"train.sh": f"{_TORCHRUN} --quantization 4bit\n"},
+        example(
+            {"train.sh": f"{_TORCHRUN} --quantization 8bit\n"},
+            {"train.sh": f"{_TORCHRUN} --quantization 4bit\n"},
         ),
-        Example(
-            files={"train.sh": f"{_TORCHRUN} --quantization --output_dir out\n"},
+        example(
+            {"train.sh": f"{_TORCHRUN} --quantization --output_dir out\n"},
             why="the bare switch means 8 bit",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}adapter: lora\nload_in_8bit: true\n{_FSDP}"},
-            fixed={
+        example(
+            {"train.yaml": f"{_AXOLOTL}adapter: lora\nload_in_8bit: true\n{_FSDP}"},
+            {
                 "train.yaml": (
                     f"{_AXOLOTL}adapter: qlora\nload_in_8bit: false\nload_in_4bit: true\n{_FSDP}"
                 )
@@ -92,15 +93,12 @@ class FsdpInt8Flatten(Rule):
         ),
     )
     good = (
-        Example(files={"train.sh": f"{_TORCHRUN} --quantization 4bit\n"}),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}adapter: qlora\nload_in_4bit: true\n{_FSDP}"},
+        example({"train.sh": f"{_TORCHRUN} --quantization 4bit\n"}),
+        example(
+            {"train.yaml": f"{_AXOLOTL}adapter: qlora\nload_in_4bit: true\n{_FSDP}"},
             why="Axolotl stores 4-bit weights as bf16 under FSDP",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}adapter: lora\nload_in_8bit: true\n"},
-            why="no FSDP",
-        ),
+        example({"train.yaml": f"{_AXOLOTL}adapter: lora\nload_in_8bit: true\n"}, why="no FSDP"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
