@@ -42,23 +42,15 @@ from oomlint.memory import rewritten_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 from oomlint_rules.host._ram import against
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-70B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "fsdp:\n"
-    "  - full_shard\n"
-    "  - auto_wrap\n"
-    "fsdp_config:\n"
-    "  fsdp_cpu_ram_efficient_loading: true\n"
-    "  fsdp_sync_module_states: true\n"
+_AXOLOTL = axolotl(
+    "meta-llama/Llama-3.1-70B",
+    "sequence_len: 2048\n",
+    ONE_SAMPLE,
+    "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n",
+    "  fsdp_cpu_ram_efficient_loading: true\n  fsdp_sync_module_states: true\n",
 )
 _ACCELERATE = (
     "distributed_type: FSDP\n"

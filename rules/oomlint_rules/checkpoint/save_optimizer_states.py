@@ -50,19 +50,10 @@ from oomlint.linting.rule import (
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, mended
 
-_YAML = (
-    "base_model: NousResearch/Llama-2-13b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "save_steps: 100\n"
-    "{only}"
+_YAML = axolotl(
+    "NousResearch/Llama-2-13b-hf", "sequence_len: 1024\n", ONE_SAMPLE, "save_steps: 100\n{only}"
 )
 
 _LARGE = 12e9

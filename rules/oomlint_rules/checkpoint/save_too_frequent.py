@@ -44,19 +44,13 @@ from oomlint.linting.rule import (
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 
-_YAML = (
-    "base_model: NousResearch/Llama-2-13b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "save_steps: {every}\n"
-    "deepspeed: deepspeed_configs/zero3_bf16.json\n"
+_YAML = axolotl(
+    "NousResearch/Llama-2-13b-hf",
+    "sequence_len: 1024\n",
+    ONE_SAMPLE,
+    "save_steps: {every}\ndeepspeed: deepspeed_configs/zero3_bf16.json\n",
 )
 
 _FREQUENT = 10

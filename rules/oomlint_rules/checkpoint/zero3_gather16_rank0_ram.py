@@ -52,32 +52,16 @@ from oomlint.linting.rule import Applicability, Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, llama_factory
 from oomlint_rules.checkpoint._gather import GATHER, shards_instead
 from oomlint_rules.host._ram import against
 
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-32B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "deepspeed: ds.json\n"
-)
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-32B\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: full\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "output_dir: out\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_accumulation_steps: 4\n"
-    "bf16: true\n"
-    "deepspeed: ds.json\n"
+_AXOLOTL = axolotl("Qwen/Qwen2.5-32B", "sequence_len: 2048\n", ONE_SAMPLE, "deepspeed: ds.json\n")
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-32B",
+    "output_dir: out\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 4\n",
+    "bf16: true\ndeepspeed: ds.json\n",
+    template="qwen",
 )
 _LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
 

@@ -54,23 +54,14 @@ from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import axolotl, example, llama_factory
 from oomlint_rules.checkpoint._gather import shards_instead
 
-_YAML = (
-    "base_model: deepseek-ai/DeepSeek-Coder-V2-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: {length}\n"
-    "sample_packing: true\n"
-    "micro_batch_size: {micro}\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
-    "saves_per_epoch: 4\n"
-    "{only}"
-    "deepspeed: ds.json\n"
+_YAML = axolotl(
+    "deepseek-ai/DeepSeek-Coder-V2-Instruct",
+    "sequence_len: {length}\nsample_packing: true\nmicro_batch_size: {micro}\n",
+    "gradient_checkpointing: true\nbf16: true\nflash_attention: true\n",
+    "saves_per_epoch: 4\n{only}deepspeed: ds.json\n",
 )
 _JSON = (
     '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"},'
@@ -79,20 +70,11 @@ _JSON = (
 )
 
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: deepseek-ai/DeepSeek-Coder-V2-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: full\n"
-    "dataset: instructions\n"
-    "template: deepseek\n"
-    "cutoff_len: 4096\n"
-    "output_dir: out\n"
-    "per_device_train_batch_size: 8\n"
-    "gradient_accumulation_steps: 4\n"
-    "bf16: true\n"
-    "flash_attn: fa2\n"
-    "deepspeed: ds.json\n"
+_LLAMA_FACTORY = llama_factory(
+    "deepseek-ai/DeepSeek-Coder-V2-Instruct",
+    "cutoff_len: 4096\noutput_dir: out\nper_device_train_batch_size: 8\n",
+    "gradient_accumulation_steps: 4\nbf16: true\nflash_attn: fa2\ndeepspeed: ds.json\n",
+    template="deepseek",
 )
 
 

@@ -44,23 +44,15 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, trl
 from oomlint_rules._remedies import lowered
 
-_TRL = (
-    "model_name_or_path: Qwen/Qwen2.5-3B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/ultrafeedback_binarized\n"
-    "beta: 0.1\n"
-    "{precompute}"
-    "use_liger_kernel: true\n"
-    "max_length: 6144\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_accumulation_steps: 8\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "Qwen/Qwen2.5-3B-Instruct",
+    "beta: 0.1\n{precompute}use_liger_kernel: true\nmax_length: 6144\n",
+    "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n",
+    "gradient_checkpointing: true\nbf16: true\noutput_dir: out\n",
+    dataset="trl-lib/ultrafeedback_binarized",
 )
 _AXOLOTL = (
     "base_model: Qwen/Qwen2.5-3B-Instruct\n"

@@ -41,39 +41,21 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import ONE_SAMPLE_OF_LF, example, llama_factory, mended, trl
 from oomlint_rules._remedies import states_exceed
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "cutoff_len: 6144\n"
-    "flash_attn: fa2\n"
-    "enable_liger_kernel: true\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
-    "val_size: 0.1\n"
-    "eval_strategy: steps\n"
-    "eval_steps: 500\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "cutoff_len: 6144\nflash_attn: fa2\nenable_liger_kernel: true\n",
+    ONE_SAMPLE_OF_LF,
+    "val_size: 0.1\neval_strategy: steps\neval_steps: 500\n",
+    template="qwen",
+    lora="all",
 )
-_TRL = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/Capybara\n"
-    "use_peft: true\n"
-    "max_length: 4096\n"
-    "loss_type: nll\n"
-    "per_device_train_batch_size: 1\n"
-    "{eval}"
-    "eval_strategy: steps\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "use_peft: true\nmax_length: 4096\nloss_type: nll\nper_device_train_batch_size: 1\n",
+    "{eval}eval_strategy: steps\noutput_dir: out\n",
 )
 _UNKNOWN = _TRL.replace("Qwen/Qwen2.5-7B-Instruct", "our-team/vision-model").replace(
     "train_batch_size: 1", "train_batch_size: 2"

@@ -40,7 +40,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, trl
 from oomlint_rules._remedies import longest_that_fits, lowered, states_exceed
 
 _LLAMA_FACTORY = (
@@ -59,20 +59,12 @@ _LLAMA_FACTORY = (
     "bf16: true\n"
     "flash_attn: fa2\n"
 )
-_TRL = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/ultrafeedback_binarized\n"
-    "beta: 0.1\n"
-    "use_peft: true\n"
-    "lora_r: 16\n"
-    "max_length: {length}\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_accumulation_steps: 8\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "beta: 0.1\nuse_peft: true\nlora_r: 16\nmax_length: {length}\n",
+    "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n",
+    "gradient_checkpointing: true\nbf16: true\noutput_dir: out\n",
+    dataset="trl-lib/ultrafeedback_binarized",
 )
 
 

@@ -39,22 +39,15 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, trl
 from oomlint_rules._remedies import lowered
 
-_TRL = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/tldr\n"
-    "reward_funcs: [accuracy_reward]\n"
-    "beta: {beta}\n"
-    "num_generations: 8\n"
-    "max_completion_length: 512\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "reward_funcs: [accuracy_reward]\nbeta: {beta}\nnum_generations: 8\n",
+    "max_completion_length: 512\nper_device_train_batch_size: 1\n",
+    "gradient_checkpointing: true\nbf16: true\noutput_dir: out\n",
+    dataset="trl-lib/tldr",
 )
 _SWIFT = (
     "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --dataset our/tasks.jsonl"

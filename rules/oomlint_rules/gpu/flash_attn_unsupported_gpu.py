@@ -38,38 +38,22 @@ from oomlint.dialects.common.fields import shared
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import axolotl, example, llama_factory, mended
 from oomlint_rules.precision._cards import severity_of_named_card
 
 _SDPA = Proposal.set("use PyTorch's sdpa attention", {f.model.attn_impl: "sdpa"})
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "cutoff_len: 512\n"
-    "flash_attn: {attention}\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "fp16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "cutoff_len: 512\nflash_attn: {attention}\nper_device_train_batch_size: 1\n",
+    "output_dir: out\nfp16: true\n",
+    template="qwen",
+    lora="all",
 )
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 512\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: false\n"
-    "fp16: true\n"
-    "attn_implementation: {attention}\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "sequence_len: 512\nmicro_batch_size: 1\ngradient_checkpointing: true\nbf16: false\n",
+    "fp16: true\nattn_implementation: {attention}\n",
+    lora="all",
 )
 _FP32 = _AXOLOTL.replace("fp16: true", "fp16: false")
 

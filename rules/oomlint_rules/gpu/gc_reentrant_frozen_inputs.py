@@ -36,21 +36,13 @@ from oomlint.dialects.trainer.fields import hf
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import axolotl, example, mended
 
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "unfrozen_parameters:\n"
-    "  - model.layers.2[0-7]+.mlp\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "gradient_checkpointing_kwargs:\n"
-    "  use_reentrant: {reentrant}\n"
-    "bf16: true\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "unfrozen_parameters:\n  - model.layers.2[0-7]+.mlp\nsequence_len: 2048\n",
+    "micro_batch_size: 1\ngradient_checkpointing: true\ngradient_checkpointing_kwargs:\n",
+    "  use_reentrant: {reentrant}\nbf16: true\n",
 )
 
 # They make the inputs of the first layer need gradients themselves (LLaMA-Factory

@@ -30,21 +30,14 @@ from collections.abc import Iterable
 
 from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import axolotl, example
 from oomlint_rules._headline import GPU_FIELDS, headline
 
-_YAML = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 8192\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "flash_attention: true\n"
-    "bf16: true\n"
-    "optimizer: adamw_torch_fused\n"
+_YAML = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: 8192\nsample_packing: true\nmicro_batch_size: 1\n",
+    "gradient_checkpointing: true\nflash_attention: true\nbf16: true\n",
+    "optimizer: adamw_torch_fused\n",
 )
 
 

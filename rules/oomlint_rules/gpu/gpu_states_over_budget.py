@@ -53,20 +53,14 @@ from oomlint.memory import StateBytes, state_bytes
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 from oomlint_rules._remedies import what_is_enough
 
-_YAML = (
-    "base_model: {model}\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "optimizer: adamw_torch_fused\n"
-    "deepspeed: ds.json\n"
+_YAML = axolotl(
+    "{model}",
+    "sequence_len: 2048\n",
+    ONE_SAMPLE,
+    "optimizer: adamw_torch_fused\ndeepspeed: ds.json\n",
 )
 _JSON = (
     "{\n"

@@ -47,25 +47,16 @@ from oomlint.linting.rule import Applicability, Note, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import axolotl, example, mended
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 
-_YAML = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 4096\n"
-    "sample_packing: true\n"
-    "gradient_accumulation_steps: {accum}\n"
-    "micro_batch_size: {micro}  # per GPU\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_YAML = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: 4096\nsample_packing: true\ngradient_accumulation_steps: {accum}\n",
+    "micro_batch_size: {micro}  # per GPU\ngradient_checkpointing: true\nbf16: true\n",
+    "flash_attention: true\n",
+    lora="all",
 )
 
 

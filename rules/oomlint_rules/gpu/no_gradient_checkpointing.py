@@ -42,17 +42,11 @@ from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import axolotl, example
 from oomlint_rules._lowering import LowersPeak
 
-_BASE = (
-    "base_model: meta-llama/Llama-3.2-3B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 4096\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 8\n"
+_BASE = axolotl(
+    "meta-llama/Llama-3.2-3B", "sequence_len: 4096\nsample_packing: true\nmicro_batch_size: 8\n"
 )
 _REST = "optimizer: adamw_torch_fused\nbf16: true\nflash_attention: true\n"
 _FIXED = _REST.replace("bf16: true\n", "bf16: true\ngradient_checkpointing: true\n")

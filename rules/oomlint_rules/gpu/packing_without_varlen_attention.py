@@ -39,39 +39,30 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import (
+    ONE_SAMPLE,
+    ONE_SAMPLE_OF_LF,
+    axolotl,
+    example,
+    llama_factory,
+    mended,
+)
 from oomlint_rules._remedies import card_bytes
 from oomlint_rules.precision._cards import is_before_ampere
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "cutoff_len: {length}\n"
-    "neat_packing: true\n"
-    "flash_attn: {attention}\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "cutoff_len: {length}\nneat_packing: true\nflash_attn: {attention}\n",
+    ONE_SAMPLE_OF_LF,
+    template="qwen",
+    lora="all",
 )
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-7B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 32768\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "attn_implementation: {attention}\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "sequence_len: 32768\nsample_packing: true\n",
+    ONE_SAMPLE,
+    "attn_implementation: {attention}\n",
+    lora="all",
 )
 
 # A mask below this is nothing beside what else a step holds, and one above this share of the

@@ -40,36 +40,19 @@ from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import axolotl, example, llama_factory
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: llama3\n"
-    "cutoff_len: 9216\n"
-    "flash_attn: fa2\n"
-    "{packing}"
-    "per_device_train_batch_size: {micro}\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "cutoff_len: 9216\nflash_attn: fa2\n{packing}per_device_train_batch_size: {micro}\n",
+    "output_dir: out\nbf16: true\n",
+    lora="all",
 )
-_AXOLOTL = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 9216\n"
-    "micro_batch_size: {micro}\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_AXOLOTL = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: 9216\nmicro_batch_size: {micro}\ngradient_checkpointing: true\n",
+    "bf16: true\nflash_attention: true\n",
+    lora="all",
 )
 _SHARE = 0.2
 

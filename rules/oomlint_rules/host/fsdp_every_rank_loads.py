@@ -51,24 +51,15 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 from oomlint_rules.host._ram import copies, judge_ram
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-70B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "fsdp:\n"
-    "  - full_shard\n"
-    "  - auto_wrap\n"
-    "fsdp_config:\n"
+_AXOLOTL = axolotl(
+    "meta-llama/Llama-3.1-70B",
+    "sequence_len: 2048\n",
+    ONE_SAMPLE,
+    "adapter: lora\nlora_r: 16\nlora_target_linear: true\nfsdp:\n  - full_shard\n",
+    "  - auto_wrap\nfsdp_config:\n",
 )
 _ACCELERATE = (
     "distributed_type: FSDP\n"

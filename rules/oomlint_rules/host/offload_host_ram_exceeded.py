@@ -49,19 +49,13 @@ from oomlint.memory import asked_in_host
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import axolotl, example
 from oomlint_rules.host._ram import judge_ram
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-2-13b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "flash_attention: true\n"
-    "fp16: true\n"
-    "deepspeed: ds.json\n"
+_AXOLOTL = axolotl(
+    "meta-llama/Llama-2-13b-hf",
+    "sequence_len: 2048\nmicro_batch_size: 1\ngradient_checkpointing: true\n",
+    "flash_attention: true\nfp16: true\ndeepspeed: ds.json\n",
 )
 
 

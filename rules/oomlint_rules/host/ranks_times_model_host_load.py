@@ -42,20 +42,14 @@ from oomlint.judgement import judge_host, settled
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 from oomlint_rules.host._ram import copies, judge_ram
 
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-32B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-32B",
+    "sequence_len: 2048\n",
+    ONE_SAMPLE,
+    "adapter: lora\nlora_r: 16\nlora_target_linear: true\n",
 )
 
 

@@ -44,15 +44,9 @@ from collections.abc import Iterable
 
 from oomlint.linting.rule import Finding, Rule, Severity, Where, short
 from oomlint.runs.run import MissingFile, Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import axolotl, example
 
-_RUN = (
-    "base_model: meta-llama/Llama-3.1-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-)
+_RUN = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpointing: true\n")
 
 _LONGEST_SHOWN = 50
 

@@ -40,21 +40,13 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, llama_factory
 
-_YAML = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: llama3\n"
-    "cutoff_len: 8704\n"
-    "flash_attn: fa2\n"
-    "per_device_train_batch_size: {micro}\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_YAML = llama_factory(
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "cutoff_len: 8704\nflash_attn: fa2\nper_device_train_batch_size: {micro}\n",
+    "output_dir: out\nbf16: true\n",
+    lora="all",
 )
 _SETTING = "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
 _LAUNCH = "torchrun --nproc_per_node 1 src/train.py train.yaml\n"

@@ -38,19 +38,12 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import axolotl, example, mended
 
-_YAML = (
-    "base_model: NousResearch/Llama-2-7b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "optimizer: {optimizer}\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_YAML = axolotl(
+    "NousResearch/Llama-2-7b-hf",
+    "sequence_len: 1024\nmicro_batch_size: 1\ngradient_checkpointing: true\n",
+    "optimizer: {optimizer}\nbf16: true\nflash_attention: true\n",
 )
 
 

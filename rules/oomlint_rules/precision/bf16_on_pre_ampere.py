@@ -36,35 +36,20 @@ from collections.abc import Iterable
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import axolotl, example, llama_factory, mended
 from oomlint_rules.precision._cards import is_before_ampere, said_in, severity_of_named_card
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "cutoff_len: 512\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "{half}: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "cutoff_len: 512\nper_device_train_batch_size: 1\noutput_dir: out\n{half}: true\n",
+    template="qwen",
+    lora="all",
 )
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 512\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: {bf16}\n"
-    "{fp16}"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "sequence_len: 512\nmicro_batch_size: 1\ngradient_checkpointing: true\nbf16: {bf16}\n",
+    "{fp16}",
+    lora="all",
 )
 _SAYS_BF16 = frozenset({True, "bf16", "amp", "full"})
 

@@ -37,34 +37,20 @@ from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import ONE_SAMPLE_OF_LF, axolotl, example, llama_factory, mended
 from oomlint_rules._lowering import LowersPeak
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: microsoft/Phi-3-mini-4k-instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: full\n"
-    "dataset: instructions\n"
-    "template: phi\n"
-    "cutoff_len: 1024\n"
-    "optim: {optimizer}\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
-    "pure_bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "microsoft/Phi-3-mini-4k-instruct",
+    "cutoff_len: 1024\noptim: {optimizer}\n",
+    ONE_SAMPLE_OF_LF,
+    "pure_bf16: true\n",
+    template="phi",
 )
-_AXOLOTL = (
-    "base_model: microsoft/Phi-3-mini-4k-instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 512\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "optimizer: {optimizer}\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_AXOLOTL = axolotl(
+    "microsoft/Phi-3-mini-4k-instruct",
+    "sequence_len: 512\nmicro_batch_size: 1\ngradient_checkpointing: true\n",
+    "optimizer: {optimizer}\nbf16: true\nflash_attention: true\n",
 )
 
 

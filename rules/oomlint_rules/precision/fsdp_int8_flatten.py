@@ -44,19 +44,13 @@ from collections.abc import Iterable
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import axolotl, example
 
 _TORCHRUN = (
     "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
     " --low_cpu_fsdp --use_peft --peft_method lora --model_name meta-llama/Meta-Llama-3-8B"
 )
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-)
+_AXOLOTL = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpointing: true\n")
 _FSDP = (
     "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n  fsdp_state_dict_type: FULL_STATE_DICT\n"
 )

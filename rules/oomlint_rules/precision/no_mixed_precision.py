@@ -39,7 +39,7 @@ from oomlint.linting.rule import Applicability, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import axolotl, example, mended
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 from oomlint_rules.precision._cards import half_of
@@ -59,19 +59,11 @@ _SCRIPT = (
     ")\n"
     "Trainer(model=model, args=arguments, train_dataset=data).train()\n"
 )
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 5120\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: {bf16}\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "sequence_len: 5120\nsample_packing: true\nmicro_batch_size: 1\n",
+    "gradient_checkpointing: true\nbf16: {bf16}\n",
+    lora="all",
 )
 
 

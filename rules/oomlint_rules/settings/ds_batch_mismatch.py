@@ -44,17 +44,13 @@ from oomlint.dialects.deepspeed.keys import ds
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, example
+from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example
 from oomlint_rules.settings._trainer import trainer_compares
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "micro_batch_size: 2\n"
-    "gradient_accumulation_steps: 4\n"
-    "gradient_checkpointing: true\n"
-    "deepspeed: ds.json\n"
+_AXOLOTL = axolotl(
+    "meta-llama/Llama-3.1-8B",
+    "micro_batch_size: 2\ngradient_accumulation_steps: 4\ngradient_checkpointing: true\n",
+    "deepspeed: ds.json\n",
 )
 
 

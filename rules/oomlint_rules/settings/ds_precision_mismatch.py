@@ -42,16 +42,10 @@ from typing import Any
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, example
+from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example
 from oomlint_rules.settings._trainer import trainer_compares
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-)
+_AXOLOTL = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpointing: true\n")
 
 
 _LLAMA_FACTORY = LLAMA_FACTORY.replace("bf16: true\n", "deepspeed: ds.json\n")

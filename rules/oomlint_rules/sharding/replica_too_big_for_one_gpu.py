@@ -39,22 +39,14 @@ from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 from oomlint_rules._fixes import higher_sharding
 
-_YAML = (
-    "base_model: NousResearch/Meta-Llama-3-70B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 8\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "deepspeed: ds.json\n"
+_YAML = axolotl(
+    "NousResearch/Meta-Llama-3-70B",
+    "adapter: lora\nlora_r: 8\nlora_target_linear: true\nsequence_len: 1024\n",
+    ONE_SAMPLE,
+    "deepspeed: ds.json\n",
 )
 _JSON = (
     "{\n"

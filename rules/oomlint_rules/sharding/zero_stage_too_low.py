@@ -46,21 +46,13 @@ from oomlint.linting.rule import Applicability, Where
 from oomlint.memory import state_bytes
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
-from oomlint_rules._examples import accelerate, command, example
+from oomlint_rules._examples import ONE_SAMPLE, accelerate, axolotl, command, example
 from oomlint_rules._fixes import higher_sharding
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import what_is_enough
 
-_YAML = (
-    "base_model: NousResearch/Llama-2-13b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "deepspeed: ds.json\n"
+_YAML = axolotl(
+    "NousResearch/Llama-2-13b-hf", "sequence_len: 1024\n", ONE_SAMPLE, "deepspeed: ds.json\n"
 )
 
 
