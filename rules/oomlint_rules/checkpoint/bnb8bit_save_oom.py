@@ -37,15 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, severity_of_need
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib

@@ -45,15 +45,7 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
 from oomlint_rules._examples import command, deepspeed, example

@@ -39,15 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, mended

@@ -39,15 +39,7 @@ from typing import Any
 
 from oomlint.hardware import usual_limit
 from oomlint.judgement import Relief, judge_gpu, judgement_of, relief
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run

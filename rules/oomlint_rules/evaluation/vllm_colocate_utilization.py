@@ -36,15 +36,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oomlint.judgement import relief
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib

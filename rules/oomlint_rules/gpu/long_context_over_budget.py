@@ -40,14 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import (
-    Peak,
-    Relief,
-    card_holds,
-    judge_gpu,
-    lengths_are_open,
-    settled,
-)
+from oomlint.judgement import Peak, Relief, card_holds, judge_gpu, lengths_are_open, settled
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run

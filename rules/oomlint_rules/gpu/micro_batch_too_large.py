@@ -36,13 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import (
-    Relief,
-    is_needed_by_any_samples,
-    judge_gpu,
-    relief,
-    sharding_is_open,
-)
+from oomlint.judgement import Relief, is_needed_by_any_samples, judge_gpu, relief, sharding_is_open
 from oomlint.linting.rule import Applicability, Note, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run

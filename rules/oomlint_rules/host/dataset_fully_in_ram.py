@@ -37,15 +37,7 @@ from typing import Any
 
 from oomlint.documents.base import Fact
 from oomlint.judgement import settled
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, script

@@ -47,15 +47,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.llama_recipes.keys import own
 from oomlint.judgement import Peak, judge_host, settled
-from oomlint.linting.rule import (
-    Applicability,
-    Confidence,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Confidence, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib

@@ -37,15 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run

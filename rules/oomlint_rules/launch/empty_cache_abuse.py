@@ -39,15 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, example, mended

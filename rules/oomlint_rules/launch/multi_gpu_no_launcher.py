@@ -38,15 +38,7 @@ import re
 from collections.abc import Iterable
 
 from oomlint.documents.text import Edit
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.plan.training import HEADLESS

@@ -36,15 +36,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.judgement import relief
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    short,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where, short
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, example

@@ -34,15 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command, example, mended

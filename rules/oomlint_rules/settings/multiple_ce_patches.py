@@ -32,15 +32,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.axolotl.keys import own
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    RemoveKey,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, RemoveKey, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example

@@ -36,15 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import Renaming, StrayKey
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    RenameKey,
-    Rule,
-    Severity,
-    short,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, RenameKey, Rule, Severity, short
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, example, script
 

@@ -39,15 +39,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import Relief, relief
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    short,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where, short
 from oomlint.models.architectures import block_classes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run

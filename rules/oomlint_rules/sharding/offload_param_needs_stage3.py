@@ -38,15 +38,7 @@ from typing import Any
 
 from oomlint.dialects.table import Setting
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import (
-    Applicability,
-    Finding,
-    Proposal,
-    Rule,
-    SetFields,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, SetFields, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed, example
