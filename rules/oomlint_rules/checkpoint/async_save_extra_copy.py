@@ -51,6 +51,7 @@ from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 from oomlint_rules._examples import example
+from oomlint_rules._scripts import facts_of
 from oomlint_rules.host._ram import against
 
 _HEAD = (
@@ -108,24 +109,23 @@ class AsyncSaveExtraCopy(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind == "async-save-thread":
-                yield self.finding(
-                    run,
-                    Severity.WARNING,
-                    "the state dict saved in the background refers to the live weights",
-                    at=fact,
-                    details=(
-                        "training goes on changing them, so the file mixes two steps",
-                        "under ZeRO-3 or FSDP it holds one rank's shard or none",
-                        (
-                            "torch.distributed.checkpoint.async_save copies to host RAM first; or save "
-                            "synchronously"
-                        ),
+        for fact in facts_of(run, "async-save-thread"):
+            yield self.finding(
+                run,
+                Severity.WARNING,
+                "the state dict saved in the background refers to the live weights",
+                at=fact,
+                details=(
+                    "training goes on changing them, so the file mixes two steps",
+                    "under ZeRO-3 or FSDP it holds one rank's shard or none",
+                    (
+                        "torch.distributed.checkpoint.async_save copies to host RAM first; or save "
+                        "synchronously"
                     ),
-                    resource="host",
-                )
-        staged = [fact for fact in run.facts if fact.kind == "dcp-async-save"][:1]
+                ),
+                resource="host",
+            )
+        staged = list(facts_of(run, "dcp-async-save"))[:1]
         if staged or run.plan.save.async_ in ("thread", "pinned"):
             yield from self._staging(run, staged[0].location if staged else None)
 

@@ -42,6 +42,7 @@ from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
 from oomlint_rules._examples import AXOLOTL, example, mended
+from oomlint_rules._scripts import facts_of
 
 _FIRST_COPYING = (0, 38)
 _FIRST_SOUND = (0, 39)
@@ -94,18 +95,15 @@ class Bnb8bitSaveOom(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         if run.plan.save.strategy == "no":
             return
-        for fact in run.facts:
-            if fact.kind == "overrides-state-dict":
-                edits = (ReadyEdits(fact.mend),) if fact.mend else ()
-                yield self._finding(
-                    run,
-                    "model.state_dict is replaced as it had to be for bitsandbytes 0.38",
-                    "current peft saves the adapter by itself, and an empty one through this",
-                    fact,
-                    [Proposal("delete the replacement", edits, Applicability.UNSAFE)]
-                    if edits
-                    else [],
-                )
+        for fact in facts_of(run, "overrides-state-dict"):
+            edits = (ReadyEdits(fact.mend),) if fact.mend else ()
+            yield self._finding(
+                run,
+                "model.state_dict is replaced as it had to be for bitsandbytes 0.38",
+                "current peft saves the adapter by itself, and an empty one through this",
+                fact,
+                [Proposal("delete the replacement", edits, Applicability.UNSAFE)] if edits else [],
+            )
         if _is_old(run.plan.versions.get("bitsandbytes")):
             yield self._finding(
                 run,

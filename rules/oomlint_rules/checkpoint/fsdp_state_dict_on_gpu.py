@@ -38,6 +38,7 @@ from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
+from oomlint_rules._scripts import facts_of
 
 _SAVE = (
     "import torch\n"
@@ -110,9 +111,7 @@ class FsdpStateDictOnGpu(Rule):
                 details=("llama-recipes 0.0.4 and later gather the adapter alone",),
                 resource="gpu",
             )
-        for fact in run.facts:
-            if fact.kind != "state-dict-on-gpu":
-                continue
+        for fact in facts_of(run, "state-dict-on-gpu"):
             reason = fact.detail["reason"]
             if reason == "of-trainer" and run.plan.parallel.backend not in ("fsdp1", "fsdp2"):
                 continue

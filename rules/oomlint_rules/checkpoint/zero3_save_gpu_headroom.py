@@ -47,7 +47,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, settled, severity_of_block
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.memory import save_peaks
@@ -55,6 +54,7 @@ from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
 from oomlint_rules._examples import axolotl, example, llama_factory
+from oomlint_rules._fixes import changed
 from oomlint_rules.checkpoint._gather import shards_instead
 
 _YAML = axolotl(
@@ -175,9 +175,8 @@ def _smaller_micro_batch(run: Run, gathered: float) -> Mapping[Any, Any] | None:
     factor = 2
     while micro and steps and limit and micro % factor == 0:
         changes = {f.batch.micro: micro // factor, f.batch.grad_accum: steps * factor}
-        try:
-            smaller = run.what_if(changes)
-        except CannotEdit:
+        smaller = changed(run, changes)
+        if smaller is None:
             return None
         if severity_of_block(smaller, gathered) is None:
             return changes

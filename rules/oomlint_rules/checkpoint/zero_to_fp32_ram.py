@@ -49,6 +49,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, R
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
 from oomlint_rules._examples import command, deepspeed, example
+from oomlint_rules._scripts import facts_of
 
 # Any machine that joins the shards of a language model has that much.
 _NOTEWORTHY = 64 * 2**30
@@ -110,9 +111,7 @@ class ZeroToFp32Ram(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "zero-to-fp32":
-                continue
+        for fact in facts_of(run, "zero-to-fp32"):
             way = _way(run, fact.detail)
             if way is not None:
                 yield from self._conversion(run, fact, way)

@@ -36,12 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, example
+from oomlint_rules._fixes import changed
 
 _STEPS = f.env.empty_cache_steps
 _EVERY = 4
@@ -100,9 +100,7 @@ class EvalTrainInterleaveFragmentation(Rule):
         if found is None or found.limit is None or found.severity is None or found.overflows:
             return
         changes = {_STEPS: _EVERY}
-        try:
-            run.what_if(changes)
-        except CannotEdit:
+        if changed(run, changes) is None:
             return
         yield self.finding(
             run,

@@ -36,12 +36,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.errors import CannotEdit
 from oomlint.judgement import Relief, judge_host, sharding_is_open
 from oomlint.linting.rule import Applicability, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LIGER, ONE_SAMPLE_OF_LF, axolotl, example, llama_factory, mended
+from oomlint_rules._fixes import changed
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import leading_remedy, states_exceed
 
@@ -126,8 +126,8 @@ class ActivationOffloadAvailable(LowersPeak):
 
 def _host_has_room(run: Run, changes: dict[Any, str]) -> bool:
     """Whether the host is not known to be too small."""
-    try:
-        after = judge_host(run.what_if(changes))
-    except CannotEdit:
+    after = changed(run, changes)
+    if after is None:
         return False
-    return after is None or after.limit is None or after.holds
+    host = judge_host(after)
+    return host is None or host.limit is None or host.holds

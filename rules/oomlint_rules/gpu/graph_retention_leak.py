@@ -34,6 +34,7 @@ from collections.abc import Iterable
 from oomlint.linting.rule import Finding, Rule, Severity, Where, short
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
+from oomlint_rules._scripts import facts_of
 
 _LOOP = (
     "import torch\n\n"
@@ -62,9 +63,7 @@ class GraphRetentionLeak(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "loss-accumulated-with-graph":
-                continue
+        for fact in facts_of(run, "loss-accumulated-with-graph"):
             loss, into = fact.detail["loss"], fact.detail["into"]
             yield self.finding(
                 run,

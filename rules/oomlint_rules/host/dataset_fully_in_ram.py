@@ -41,6 +41,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, R
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, script
+from oomlint_rules._scripts import facts_of
 
 _FIELD = f.data.in_memory
 
@@ -77,10 +78,9 @@ class DatasetFullyInRam(Rule):
         if run.plan.data.in_memory and run.is_explicit(_FIELD):
             proposal = Proposal.set("map the data set from disk", {_FIELD: False})
             yield self._finding(run, run.key(_FIELD), _FIELD, proposal)
-        for fact in run.facts:
-            if fact.kind == "dataset-in-memory":
-                edits = Proposal("map the data set from disk", (ReadyEdits(fact.mend),))
-                yield self._finding(run, "keep_in_memory", fact, edits)
+        for fact in facts_of(run, "dataset-in-memory"):
+            edits = Proposal("map the data set from disk", (ReadyEdits(fact.mend),))
+            yield self._finding(run, "keep_in_memory", fact, edits)
 
     def _finding(self, run: Run, key: str, at: Any | Fact, proposal: Proposal) -> Finding:
         ranks = settled(run).plan.parallel.gpus_per_node or 1

@@ -45,13 +45,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.errors import CannotEdit
-from oomlint.judgement import Peak, judge_host, settled
+from oomlint.judgement import Peak, settled
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
+from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import copies, judge_ram
 
 _AXOLOTL = axolotl(
@@ -169,10 +169,7 @@ class FsdpEveryRankLoads(Rule):
 
 
 def _afterwards(run: Run, found: Peak, changes: dict[Any, Any]) -> tuple[str, ...]:
-    try:
-        after = judge_host(run.what_if(changes), phase="load")
-    except CannotEdit:
-        return ()
+    after = host_after(run, changes, phase="load")
     if after is None:
         return ()
     fall = f"from {gib(found.predicted)} to {gib(after.predicted)}"

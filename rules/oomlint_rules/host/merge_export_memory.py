@@ -49,6 +49,7 @@ from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
 from oomlint_rules._examples import AXOLOTL, example
+from oomlint_rules._scripts import facts_of
 
 _DEVICE = f.save.merge_device
 # Python with torch, and the tensors of the file that is being read or written (5 GB by default).
@@ -131,9 +132,7 @@ class MergeExportMemory(Rule):
         if plan.save.merge == "whole":
             at = (f.save.merge, lf.export_dir, _DEVICE)
             yield from self._whole(run, at, plan.save.merge_device == "cpu")
-        for fact in run.facts:
-            if fact.kind != "merges-adapter":
-                continue
+        for fact in facts_of(run, "merges-adapter"):
             if fact.detail["how"] == "save_pretrained_merged":
                 yield from self._collected(run, fact)
             elif plan.quant.method in ("bnb4", "bnb8") and fact.detail["quantized"]:

@@ -42,14 +42,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.errors import CannotEdit
-from oomlint.judgement import Peak, judge_gpu, judge_host, settled
+from oomlint.judgement import judge_gpu, judge_host, settled
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.memory import asked_in_host
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
 from oomlint_rules._examples import axolotl, example
+from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import judge_ram
 
 _AXOLOTL = axolotl(
@@ -236,7 +236,7 @@ def _per_parameter(training: Run, states: int) -> Iterator[str]:
 def _proposals(run: Run, training: Run) -> Iterator[Proposal]:
     """Changes after which RAM and GPUs both hold the run, the cheapest first."""
     for title, changes in _candidates(run):
-        after = _after(training, changes)
+        after = host_after(training, changes)
         if after is None or after.is_problem:
             continue
         moves_to_gpu = f.offload.pin_memory not in changes
@@ -255,13 +255,6 @@ def _candidates(run: Run) -> Iterator[tuple[str, Mapping[Any, Any]]]:
         yield "offload the optimizer only", {f.offload.params: "none"}
     if run.plan.offload.pin_memory:
         yield "do not pin the offloaded buffers", {f.offload.pin_memory: False}
-
-
-def _after(training: Run, changes: Mapping[Any, Any]) -> Peak | None:
-    try:
-        return judge_host(training.what_if(changes))
-    except CannotEdit:
-        return None
 
 
 def _gpu_has_room(run: Run, changes: Mapping[Any, Any]) -> bool:

@@ -38,13 +38,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, relief
 from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
+from oomlint_rules._fixes import changed
 from oomlint_rules.host._ram import UNKNOWN_RAM
 
 _TIGHT = 0.6
@@ -138,9 +138,7 @@ class OffloadPinnedMemoryTight(Rule):
         if found.predicted < _TIGHT * found.limit or found.severity is not None:
             return  # of a run that is at risk offload-host-ram-exceeded speaks
         changes = {_PIN: False}
-        try:
-            run.what_if(changes)
-        except CannotEdit:
+        if changed(run, changes) is None:
             return
         yield self.finding(
             run,

@@ -37,12 +37,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from oomlint.errors import CannotEdit
-from oomlint.judgement import judge_host, settled
+from oomlint.judgement import settled
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
+from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import copies, judge_ram
 
 _AXOLOTL = axolotl(
@@ -147,9 +147,6 @@ class RanksTimesModelHostLoad(Rule):
 def _sharded(run: Run) -> Iterator[Proposal]:
     if run.plan.parallel.backend != "zero" or run.plan.quant.method not in (None, "none"):
         return
-    try:
-        after = judge_host(run.what_if(ZERO_3), phase="load")
-    except CannotEdit:
-        return
+    after = host_after(run, ZERO_3, phase="load")
     if after is not None and not after.is_problem:
         yield Proposal.set("build the model sharded, with ZeRO stage 3", ZERO_3)

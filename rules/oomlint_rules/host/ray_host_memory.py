@@ -39,7 +39,6 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
-from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, judge_host, settled, severity_of_need
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.memory import state_bytes
@@ -49,6 +48,7 @@ from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 from oomlint_rules._examples import example, mended
+from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
@@ -187,10 +187,7 @@ def _on_gpu(run: Run, probe: Run) -> Iterator[Proposal]:
     if states is None or card is None or share is None:
         return
     changes = {f.offload.idle: "none"}
-    try:
-        after = judge_host(run.what_if(changes))
-    except CannotEdit:
-        return
+    after = host_after(run, changes)
     held = states.parameters + states.master + states.optimizer + share * card
     has_room = severity_of_need(run, "gpu", held) is None
     if after is not None and not after.is_problem and has_room:

@@ -45,6 +45,7 @@ from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command, deepspeed, example, script
+from oomlint_rules._scripts import facts_of
 from oomlint_rules.host._ram import RamVerdict, judge_ram
 
 _ACCELERATE = "accelerate launch --config_file acc.yaml"
@@ -152,7 +153,7 @@ class Zero3InitAfterLoad(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         verdict = judge_ram(run, phase="load")
-        facts = [fact for fact in run.facts if fact.kind == "load-before-zero3-config"]
+        facts = list(facts_of(run, "load-before-zero3-config"))
         if plan.load.zero3_init:  # an Accelerator that was told of it before
             return
         for fact in facts[:1]:
@@ -184,7 +185,7 @@ class Zero3InitAfterLoad(Rule):
         if run.plan.parallel.zero.stage == 3:
             severity = verdict.severity if verdict is not None else Severity.WARNING
             then = (*_amount(verdict), "create the training arguments first")
-        if any(each.kind == "accelerator-before-load" for each in run.facts):
+        if "accelerator-before-load" in run.fact_kinds:
             severity = Severity.INFO
             then = (
                 *then,

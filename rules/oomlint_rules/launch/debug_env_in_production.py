@@ -45,6 +45,7 @@ from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, example, script
 from oomlint_rules._fixes import removal
+from oomlint_rules._scripts import facts_of
 
 _BLOCKING, _UNCACHED, _DETAIL = (
     f.env.launch_blocking, f.env.no_caching, f.env.distributed_debug,
@@ -108,9 +109,7 @@ class DebugEnvInProduction(Rule):
                         Proposal.set("switch it off", {field: _OFF[field]}),
                     ),
                 )
-        for fact in run.facts:
-            if fact.kind != "debug-mode":
-                continue
+        for fact in facts_of(run, "debug-mode"):
             what = fact.detail["what"]
             edits = (ReadyEdits(fact.mend),)
             yield self.finding(

@@ -44,6 +44,7 @@ from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, example, mended
 from oomlint_rules._fixes import removal
+from oomlint_rules._scripts import facts_of
 
 _STEPS = f.env.empty_cache_steps
 
@@ -93,9 +94,7 @@ class EmptyCacheAbuse(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "empty-cache-in-loop":
-                continue
+        for fact in facts_of(run, "empty-cache-in-loop"):
             edits = (ReadyEdits(fact.mend),)
             yield self.finding(
                 run,

@@ -43,6 +43,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, example
+from oomlint_rules._scripts import facts_of
 
 _SWIFT = "swift sft --model Qwen/Qwen2.5-VL-7B-Instruct --dataset data.jsonl --output_dir out\n"
 
@@ -86,9 +87,7 @@ class EnvVarTypo(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "unknown-env":
-                continue
+        for fact in facts_of(run, "unknown-env"):
             name, known = fact.detail["name"], fact.detail["known"]
             if known in _NO_MATTER:
                 continue

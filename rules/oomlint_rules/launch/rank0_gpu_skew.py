@@ -33,6 +33,7 @@ from collections.abc import Iterable
 from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, script
+from oomlint_rules._scripts import facts_of
 
 _LOOP = (
     "import torch\n"
@@ -76,18 +77,17 @@ class Rank0GpuSkew(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         if run.plan.parallel.world == 1:
             return  # there is one rank to fill it
-        for fact in run.facts:
-            if fact.kind == "torch-load-no-map-location":
-                yield self.finding(
-                    run,
-                    # How large the file is, and whether this line is reached, only running tells.
-                    Severity.INFO,
-                    "torch.load without map_location fills the same GPU from every rank",
-                    at=fact,
-                    details=(
-                        "tensors go back to the GPU that they were saved from",
-                        'give map_location="cpu"',
-                    ),
-                    confidence="medium",
-                    resource="gpu",
-                )
+        for fact in facts_of(run, "torch-load-no-map-location"):
+            yield self.finding(
+                run,
+                # How large the file is, and whether this line is reached, only running tells.
+                Severity.INFO,
+                "torch.load without map_location fills the same GPU from every rank",
+                at=fact,
+                details=(
+                    "tensors go back to the GPU that they were saved from",
+                    'give map_location="cpu"',
+                ),
+                confidence="medium",
+                resource="gpu",
+            )

@@ -42,6 +42,7 @@ from oomlint.documents.base import Fact
 from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
+from oomlint_rules._scripts import facts_of
 
 _HEAD = "torchrun --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
 _MODEL = "--model_name meta-llama/Meta-Llama-3-8B"
@@ -105,9 +106,8 @@ class ShellBrokenContinuation(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind == "broken-continuation":
-                yield self._broken(run, fact)
+        for fact in facts_of(run, "broken-continuation"):
+            yield self._broken(run, fact)
 
     def _broken(self, run: Run, fact: Fact) -> Finding:
         fault, loss, cure = _FAULTS[fact.detail["reason"]]

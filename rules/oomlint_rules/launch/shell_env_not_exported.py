@@ -48,6 +48,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, example
+from oomlint_rules._scripts import facts_of
 
 _RECIPE = (
     "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
@@ -142,9 +143,7 @@ class ShellEnvNotExported(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "env-not-exported":
-                continue
+        for fact in facts_of(run, "env-not-exported"):
             if fact.detail["value"].lower() == "false":
                 continue  # off without the line, too; a variable from outside stays exported
             readers = _READ_BY.get(fact.detail["name"])

@@ -45,6 +45,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, R
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 from oomlint_rules._examples import command, example
+from oomlint_rules._scripts import facts_of
 
 # x86-64 and most arm64 kernels: Documentation/admin-guide/mm/hugetlbpage.rst.
 _HUGE_PAGE = 2 << 20
@@ -83,9 +84,7 @@ class VmOvercommitStrict(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "kernel-setting":
-                continue
+        for fact in facts_of(run, "kernel-setting"):
             name, value = fact.detail["name"], fact.detail["value"]
             if name == "vm.overcommit_memory" and value == 2:
                 yield self._strict(run, fact)

@@ -36,11 +36,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.quantization import WITHOUT_GRADIENT
-from oomlint.errors import CannotEdit
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, mended, script
+from oomlint_rules._fixes import changed
 
 _FRAMEWORKS = ("hf-trainer", "trl", "axolotl", "ms-swift")
 
@@ -109,8 +109,4 @@ class QuantizedPlusCompileOrNonlora(Rule):
 
 def _config_decides(run: Run, method: str) -> bool:
     """Whether a key says if there is an adapter; a script may wrap its model unseen."""
-    try:
-        run.what_if({f.trainable.method: method})
-    except CannotEdit:
-        return False
-    return True
+    return changed(run, {f.trainable.method: method}) is not None
