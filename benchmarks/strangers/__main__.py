@@ -43,6 +43,8 @@ FIRST_READINGS = (
     ("fourteenth, 2026-11-28", "findings-14.jsonl", 102),
     ("fifteenth, 2026-11-29", "findings-15.jsonl", 60),
     ("sixteenth, 2026-11-29", "findings-16.jsonl", 60),
+    ("seventeenth, 2026-11-29", "findings-17.jsonl", 69),
+    ("eighteenth, half of it, 2026-11-29", "findings-18.jsonl", 60),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

@@ -43,7 +43,7 @@ def test_why_there_is_no_alarm(
         hardware=parse_hardware("A100-80GB"),
         host_limit=100 * GIB,
         risk=risk,
-        estimate=SimpleNamespace(gpu=gpu, host=host),
+        bounded=SimpleNamespace(estimate=SimpleNamespace(gpu=gpu, host=host)),
     )
     judgement: Any = SimpleNamespace(spoken=spoken)
     case = replace(cases()[0], resource=resource)

@@ -194,7 +194,7 @@ def test_what_only_an_fsdp_config_says_is_no_option_of_a_command_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["align_anything.trainers.text_to_text.kto", "safe_rlhf.finetune", "swift.x.dpo"]
+    "module", ["align_anything.trainers.text_to_text.x", "safe_rlhf.finetune", "swift.x.dpo"]
 )
 def test_loops_of_others_with_names_like_the_trainers_are_left_alone(module: str) -> None:
     options = "--model_name_or_path m --output_dir out --train_datasets d --bf16 True"

@@ -165,6 +165,9 @@ def test_walk_leaves_what_hydra_recorded_of_past_runs(tmp_path: Path) -> None:
     (tmp_path / "conf" / "config.yaml").write_text("")
     (tmp_path / "odd" / ".hydra").mkdir(parents=True)
     (tmp_path / "odd" / ".hydra" / "config.yaml").write_text("")
+    (tmp_path / "{{cookiecutter.name}}").mkdir()
+    (tmp_path / "{{cookiecutter.name}}" / "run.yaml").write_text("")
+    (tmp_path / "run_{{ name }}.yaml").write_text("")
     assert _walked(tmp_path) == ["multirun.yaml", "conf/config.yaml", "odd/.hydra/config.yaml"]
 
 

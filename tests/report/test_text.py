@@ -212,3 +212,13 @@ def test_a_host_that_is_too_small_counts_where_nobody_names_the_gpu() -> None:
     assert "does not fit: needs 252 of 64.0 GiB of host RAM" in text
     assert "1 run: does not fit" in text
     assert "The GPU is not known, so nothing is held against its memory" in text
+
+
+@pytest.mark.parametrize(("parts", "told"), [(1, True), (2, False)])
+def test_several_parts_of_no_run_are_counted_and_not_listed(parts: int, told: bool) -> None:
+    names = [f"ds{number}.json" for number in range(parts)]
+    data = b'{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1}'
+    files = Workspace(Path("/project"), dict.fromkeys(names, data))
+    text = render(lint(files, names, Options()), "text", Paint())
+    assert ("ds0.json: no prediction" in text) is told
+    assert "without a prediction" in text

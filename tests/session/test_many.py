@@ -112,6 +112,26 @@ def test_a_file_beside_the_folders_stays_with_those_that_name_it(tmp_path):
     assert "two/train0.yaml" not in together
 
 
+@pytest.mark.parametrize("name", ["前言", "my configs", "notes [1]", "(1)"])
+def test_names_in_any_script_or_of_several_words_are_found(tmp_path, name):
+    _project(tmp_path, "one", 3, f"../{name}/ds.json")
+    _project(tmp_path, name, 3)
+    _project(tmp_path, "three", 3)
+    assert sorted(len(batch) for batch in _batches(tmp_path, 4)) == [4, 8]
+
+
+def test_a_name_of_several_words_is_looked_for_only_where_one_of_them_stands(tmp_path, monkeypatch):
+    for number in range(8):
+        (tmp_path / f"text [{number}]").mkdir()
+        (tmp_path / f"text [{number}]" / "a.json").write_text('{"a": 1}')
+    looked: list[bytes] = []
+    monkeypatch.setattr(
+        "oomlint.session.batches._ways_on", lambda word, data: looked.append(word) or set()
+    )
+    _batches(tmp_path, 4)
+    assert looked == []
+
+
 def test_a_name_that_many_folders_have_means_the_nearest(tmp_path):
     _project(tmp_path, "one", 3)
     _project(tmp_path, "two", 9)

@@ -29,6 +29,9 @@ _SKIPPED_FOLDERS = frozenset(
     }
 )  # fmt: skip
 
+# What cookiecutter and copier fill in: a name with this in it is of a template, whose files are none of a program yet.
+_BLANK = "{{"
+
 # What Hydra writes of every run that it starts, in its output folder: the config as composed, its own settings,
 # and what the command line said (hydra 1.3, core/utils.py, run_job; the folder is `hydra.output_subdir`).
 _HYDRA_FOLDER = ".hydra"
@@ -210,8 +213,8 @@ def walk(
     deepest: int | None = None,
     leaves_out: Callable[[str, bool], bool] | None = None,
 ) -> Iterator[Path]:
-    """Files below a folder whose kind is one of ``suffixes``, sorted, tool folders and what Hydra keeps of past
-    runs left out, folders more than ``deepest`` below it, and what ``leaves_out`` is true of: an absolute path, and whether
+    """Files below a folder whose kind is one of ``suffixes``, sorted, tool folders, templates by their names and what Hydra
+    keeps of past runs left out, folders more than ``deepest`` below it, and what ``leaves_out`` is true of: an absolute path, and whether
     that is a folder.
 
     Links to folders are not followed, so there are no cycles. ``trouble`` is told the paths of
@@ -229,13 +232,14 @@ def walk(
             f
             for f in wanted
             if f not in _SKIPPED_FOLDERS
+            and _BLANK not in f
             and not (leaves_out and leaves_out(os.path.join(parent, f), True))
         )
         if parent != str(folder) and _is_record(parent, files):
             folders.clear()
             continue
         past = {_HYDRA_SWEEP} if _is_sweep(parent, folders, files) else ()
-        for file in sorted(set(files).difference(past)):
+        for file in sorted(f for f in set(files).difference(past) if _BLANK not in f):
             if (kind_of(file) or os.path.splitext(file)[1]) in suffixes:
                 if not (leaves_out and leaves_out(os.path.join(parent, file), False)):
                     yield Path(parent, file)

@@ -32,8 +32,11 @@ def asked_on_gpu(f: Facts) -> float:
 def critic_beside(f: Facts, kept: float) -> StateBytes:
     """What a critic keeps on one GPU while the other model is trained; ``kept`` are the gradients that this one has
     between its steps, in bytes. Each clears its own behind its turn (verl 0.2 to 0.5 workers/critic/dp_critic.py
-    update_critic, workers/actor/dp_actor.py update_policy)."""
+    update_critic, workers/actor/dp_actor.py update_policy); Megatron's buffers of gradients stay where they are
+    (megatron core/distributed/param_and_grad_buffer.py)."""
     share, states = _of_critic(f), state_bytes_of(f)
+    if f.backend == "megatron":
+        kept = states.gradients
     return StateBytes(
         parameters=share * states.parameters,
         gradients=share * kept,

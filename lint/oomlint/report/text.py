@@ -76,8 +76,11 @@ def _blocks(report: Results, paint: Paint, width: int) -> Iterator[Iterator[str]
 
 def _runs(report: Results, paint: Paint, width: int, *, only_open: bool) -> Iterator[str]:
     """The prediction of every run; or only of those that have none, or of which something that was not read
-    decides."""
-    for run in _told(report) if only_open else report.runs:
+    decides: of several parts of no run each has none for the same reason, and the count says how many."""
+    told = _told(report)
+    if only_open and len(told) > 1 and all(_is_idle(judgement_of(run)) for run in told):
+        return
+    for run in told if only_open else report.runs:
         forecast = judgement_of(run).spoken
         is_open = forecast.estimate.unknown or (forecast.hardware and left_open(forecast))
         if only_open and not is_open:

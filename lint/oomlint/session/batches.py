@@ -19,7 +19,8 @@ from oomlint.files.workspace import Workspace
 # them has changed: all of a batch. Batches of half as many files as 40 cost no more in all.
 _FILES = 20
 
-_WORD = re.compile(rb"[\w.-]+")
+# Of names in any script, as UTF-8 has their letters.
+_WORD = re.compile(rb"[\w.\x80-\xff-]+")
 _INSIDE = re.compile(rb"[\w.-]")
 _GOES_ON = re.compile(rb"[\w-]")
 
@@ -75,8 +76,12 @@ def _mentions(workspace: Workspace, units: Sequence[_Unit]) -> Iterable[tuple[in
     called: dict[bytes, list[int]] = {}
     for number, (entry, _) in enumerate(units):
         called.setdefault(_called(entry), []).append(number)
-    odd = [word for word in called if not _WORD.fullmatch(word)]
-    heads = {word.partition(b".")[0] for word in called}
+    # A name with a space or brackets in it stands where the longest of its words does.
+    by_word: dict[bytes, list[bytes]] = {}
+    for word in called:
+        by_word.setdefault(max(_WORD.findall(word), key=len, default=b""), []).append(word)
+    nameless = by_word.pop(b"", [])
+    heads = {word.partition(b".")[0] for word in by_word}
     paths = [entry.rstrip("/").split("/") for entry, _ in units]
     inside = [_entries(workspace, *unit) for unit in units]
     for number, (_, files) in enumerate(units):
@@ -89,7 +94,8 @@ def _mentions(workspace: Workspace, units: Sequence[_Unit]) -> Iterable[tuple[in
             words = set(_WORD.findall(data))
             dotted = (w for w in words if b"." in w and w.partition(b".")[0] in heads)
             said = words.union(*map(_starts, dotted))
-            for word in (*(said & called.keys()), *odd):
+            mentioned = (word for each in said & by_word.keys() for word in by_word[each])
+            for word in (*mentioned, *nameless):
                 ways = _ways_on(word, data)
                 for other in called[word] if ways else ():
                     if (

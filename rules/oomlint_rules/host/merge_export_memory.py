@@ -12,7 +12,7 @@ the GPUs, that the merge happens in, and where the adapter is merged into quanti
 A QLoRA run trains on 0.6 bytes a parameter and is merged at 2: a 70B model that trained on one card
 needs 131 GiB for the export. On the CPU the process is killed (exit code -9), on the GPU the load
 fails; `device_map: auto` spreads what does not fit over RAM and disk, where it cannot be merged.
-Unsloth collects merged layers on the GPU up to 90 % of it, beside the 4-bit model that is still
+Unsloth before 2025.6 collects merged layers on the GPU up to 90 % of it, beside the 4-bit model that is still
 there, and the next layer has no room to be dequantized in. Merged into
 4-bit weights the result is rounded to 4 bit again and is not the model that was evaluated;
 LLaMA-Factory refuses it.
@@ -46,6 +46,7 @@ from oomlint.hardware import usual_limit
 from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import release_of
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
 from oomlint_rules._examples import AXOLOTL, example
@@ -56,8 +57,10 @@ _DEVICE = f.save.merge_device
 _PROCESS, _FILE = 3 * 2**30, 5_000_000_000
 _NOTEWORTHY = 64 * 2**30
 _WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
-# Unsloth save.py: from this share of the GPU on, merged layers go elsewhere.
+# Unsloth save.py: from this share of the GPU on, merged layers go elsewhere. From 2025.6.1 on (5.9 and before are
+# otherwise) it rewrites the files of the base instead, tensor by tensor on the CPU.
 _UNSLOTH_SHARE = 0.9
+_UNSLOTH_BY_FILE = (2025, 6, 1)
 
 _EXPORT = (
     "model_name_or_path: meta-llama/Llama-3.1-70B\n"
@@ -176,6 +179,9 @@ class MergeExportMemory(Rule):
 
     def _collected(self, run: Run, fact: Fact) -> Iterable[Finding]:
         """Unsloth, which fills the GPU with merged layers beside the model that trained."""
+        release = release_of(run.plan.versions.get("unsloth"))
+        if release is None or release >= _UNSLOTH_BY_FILE:
+            return
         total, limit = _parameters(run), run.limits.gpu_bytes
         states = state_bytes(run.plan)
         share = fact.detail["share"] or _UNSLOTH_SHARE
