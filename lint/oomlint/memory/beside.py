@@ -35,7 +35,7 @@ def critic_beside(f: Facts, kept: float) -> StateBytes:
     update_critic, workers/actor/dp_actor.py update_policy); Megatron's buffers of gradients stay where they are
     (megatron core/distributed/param_and_grad_buffer.py)."""
     share, states = _of_critic(f), state_bytes_of(f)
-    if f.backend == "megatron":
+    if f.ranks.backend == "megatron":
         kept = states.gradients
     return StateBytes(
         parameters=share * states.parameters,
