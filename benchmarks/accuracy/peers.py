@@ -28,16 +28,16 @@ class Run(NamedTuple):
 
 
 def _trains_all(f: Facts) -> bool:
-    return f.method == "full"
+    return f.trained.method == "full"
 
 
 def deepspeed_states(f: Facts) -> float | None:
     """DeepSpeed 0.19.6, ``estimate_zero2_model_states_mem_needs`` (runtime/zero/
     stage_1_and_2.py) and ``estimate_zero3_model_states_mem_needs`` (stage3.py): model states."""
-    stage = f.plan.parallel.zero.stage if f.backend == "zero" else None
+    stage = f.plan.parallel.zero.stage if f.ranks.backend == "zero" else None
     if stage not in (2, 3) or not _trains_all(f) or f.model is None:
         return None
-    total, gpus = float(f.model.numel), f.world
+    total, gpus = float(f.model.numel), f.ranks.world
     offload = f.plan.offload
     if stage == 2:
         return 2 * total + (0 if offload.optimizer == "cpu" else 18 * total / gpus)
@@ -51,10 +51,10 @@ def deepspeed_states(f: Facts) -> float | None:
 def accelerate_estimate(f: Facts) -> float | None:
     """accelerate 1.15 ``estimate-memory``, "Training using Adam" (commands/estimate.py,
     ``estimate_training_usage``): the largest of four sums, batch size 1, one GPU."""
-    if f.model is None or not _trains_all(f) or f.backend not in ("none", "ddp"):
+    if f.model is None or not _trains_all(f) or f.ranks.backend not in ("none", "ddp"):
         return None
     wide = 4.0 * f.model.numel
-    return 4 * wide if f.compute == 4 else max(wide, 1.5 * wide, 2 * wide)
+    return 4 * wide if f.bytes_per.compute == 4 else max(wide, 1.5 * wide, 2 * wide)
 
 
 def cookbook_memory(f: Facts) -> float | None:
@@ -64,27 +64,27 @@ def cookbook_memory(f: Facts) -> float | None:
     if m is None or dims is None or not _trains_all(f):
         return None
     hidden, layers, vocab, heads = m.hidden, m.layers, m.vocab, max(1, m.heads)
-    length, batch = f.length, f.rows
+    length, batch = f.samples.length, f.samples.rows
     linears = 3 if dims.act in ("swiglu", "geglu") else 2
     embeddings = 2 * vocab * hidden + hidden * length
     norms = 8 * hidden * layers + 2 * hidden
     attention = 2 * (1 + m.kv_heads / heads) * layers * hidden * hidden
     mlp = linears * layers * hidden * m.ffn
     moe = dims.moe
-    experts = (moe.experts or 0) / f.ep if moe is not None else 1.0
+    experts = (moe.experts or 0) / f.ranks.ep if moe is not None else 1.0
     total = embeddings + norms + attention + experts * mlp
     stage = 0
-    if f.backend == "zero":
+    if f.ranks.backend == "zero":
         stage = f.plan.parallel.zero.stage or 0
-    elif f.backend in ("fsdp1", "fsdp2"):
+    elif f.ranks.backend in ("fsdp1", "fsdp2"):
         stage = 3
-    elif f.backend == "megatron":
+    elif f.ranks.backend == "megatron":
         stage = 1
-    parameters = 2 * total / (f.tp * f.pp) / (f.world if stage == 3 else 1)
-    gradients = 4 * total / (f.world if stage >= 2 else 1)
-    optimizer = 12 * total / (f.world if stage >= 1 else 1)
+    parameters = 2 * total / (f.ranks.tp * f.ranks.pp) / (f.ranks.world if stage == 3 else 1)
+    gradients = 4 * total / (f.ranks.world if stage >= 2 else 1)
+    optimizer = 12 * total / (f.ranks.world if stage >= 1 else 1)
     buckets = 0.0
-    if f.world > 1:
+    if f.ranks.world > 1:
         buckets = (1e9 if stage >= 1 else 0.0) + (2e9 if stage == 3 else 0.0)
     each = 34.0
     if f.plan.checkpointing.mode in (None, "none"):
@@ -102,14 +102,14 @@ def llama_factory_table(f: Facts) -> float | None:
     if quantised:
         bits = plan.quant.bits or (8 if plan.quant.method == "bnb8" else 4)
         width = bits / 8
-    elif f.method != "full":
+    elif f.trained.method != "full":
         width = 2.0
     else:
-        width = 8.0 if f.optim_state == 2 and not f.master else 18.0
-    shared = f.backend in ("fsdp1", "fsdp2", "megatron", "device_map_pp") or (
-        f.backend == "zero" and (plan.parallel.zero.stage or 0) == 3
+        width = 8.0 if f.bytes_per.optim_state == 2 and not f.bytes_per.master else 18.0
+    shared = f.ranks.backend in ("fsdp1", "fsdp2", "megatron", "device_map_pp") or (
+        f.ranks.backend == "zero" and (plan.parallel.zero.stage or 0) == 3
     )
-    return width * f.model.numel / (f.world if shared else 1)
+    return width * f.model.numel / (f.ranks.world if shared else 1)
 
 
 PEERS: dict[str, Estimator] = {

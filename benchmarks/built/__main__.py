@@ -32,6 +32,7 @@ from oomlint.dialects import registry
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.memory.facts import Facts
+from oomlint.memory.trained import is_frozen_tower
 from oomlint.models.catalogue import find_id, record
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.linking import Linker
@@ -144,7 +145,7 @@ def _row(name: str, commit: str, read: Read, found: dict[str, Any], why: str | N
         model=model.id if is_known else None,
         dims=None if is_known else _said(model.dims),
         trainable=None if trainable.method == "full" and not trainable.frozen else _said(trainable),
-        frozen_tower=read.facts.tower_frozen,
+        frozen_tower=is_frozen_tower(read.facts.plan),
         off=why,
     )
 
@@ -157,7 +158,7 @@ def _differences(read: Read, found: dict[str, Any]) -> Iterator[str]:
     dims, facts = read.run.plan.model.dims, read.facts
     ours = {
         "parameters": facts.model.numel if facts.model else None,
-        "trained": facts.trained_numel,
+        "trained": facts.trained.numel,
         "layers": dims.layers if dims else None,
         "heads": dims.heads if dims else None,
         "kv_heads": dims.kv_heads if dims else None,

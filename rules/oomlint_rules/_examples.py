@@ -2,27 +2,119 @@
 
 from __future__ import annotations
 
-AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-)
+from collections.abc import Mapping
+from typing import Any
 
-LLAMA_FACTORY = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: full\n"
-    "dataset: instructions\n"
-    "template: llama3\n"
-    "output_dir: out\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_accumulation_steps: 4\n"
-    "bf16: true\n"
+from oomlint.linting.rule import Example
+
+
+def example(
+    files: Mapping[str, str],
+    fixed: Mapping[str, str] | None = None,
+    *,
+    on: str = "",
+    why: str = "",
+    values: Mapping[Any, Any] | None = None,
+) -> Example:
+    """A small project on a machine.
+
+    Args:
+        files, fixed, why, values: as :class:`Example` has them.
+        on: the GPUs and, after a comma, a node's RAM: ``8xA100-40GB, 1TiB``; what is not said is not known.
+    """
+    hardware, _, host_memory = on.partition(", ")
+    return Example(
+        files,
+        fixed,
+        hardware=hardware or None,
+        host_memory=host_memory or None,
+        why=why,
+        values=values or {},
+    )
+
+
+def mended(name: str, text: str, *, on: str = "", why: str = "", **gaps: Any) -> Example:
+    """A project of one file of which the fix changes a few words.
+
+    Args:
+        text: what stands in the file, with named gaps.
+        gaps: what stands in each, and instead of it after the fix: ``length=("4096", "2048")``; one value, where the
+            fix leaves it.
+    """
+    pairs = {gap: said if isinstance(said, tuple) else (said, said) for gap, said in gaps.items()}
+    before = text.format(**{gap: was for gap, (was, _) in pairs.items()})
+    after = text.format(**{gap: becomes for gap, (_, becomes) in pairs.items()})
+    return example({name: before}, {name: after}, on=on, why=why)
+
+
+ONE_SAMPLE = "micro_batch_size: 1\ngradient_checkpointing: true\nbf16: true\n"
+"""What most runs with Axolotl say of a step."""
+
+ONE_SAMPLE_OF_LF = "per_device_train_batch_size: 1\noutput_dir: out\nbf16: true\n"
+"""What most runs with LLaMA-Factory say of a step; it checkpoints by itself."""
+
+LIGER = (
+    "plugins:\n  - axolotl.integrations.liger.LigerPlugin\nliger_fused_linear_cross_entropy: true\n"
+)
+"""Axolotl's fused loss, for a run whose logits are not the subject."""
+
+
+def axolotl(
+    model: str,
+    *keys: str,
+    lora: str = "",
+    plugins: str = "",
+    data: tuple[str, str] = ("tatsu-lab/alpaca", "alpaca"),
+) -> str:
+    """A config of Axolotl.
+
+    Args:
+        keys: what follows model, data and adapter, each ending in a line break.
+        lora: which layers have adapters of rank 16; full fine-tuning where none.
+        plugins: lines between model and data, such as ``LIGER``.
+        data: path and type of the data set.
+    """
+    target = "linear: true" if lora == "all" else f"modules: {lora}"
+    adapter = f"adapter: lora\nlora_r: 16\nlora_target_{target}\n" if lora else ""
+    path, kind = data
+    dataset = f"datasets:\n  - path: {path}\n    type: {kind}\n"
+    return f"base_model: {model}\n{plugins}{dataset}{adapter}{''.join(keys)}"
+
+
+def llama_factory(
+    model: str,
+    *keys: str,
+    template: str = "llama3",
+    lora: str = "",
+    stage: str = "sft",
+    dataset: str = "instructions",
+) -> str:
+    """A config of LLaMA-Factory.
+
+    Args:
+        keys: what follows model, method and data, each ending in a line break.
+        lora: which layers have adapters of the usual rank; full fine-tuning where none.
+    """
+    method = f"lora\nlora_target: {lora}" if lora else "full"
+    return (
+        f"model_name_or_path: {model}\nstage: {stage}\ndo_train: true\nfinetuning_type: {method}\n"
+        f"dataset: {dataset}\ntemplate: {template}\n{''.join(keys)}"
+    )
+
+
+def trl(model: str, *keys: str, dataset: str = "trl-lib/Capybara") -> str:
+    """A config of TRL's scripts, in bfloat16 and with FlashAttention; ``keys`` follow, each ending in a line break."""
+    return (
+        f"model_name_or_path: {model}\ndtype: bfloat16\nattn_implementation: flash_attention_2\n"
+        f"dataset_name: {dataset}\n{''.join(keys)}"
+    )
+
+
+AXOLOTL = axolotl("meta-llama/Llama-3.1-8B", ONE_SAMPLE)
+
+LLAMA_FACTORY = llama_factory(
+    "meta-llama/Llama-3.1-8B",
+    "output_dir: out\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 4\nbf16: true\n",
 )
 
 

@@ -1,4 +1,4 @@
-"""What several rules propose."""
+"""What several rules propose, and what comes of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from oomlint.dialects.table import Origin
+from oomlint.errors import CannotEdit
+from oomlint.judgement import Peak, judge_host
 from oomlint.linting.rule import Applicability, Proposal, RemoveKey
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
@@ -36,3 +38,17 @@ def higher_sharding(run: Run) -> Mapping[Any, Any] | None:
     if parallel.backend == "fsdp2" and parallel.fsdp.reshard_after_forward is False:
         return {f.parallel.fsdp.reshard_after_forward: True}
     return None
+
+
+def changed(run: Run, changes: Mapping[Any, Any]) -> Run | None:
+    """The run after a change; ``None`` where its files have no place to say it."""
+    try:
+        return run.what_if(changes)
+    except CannotEdit:
+        return None
+
+
+def host_after(run: Run, changes: Mapping[Any, Any], phase: str | None = None) -> Peak | None:
+    """What a node's RAM holds after a change; ``None`` where that cannot be said."""
+    after = changed(run, changes)
+    return None if after is None else judge_host(after, phase=phase)

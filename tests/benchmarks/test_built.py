@@ -43,7 +43,7 @@ def test_a_model_holds_what_its_class_does(row: Built) -> None:
     exact = 0 if row.off is None else _APART * row.parameters
     assert abs(facts.model.numel - row.parameters) <= exact
     if row.off is None:
-        assert facts.trained_numel == row.trained
+        assert facts.trained.numel == row.trained
 
 
 def test_each_framework_has_ten_examples_or_all_that_it_ships() -> None:

@@ -431,14 +431,14 @@ def test_an_engine_that_does_not_sleep_has_its_pool_all_the_time() -> None:
 )  # fmt: skip
 def test_so_many_elements_are_trained(changes: dict[str, Any], trained: float) -> None:
     f = facts(**changes)
-    assert f.trained_numel == trained
+    assert f.trained.numel == trained
     ends = changes.get("trainable__modules_to_save", ())
-    if f.lora:
-        assert (f.embed_trained, f.head_trained) == ("embed_tokens" in ends, "lm_head" in ends)
+    if f.trained.lora:
+        assert (f.trained.embeddings, f.trained.head) == ("embed_tokens" in ends, "lm_head" in ends)
     elif changes.get("trainable__method") == "freeze":
-        assert (f.embed_trained, f.head_trained) == (False, False)
+        assert (f.trained.embeddings, f.trained.head) == (False, False)
     else:
-        assert (f.embed_trained, f.head_trained) == (True, True)
+        assert (f.trained.embeddings, f.trained.head) == (True, True)
 
 
 def test_a_frozen_tower_is_not_trained() -> None:
@@ -451,9 +451,9 @@ def test_a_frozen_tower_is_not_trained() -> None:
     frozen = facts(model__dims=dims, trainable__frozen=("vision",))
     asked = facts(model__dims=dims, model__vision__freeze_tower=True)
     other = facts(model__dims=dims, trainable__frozen=("projector",))
-    assert whole.trained_numel - frozen.trained_numel == 100_000
-    assert asked.trained_numel == frozen.trained_numel
-    assert other.trained_numel == whole.trained_numel
+    assert whole.trained.numel - frozen.trained.numel == 100_000
+    assert asked.trained.numel == frozen.trained.numel
+    assert other.trained.numel == whole.trained.numel
     assert not facts(trainable__frozen=("vision",)).tower_graph
 
 
@@ -484,11 +484,13 @@ def test_widths_of_copies_and_adapters_are_the_mean_of_both() -> None:
         precision__optim_state=None, trainable__adapter_dtype="fp32", trainable__saved_dtype="bf16",
     )  # fmt: skip
     mean = (4 * adapters + 2 * END) / (adapters + END)
-    assert (f.grad, f.optim_state, f.trained_bytes) == pytest.approx((mean, mean, mean))
-    assert f.adapter_bytes == 4
+    assert (f.bytes_per.grad, f.bytes_per.optim_state, f.bytes_per.trained) == pytest.approx(
+        (mean, mean, mean)
+    )
+    assert f.bytes_per.adapter == 4
     alike = facts(trainable__method="lora", precision__grad=None, trainable__adapter_dtype="bf16")
-    assert (alike.grad, alike.trained_bytes) == (2, 2)
+    assert (alike.bytes_per.grad, alike.bytes_per.trained) == (2, 2)
     usual = facts(trainable__method="lora", precision__grad=None, precision__optim_state=None)
-    assert (usual.grad, usual.optim_state, usual.adapter_bytes) == (4, 4, 4)
+    assert (usual.bytes_per.grad, usual.bytes_per.optim_state, usual.bytes_per.adapter) == (4, 4, 4)
     told = facts(trainable__method="lora", precision__grad="bf16", precision__optim_state=None)
-    assert (told.grad, told.optim_state) == (2, 2)
+    assert (told.bytes_per.grad, told.bytes_per.optim_state) == (2, 2)

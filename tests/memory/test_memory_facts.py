@@ -88,7 +88,7 @@ def test_what_is_remembered_is_bounded() -> None:
 def test_fsdp_shards_over_the_ranks_of_a_sequence_too(dp: int | None, ranks: int) -> None:
     """verl: two ranks a sequence, the mesh of FSDP over all eight."""
     parallel = Parallel(backend="fsdp1", world=8, ulysses=2, dp=dp, fsdp=Fsdp())
-    assert Facts(Plan(parallel=parallel)).shard == ranks
+    assert Facts(Plan(parallel=parallel)).ranks.shard == ranks
 
 
 def test_qlora_without_quantization_is_completed_and_says_so():

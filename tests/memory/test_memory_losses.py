@@ -68,7 +68,7 @@ def name_of(row: dict[str, Any]) -> str:
 def test_the_peak_of_a_loss_is_what_was_measured(row: dict[str, Any]) -> None:
     """Of the head, the loss and its backward; some losses drop a copy that is counted here."""
     f = Facts(plan_of(row))
-    head = logits_of(f, f.tokens)
+    head = logits_of(f, f.samples.tokens)
     width = 4 if row["wide"] else 2
     backward = [total + own * width for _, total, own in head.late] or [head.early]
     # The norm's share holds the weight that autocast casts.
@@ -84,7 +84,7 @@ def test_what_a_loss_keeps_is_what_was_measured(row: dict[str, Any]) -> None:
     if row["wide"]:
         pytest.skip("the cast weight is counted with the norm")
     f = Facts(plan_of(row))
-    assert logits_of(f, f.tokens).kept == pytest.approx(row["kept_bytes"], rel=0.05)
+    assert logits_of(f, f.samples.tokens).kept == pytest.approx(row["kept_bytes"], rel=0.05)
 
 
 def test_a_reward_model_has_no_vocabulary_unless_its_value_head_stands_beside_one() -> None:
@@ -102,5 +102,5 @@ def test_a_reward_model_has_no_vocabulary_unless_its_value_head_stands_beside_on
     assert numel["beside"] is numel["language"]
     for plan, logits in ((reward, 0), (beside, 6 * row["vocab"] * row["rows"] * row["length"])):
         f = Facts(plan)
-        assert logits_of(f, f.tokens).loss == logits
-        assert logits_of(f, f.tokens).kept == 0
+        assert logits_of(f, f.samples.tokens).loss == logits
+        assert logits_of(f, f.samples.tokens).kept == 0

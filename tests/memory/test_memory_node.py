@@ -16,7 +16,6 @@ from oomlint.memory.host import (
     host_phases,
     load_bytes_of,
     offloaded_of,
-    processes_of,
 )
 from oomlint.memory.step import stack_of
 from oomlint.memory.zero_offload import pins, power_of_two
@@ -49,7 +48,7 @@ def facts(**changes: Any) -> Facts:
     ],
 )
 def test_a_node_has_so_many_processes(changes: dict[str, Any], processes: int) -> None:
-    assert processes_of(facts(**changes)) == processes
+    assert facts(**changes).ranks.processes == processes
 
 
 BF16 = 2 * NUMEL

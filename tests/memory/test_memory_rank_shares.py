@@ -331,7 +331,7 @@ def test_backward_is_highest_at_some_instant_of_some_layer(name: str) -> None:
     assert highest.gradients + highest.activations + highest.temporary == pytest.approx(
         max(map(sum, every))
     )
-    head = logits_of(f, f.tokens)
+    head = logits_of(f, f.samples.tokens)
     instants = head.late or [(head.norm, max(head.early, head.kept), 0)]
     late = max(made(own) + norm + bytes_ for norm, bytes_, own in instants)
     first = points["backward"][0]
@@ -370,7 +370,7 @@ def test_forward_has_what_layers_keep_and_the_widest_of_them() -> None:
         f = facts(checkpointing__mode=mode)
         stack = stack_of(f)
         (profile,) = stack.walk.kinds
-        head = logits_of(f, f.tokens)
+        head = logits_of(f, f.samples.tokens)
         found = profile.inference if mode == "full" else profile.forward
         layer = max(s.token * TOKENS + s.score * TOKENS**2 + s.fixed for s in found)
         if mode == "none":
@@ -397,9 +397,9 @@ def test_the_last_stage_holds_fewer_micro_batches_than_the_first() -> None:
         parallel__backend="megatron", parallel__world=2, parallel__pp=2, batch__grad_accum=4
     )  # fmt: skip
     _, layers, head = replicated_points(f)["forward"]
-    found = logits_of(f, f.tokens)
+    found = logits_of(f, f.samples.tokens)
     assert layers.activations > BARE + 2 * HIDDEN
     assert head.activations == BARE + HIDDEN + found.norm
     spread = facts(parallel__backend="device_map_pp", parallel__world=2, batch__grad_accum=4)
-    norm = logits_of(spread, spread.tokens).norm
+    norm = logits_of(spread, spread.samples.tokens).norm
     assert replicated_points(spread)["forward"][2].activations == BARE + HIDDEN + norm

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
-from oomlint.memory.facts import Facts, checkpointed_share
+from oomlint.memory.facts import Facts
+from oomlint.memory.regimes import checkpointed_share
 from oomlint.memory.step import last_depth, offloads_activations, pipeline_depth, stack_of
 from oomlint.plan.fields import f as fields
 from oomlint.plan.model import Mla
@@ -93,7 +94,7 @@ _PARALLEL = frozenset(
 )  # fmt: skip
 def test_ranks_are_shared_out(changes: dict[str, Any], world: int, dp: int, shard: int) -> None:
     f = facts(**changes)
-    assert (f.world, f.dp, f.shard) == (world, dp, shard)
+    assert (f.ranks.world, f.ranks.dp, f.ranks.shard) == (world, dp, shard)
 
 
 def test_a_number_of_gpus_that_nobody_gives_is_assumed_where_there_are_many() -> None:
@@ -103,10 +104,10 @@ def test_a_number_of_gpus_that_nobody_gives_is_assumed_where_there_are_many() ->
 
 
 def test_a_device_map_makes_each_gpu_a_stage() -> None:
-    assert facts(backend="device_map_pp", world=4).pp == 4
-    assert facts(backend="device_map_pp", world=4, pp=2).pp == 2
-    assert facts(nodes=2, gpus_per_node=4).per_node == 4
-    assert facts(world=9, nodes=2).per_node == 5
+    assert facts(backend="device_map_pp", world=4).ranks.pp == 4
+    assert facts(backend="device_map_pp", world=4, pp=2).ranks.pp == 2
+    assert facts(nodes=2, gpus_per_node=4).ranks.per_node == 4
+    assert facts(world=9, nodes=2).ranks.per_node == 5
 
 
 @pytest.mark.parametrize(
@@ -144,15 +145,15 @@ def test_a_model_that_is_not_built_in_shards_is_whole_on_each_gpu_first(
     changes: dict[str, Any], whole: bool, early: bool
 ) -> None:
     f = facts(world=8, quant__method="bnb4", **changes)
-    assert (f.packs_whole, f.loads_early) == (whole, early)
-    assert not facts(world=8, **changes).packs_whole
+    assert (f.ranks.packs_whole, f.ranks.loads_early) == (whole, early)
+    assert not facts(world=8, **changes).ranks.packs_whole
 
 
 def test_fabric_loads_one_whole_state_dict() -> None:
-    assert facts(backend="fabric_fsdp", world=8).loads_whole
-    assert facts(backend="fabric_fsdp", world=8).backend == "fsdp1"
-    assert not facts(backend="fabric_fsdp", world=8, model__from_scratch=True).loads_whole
-    assert not facts(backend="fsdp1", world=8).loads_whole
+    assert facts(backend="fabric_fsdp", world=8).ranks.loads_whole
+    assert facts(backend="fabric_fsdp", world=8).ranks.backend == "fsdp1"
+    assert not facts(backend="fabric_fsdp", world=8, model__from_scratch=True).ranks.loads_whole
+    assert not facts(backend="fsdp1", world=8).ranks.loads_whole
 
 
 @pytest.mark.parametrize(
@@ -177,16 +178,16 @@ def test_a_batch_has_so_many_tokens(
     changes: dict[str, Any], rows: int, tokens: int, eval_rows: int
 ) -> None:
     f = facts(**changes)
-    assert (f.rows, f.tokens, f.eval_rows) == (rows, tokens, eval_rows)
+    assert (f.samples.rows, f.samples.tokens, f.samples.eval_rows) == (rows, tokens, eval_rows)
 
 
 def test_a_length_that_nobody_gives_is_the_models_and_at_most_two_thousand() -> None:
     open_: dict[str, Any] = {"seq__max_len": None, "batch__micro": 1}
-    assert facts(**open_).tokens == 2048
-    assert facts(**open_, model__dims=replace(LLAMA_8B, ctx=1024)).tokens == 1024
-    assert facts(**open_, model__dims=replace(LLAMA_8B, ctx=131_072)).tokens == 2048
-    assert facts(batch__grad_accum=0).accumulation == 1
-    assert facts(batch__grad_accum=7).accumulation == 7
+    assert facts(**open_).samples.tokens == 2048
+    assert facts(**open_, model__dims=replace(LLAMA_8B, ctx=1024)).samples.tokens == 1024
+    assert facts(**open_, model__dims=replace(LLAMA_8B, ctx=131_072)).samples.tokens == 2048
+    assert facts(batch__grad_accum=0).samples.accumulation == 1
+    assert facts(batch__grad_accum=7).samples.accumulation == 7
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_dtypes_follow_from_each_other(
     changes: dict[str, Any], weight: float, compute: float, grad: float, state: float, stream: float
 ) -> None:
     f = facts(**changes)
-    assert (f.weight, f.compute, f.grad, f.optim_state, f.stream) == (
+    assert (f.bytes_per.weight, f.bytes_per.compute, f.bytes_per.grad, f.bytes_per.optim_state, f.bytes_per.stream) == (
         weight, compute, grad, state, stream,
     )  # fmt: skip
 
@@ -261,7 +262,7 @@ MLA = Mla(q_rank=0, kv_rank=512, qk_nope=128, qk_rope=64, v_dim=128)
 def test_torch_chooses_a_kernel(changes: dict[str, Any], kernel: str, dense: bool) -> None:
     f = facts(**changes)
     assert f.regime is not None
-    assert (f.kernel, f.regime.dense_mask) == (kernel, dense)
+    assert (f.regime.kernel, f.regime.dense_mask) == (kernel, dense)
 
 
 def test_a_window_gets_a_mask_from_its_own_length_on() -> None:
@@ -294,7 +295,7 @@ def test_a_window_gets_a_mask_from_its_own_length_on() -> None:
 def test_checkpointing_makes_a_share_of_the_layers_again(
     mode: str, changes: dict[str, Any], share: float
 ) -> None:
-    assert checkpointed_share(facts(checkpointing__mode=mode, **changes)) == share
+    assert checkpointed_share(facts(checkpointing__mode=mode, **changes).plan) == share
 
 
 def test_offloaded_inputs_of_layers_leave_one_on_the_gpu() -> None:

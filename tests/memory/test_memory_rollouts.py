@@ -105,8 +105,11 @@ def test_megatron_clones_fp32_logits_for_the_entropy() -> None:
 
 def test_a_sequence_that_ranks_share_is_scored_in_parts() -> None:
     alone, shared = Facts(_ACTOR), Facts(_ACTOR.with_values({"parallel.ulysses": 2}))
-    assert shared.tokens == alone.tokens / 2
-    assert scored_logits(shared, shared.tokens).loss == scored_logits(alone, alone.tokens).loss / 2
+    assert shared.samples.tokens == alone.samples.tokens / 2
+    assert (
+        scored_logits(shared, shared.samples.tokens).loss
+        == scored_logits(alone, alone.samples.tokens).loss / 2
+    )
 
 
 def test_states_that_move_away_are_not_there_while_answers_are_scored() -> None:

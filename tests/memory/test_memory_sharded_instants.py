@@ -56,7 +56,7 @@ def fsdp1(**changes: Any) -> Facts:
 
 
 def head_of(f: Facts) -> Logits:
-    return logits_of(f, f.tokens)
+    return logits_of(f, f.samples.tokens)
 
 
 # -- FSDP2, forward -------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_the_instants_that_fsdp2_keeps_of_all_layers_are_the_highest(
     stored = 4 if changes.get("precision__param") else 2
     assert f.model is not None
     block, count = f.model.blocks[0].numel, f.model.layers
-    bare = 16 * f.tokens + 2 * f.tokens * 16 * 2
+    bare = 16 * f.samples.tokens + 2 * f.samples.tokens * 16 * 2
     every = []
     for above, below, profile in _layers(f):
         shards = stored / 4 * (TAIL + above * block)
@@ -296,8 +296,8 @@ def test_the_instants_that_fsdp1_keeps_of_all_layers_are_the_highest(
     assert f.model is not None
     stored = 4 if changes.get("precision__param") else 2
     block, count = f.model.blocks[0].numel, f.model.layers
-    bare = 16 * f.tokens + 2 * f.tokens * 16 * 2
-    hidden = 2 * f.tokens * 64
+    bare = 16 * f.samples.tokens + 2 * f.samples.tokens * 16 * 2
+    hidden = 2 * f.samples.tokens * 64
     every = []
     for above, below, profile in _layers(f):
         shards = stored / 4 * above * block

@@ -100,7 +100,7 @@ def test_below_the_first_adapter_less_is_kept() -> None:
 def test_micro_batches_that_wait_keep_their_logits_too() -> None:
     waits = facts(parallel__pp_schedule="afab", batch__grad_accum=4)
     once = facts(batch__grad_accum=4)
-    kept = logits_of(once, once.tokens).kept
+    kept = logits_of(once, once.samples.tokens).kept
     for phase, index in (("forward", 2), ("backward", 0)):
         late, plain = replicated_points(waits)[phase][index], replicated_points(once)[phase][index]
         assert late.logits - plain.logits == 3 * kept
@@ -258,7 +258,7 @@ def test_fsdp1_gathers_the_root_and_a_unit_in_forward() -> None:
     assert blocks.activations == BARE + 2 * HIDDEN
     assert blocks.communication == 2 * (ROOT + BLOCK)
     assert (blocks.gradients, blocks.logits) == (0, 0)
-    found = logits_of(f, f.tokens)
+    found = logits_of(f, f.samples.tokens)
     assert (head.activations, head.logits) == (BARE + 2 * HIDDEN + found.norm, found.loss)
     assert head.communication == 2 * (ROOT + BLOCK)
 

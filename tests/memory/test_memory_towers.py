@@ -38,7 +38,7 @@ def test_a_tower_may_be_trained_beside_adapters() -> None:
     alone = facts(model, **lora)
     beside = facts(model, trainable__modules_to_save=("vpm",), **lora)
     assert beside.model is not None
-    assert beside.trained_numel - alone.trained_numel == beside.model.vision_numel
+    assert beside.trained.numel - alone.trained.numel == beside.model.vision_numel
     assert images_of(beside).grads > images_of(alone).grads == 0
 
 
@@ -223,7 +223,7 @@ def test_adapters_with_checkpointing_ask_the_patches_for_gradients() -> None:
     assert not seeing("llava", model__vision__freeze_tower=True).tower_graph
     roles = {**lora, "trainable__frozen": (), "checkpointing__mode": "none"}
     assert seeing("llava", **roles).tower_graph
-    assert seeing("llava", **roles).tower_roles() == {"q"}
+    assert seeing("llava", **roles).trained.tower_roles == {"q"}
     assert not seeing("llava", trainable__method="freeze").tower_graph
     # No pixels are cut for a weight that is not trained.
     cut = images_of(seeing("llava")).kept - images_of(seeing("llava", **lora)).kept

@@ -75,7 +75,7 @@ def test_beside_frozen_weights_only_adapters_get_any(
     assert model is not None
     assert f.regime is not None
     for block in set(model.blocks):
-        ends = sum(x.inputs + x.outputs for x in block.linears if x.role in f.roles)
+        ends = sum(x.inputs + x.outputs for x in block.linears if x.role in f.trained.roles)
         assert layer_profile(model, block, f.regime).trained == 8 * ends
 
 

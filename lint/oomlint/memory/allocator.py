@@ -57,7 +57,7 @@ def left_by_loading(f: Facts) -> float:
     if plan.model.from_scratch or env.expandable_segments or emptied:
         return 0.0
     assert f.model is not None
-    return f.stream * f.model.largest_tensor / f.tp
+    return f.bytes_per.stream * f.model.largest_tensor / f.ranks.tp
 
 
 def left_by_packing(f: Facts) -> float:
@@ -71,7 +71,7 @@ def left_by_packing(f: Facts) -> float:
     aside = f.older("transformers", _READS_IN_TURN) and not f.older("transformers", _READS_ASIDE)
     if not packs or not aside or model.expert_numel:
         return 0.0
-    return _UNPACKED * f.stream * model.numel / f.tp
+    return _UNPACKED * f.bytes_per.stream * model.numel / f.ranks.tp
 
 
 def lengths_vary(plan: Plan) -> bool:
@@ -97,6 +97,7 @@ def reserved_above(
     works only under torch.cuda.set_per_process_memory_fraction (CUDACachingAllocator.cpp,
     ``set_fraction &&``).
     """
+    ranks = f.ranks
     env, optimizer = f.plan.env, f.plan.optimizer
     # Without a cache every block goes back to the driver at once: holes do not outlive it.
     expandable = bool(env.expandable_segments or env.no_caching)
@@ -109,7 +110,7 @@ def reserved_above(
     # FSDP gathers and reduces on streams of their own, and blocks never change their pool: what
     # gradients and windows reach at any time stays reserved for them
     # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _flat_param.py).
-    apart = f.backend in ("fsdp1", "fsdp2") and not expandable
+    apart = ranks.backend in ("fsdp1", "fsdp2") and not expandable
     one = many = pooled = windows = moving = 0.0
     share, logit_share = (_EXPANDABLE, _EXPANDABLE) if expandable else (_FIXED, _FIXED_LOGITS)
     # This loop runs for every instant of every estimate: comparisons are cheaper than max().
@@ -139,22 +140,22 @@ def reserved_above(
                 here = held + own + logits + more
                 if here > many:
                     many = here
-    if f.backend == "fsdp1" and apart:
+    if ranks.backend == "fsdp1" and apart:
         # The CPU runs ahead of the GPU: up to two further units are gathered before the memory
         # of those behind is free (_runtime_utils.py, _FreeEventQueue's maximum in flight).
-        windows += 2 * f.stream * units_of(f).largest
+        windows += 2 * f.bytes_per.stream * units_of(f).largest
     base = resident + _SEGMENTS + pooled + (1 + share) * windows
     gathered = 0.0
-    if f.backend == "zero" and f.plan.parallel.zero.stage == 3 and not expandable:
+    if ranks.backend == "zero" and f.plan.parallel.zero.stage == 3 and not expandable:
         assert f.model is not None
-        gathered = min(_ZERO3_CACHED, f.stream * float(f.model.numel))
+        gathered = min(_ZERO3_CACHED, f.bytes_per.stream * float(f.model.numel))
     stepped = 0.0
     if not (expandable or env.empty_cache_steps):
         # Gradients, and what the step needs beside them, find no block that backward left: the first
         # step makes the states out of those, and logits fit into no block of a gradient. A loop over the
         # parameters finds a block for one of them. In a cache that was emptied blocks of
         # backward come first, and the step's are cut from them.
-        loops = optimizer.foreach is False and not optimizer.fused and f.backend != "zero"
+        loops = optimizer.foreach is False and not optimizer.fused and ranks.backend != "zero"
         for point in points["optimizer_step"]:
             held = 0.0 if apart else point.gradients
             stepped = max(stepped, held + moving + (0.0 if loops else point.temporary))

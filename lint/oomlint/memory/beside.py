@@ -21,7 +21,7 @@ def beside_in_host(f: Facts) -> float:
 def asked_in_host(plan: Plan) -> float:
     """Bytes of a node's RAM in which the parameters of such models lie."""
     f = Facts(plan)
-    return beside_in_host(f) * min(f.per_node, f.world) if f.model is not None else 0.0
+    return beside_in_host(f) * min(f.ranks.per_node, f.ranks.world) if f.model is not None else 0.0
 
 
 def asked_on_gpu(f: Facts) -> float:
@@ -35,7 +35,7 @@ def critic_beside(f: Facts, kept: float) -> StateBytes:
     update_critic, workers/actor/dp_actor.py update_policy); Megatron's buffers of gradients stay where they are
     (megatron core/distributed/param_and_grad_buffer.py)."""
     share, states = _of_critic(f), state_bytes_of(f)
-    if f.backend == "megatron":
+    if f.ranks.backend == "megatron":
         kept = states.gradients
     return StateBytes(
         parameters=share * states.parameters,
@@ -51,7 +51,7 @@ def there_at_start(f: Facts) -> float:
     moments come with the step. What is elsewhere between phases is so before the first too."""
     states = state_bytes_of(f)
     trained = states.parameters
-    if f.backend == "megatron":
+    if f.ranks.backend == "megatron":
         trained += states.gradients + states.master
     is_away = f.plan.offload.idle not in (None, "none")
     return asked_on_gpu(f) + (_of_critic(f) + (0.0 if is_away else 1.0)) * trained
@@ -59,21 +59,24 @@ def there_at_start(f: Facts) -> float:
 
 def _are_offloaded(f: Facts) -> bool:
     """Whether ZeRO-3 keeps models beside the trained one off the GPU, by themselves or as the trained one is."""
-    is_zero3 = f.backend == "zero" and f.plan.parallel.zero.stage == 3
+    is_zero3 = f.ranks.backend == "zero" and f.plan.parallel.zero.stage == 3
     offload = f.plan.offload
     return is_zero3 and (offload.params in ("cpu", "nvme") or offload.beside == "cpu")
 
 
 def _asked(f: Facts) -> float:
     """Bytes of one rank's share of the models that are only asked."""
+    ranks = f.ranks
     o = f.plan.objective
     model = f.model
     assert model is not None
-    width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(o.ref_dtype or "", max(2.0, f.stream))
-    shard = f.shard if f.backend in ("fsdp1", "fsdp2") or (
-        f.backend == "zero" and (f.plan.parallel.zero.stage or 0) == 3
+    width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(
+        o.ref_dtype or "", max(2.0, f.bytes_per.stream)
+    )
+    shard = ranks.shard if ranks.backend in ("fsdp1", "fsdp2") or (
+        ranks.backend == "zero" and (f.plan.parallel.zero.stage or 0) == 3
     ) else 1  # fmt: skip
-    each = width / shard / f.tp / f.pp
+    each = width / shard / ranks.tp / ranks.pp
     of_reference = width / o.ref_tp if o.ref_tp else each
     total = model.numel * of_reference if o.ref_model == "copy" else 0.0
     for role, name, params in (

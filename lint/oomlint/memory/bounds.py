@@ -108,7 +108,7 @@ def bounds(f: Facts, limits: GpuLimits, at: Totals, *, communicates: bool) -> Bo
         pile = max(0.0, at.reserved - at.fixed)
         less.append(pile)
         more += [_PILE * (at.reserved - at.fixed), _SHORT_RUNS]
-    if f.backend == "zero" and f.plan.parallel.zero.stage == 3:
+    if f.ranks.backend == "zero" and f.plan.parallel.zero.stage == 3:
         more.append(_TRACED)
     held = Interval(max(alloc.low, at.reserved - hypot(*less)), at.reserved + hypot(*more))
     if any(a.field in _GUESSES for a in f.assumptions):
@@ -127,6 +127,7 @@ def bounds(f: Facts, limits: GpuLimits, at: Totals, *, communicates: bool) -> Bo
 
 def _spread(f: Facts, at: Totals) -> tuple[list[float], list[float]]:
     """What may be less and what more of all that is allocated, one cause an entry."""
+    ranks = f.ranks
     model, point = f.model, at.point
     assert model is not None
     moving = point.activations + point.temporary + point.communication
@@ -135,7 +136,7 @@ def _spread(f: Facts, at: Totals) -> tuple[list[float], list[float]]:
     more = [_STATES_MORE * at.states, _MOVING_MORE * moving, _LOGITS_MORE * point.logits]
     if not f.plan.model.from_scratch:
         # Weights that are cast on the GPU may pass through fp32 there.
-        more.append(0.5 * (4.0 - f.stream) * model.largest_tensor / f.tp)
+        more.append(0.5 * (4.0 - f.bytes_per.stream) * model.largest_tensor / ranks.tp)
     if lengths_vary(f.plan):
         less.append(_SHORTER * (point.activations + point.logits))
     if not is_read(model.arch):
@@ -148,9 +149,9 @@ def _spread(f: Facts, at: Totals) -> tuple[list[float], list[float]]:
         more += [_TOWER_MORE * own, _IMAGES_MORE * images]
     if f.plan.precision.fp8_train == "te":
         less.append(_FP8_INPUTS * point.activations)
-        more.append(_FP8_WEIGHTS * model.linear_numel / f.tp / f.pp)
+        more.append(_FP8_WEIGHTS * model.linear_numel / ranks.tp / ranks.pp)
     if model.expert_numel:
-        more.append((_ROUTED if f.ep == 1 else _ROUTED_TO_RANKS) * own)
+        more.append((_ROUTED if ranks.ep == 1 else _ROUTED_TO_RANKS) * own)
     if at.engine:
         more.append(_GRAPHS)
     return less, more

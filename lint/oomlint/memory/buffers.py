@@ -40,32 +40,33 @@ def persistent_bytes(f: Facts) -> float:
     limit = f.plan.parallel.zero.persistence_threshold
     limit = _PERSISTENT if limit is None else limit
     norms = sum(b.count * b.norm_numel for b in m.blocks) if m.hidden <= limit else 0
-    return float(norms) * 2 / f.pp
+    return float(norms) * 2 / f.ranks.pp
 
 
 def comm_buffers(f: Facts) -> Comm:
     """The buffers of data parallelism, ZeRO and Megatron on one GPU."""
+    ranks, bytes_per = f.ranks, f.bytes_per
     m = f.model
     assert m is not None
     trained = local_trained(f)
-    wide = 4.0 * trained if f.plan.precision.grad_accum == "fp32" and f.grad == 2 else 0.0
-    if f.backend == "ddp" and f.world > 1:
+    wide = 4.0 * trained if f.plan.precision.grad_accum == "fp32" and bytes_per.grad == 2 else 0.0
+    if ranks.backend == "ddp" and ranks.world > 1:
         # Sums in fp32 have a buffer of their own beside DDP's (nanotron optim/gradient_accumulator.py).
-        buckets = trained * f.grad + wide
+        buckets = trained * bytes_per.grad + wide
         if f.plan.parallel.ddp.bucket_view:
             return Comm(resident=buckets, resident_at_step=buckets, holds_gradients=True)
         return Comm(resident=buckets, resident_at_step=buckets)
-    if f.backend == "none" and wide:
+    if ranks.backend == "none" and wide:
         return Comm(resident=wide, resident_at_step=wide)
-    if f.backend == "dp" and f.world > 1:
+    if ranks.backend == "dp" and ranks.world > 1:
         # nn.DataParallel: GPU 0 gathers the other replicas' outputs and gradients.
-        logits = 4.0 * m.vocab * f.tokens * (f.world - 1)
-        return Comm(forward=logits, backward=trained * f.grad)
-    if f.backend == "megatron":
+        logits = 4.0 * m.vocab * f.samples.tokens * (ranks.world - 1)
+        return Comm(forward=logits, backward=trained * bytes_per.grad)
+    if ranks.backend == "megatron":
         buffer = 2.0 if f.plan.precision.grad == "bf16" else 4.0
         grads = trained * buffer
         return Comm(resident=grads, resident_at_step=grads)
-    if f.backend == "zero":
+    if ranks.backend == "zero":
         return zero_buffers(f)
     return Comm()
 
@@ -77,8 +78,8 @@ def zero_buffers(f: Facts) -> Comm:
     assert m is not None
     z = f.plan.parallel.zero
     stage = z.stage or 0
-    n = f.shard
-    e = 2.0 if f.stream == 2 else 4.0
+    n = f.ranks.shard
+    e = 2.0 if f.bytes_per.stream == 2 else 4.0
     bucket = float(z.reduce_bucket_elems if z.reduce_bucket_elems is not None else _REDUCE_BUCKET)
     if stage < 3 and z.contiguous_grads is False:
         # Gradients are put together as they come. Else the whole bucket is there from the start of
@@ -109,7 +110,7 @@ def zero_buffers(f: Facts) -> Comm:
     # Stage 3: the bucket and the gradient partition are always there.
     live = float(z.max_live_params if z.max_live_params is not None else _MAX_LIVE)
     prefetch = float(z.prefetch_elems if z.prefetch_elems is not None else _PREFETCH)
-    total = float(m.numel) / f.pp
+    total = float(m.numel) / f.ranks.pp
     block = float(m.largest_block)
     # Parameters come module by module; a module is gathered whole even beyond the limit.
     gathered = min(total, max(live, float(m.largest_tensor)) + prefetch)

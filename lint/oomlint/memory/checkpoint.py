@@ -19,24 +19,30 @@ class SavePeaks(Struct, frozen=True):
 
 def writes_merged(f: Facts) -> bool:
     """Whether each save of an adapter's run writes the whole model beside it, with the adapter added."""
-    return f.lora and {"model", "adapter"} <= set(f.plan.save.contents or ())
+    return f.trained.lora and {"model", "adapter"} <= set(f.plan.save.contents or ())
 
 
 def model_file_bytes(f: Facts) -> float:
     """Bytes of the saved model: the adapter alone where only that is saved."""
     m = f.model
     assert m is not None
-    if f.lora:
-        return trained_storage(f) + (max(2.0, f.weight) * m.numel if writes_merged(f) else 0.0)
+    if f.trained.lora:
+        base = max(2.0, f.bytes_per.weight) * m.numel if writes_merged(f) else 0.0
+        return trained_storage(f) + base
     width = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(f.plan.save.dtype or "")
     if width is None:
-        width = 2.0 if f.backend in ("zero", "megatron") and f.stream == 2 else max(2.0, f.weight)
+        width = (
+            2.0
+            if f.ranks.backend in ("zero", "megatron") and f.bytes_per.stream == 2
+            else max(2.0, f.bytes_per.weight)
+        )
     return m.numel * width
 
 
 @batchless
 def save_peaks_of(f: Facts) -> SavePeaks:
     """See :func:`save_peaks`."""
+    trained, bytes_per = f.trained, f.bytes_per
     m = f.model
     assert m is not None
     plan = f.plan
@@ -46,25 +52,25 @@ def save_peaks_of(f: Facts) -> SavePeaks:
     contents = save.contents
     with_optimizer = "optimizer" in contents if contents is not None else not save.save_only_model
     model_bytes = model_file_bytes(f)
-    optimizer = f.trained_numel * f.master + optimizer_bytes(f, f.trained_numel)
+    optimizer = trained.numel * bytes_per.master + optimizer_bytes(f, trained.numel)
     disk = model_bytes + (optimizer if with_optimizer else 0.0)
-    backend = f.backend
+    backend = f.ranks.backend
     gpu = host = 0.0
     if backend == "zero" and (plan.parallel.zero.stage or 0) == 3:
         if plan.parallel.zero.gather16_on_save is not False:
             # _zero3_consolidated_16bit_state_dict gathers one module's own parameters at a
             # time on every GPU and copies them to rank 0's host (deepspeed/runtime/engine.py).
             gpu = 2.0 * largest_module(f)
-            host = trained_storage(f) if f.lora else m.numel * 2.0
+            host = trained_storage(f) if trained.lora else m.numel * 2.0
     elif backend in ("fsdp1", "fsdp2") and (
         save.full_gather or (plan.parallel.fsdp.state_dict or "full") == "full"
     ):
         # FULL_STATE_DICT all-gathers unit by unit and offloads to rank 0's host.
-        gpu = max(2.0, f.weight) * float(m.largest_block)
+        gpu = max(2.0, bytes_per.weight) * float(m.largest_block)
         if save.gather_device == "gpu":
             # Every rank clones each unit before it is sharded again
             # (torch distributed/fsdp/_state_dict_utils.py _common_unshard_post_state_dict_hook).
-            gpu = max(2.0, f.weight) * m.numel
+            gpu = max(2.0, bytes_per.weight) * m.numel
         host = collected_bytes(f)
         if with_optimizer:
             host += optimizer
@@ -79,8 +85,8 @@ def collected_bytes(f: Facts) -> float:
     """Bytes of the weights that a save puts together in RAM: of an adapter's run the adapter, and the base where the
     two are added up there (torchtune bd2a0fc7 modules/peft/_utils.py get_merged_lora_ckpt: in place)."""
     assert f.model is not None
-    whole = max(2.0, f.weight) * (f.model.numel + rewritten_of(f))
-    if not f.lora:
+    whole = max(2.0, f.bytes_per.weight) * (f.model.numel + rewritten_of(f))
+    if not f.trained.lora:
         return whole
     return trained_storage(f) + (whole if writes_merged(f) else 0.0)
 
@@ -111,7 +117,7 @@ def reordered_bytes(f: Facts) -> float:
     if m is None or quant.method != "bnb8" or not copies:
         return 0.0
     packed = m.linear_numel + (m.expert_numel if f.experts_packed else 0)
-    return 2.0 * (quantised_bytes(quant) or 0.0) * packed / f.tp / f.pp
+    return 2.0 * (quantised_bytes(quant) or 0.0) * packed / f.ranks.tp / f.ranks.pp
 
 
 def largest_module(f: Facts) -> float:
@@ -136,6 +142,6 @@ def rewritten_bytes(plan: Plan) -> float | None:
     """Bytes of host RAM for what a save copies into another order; ``None`` without dimensions."""
     try:
         f = Facts(plan)
-        return max(2.0, f.weight) * rewritten_of(f) if f.model is not None else None
+        return max(2.0, f.bytes_per.weight) * rewritten_of(f) if f.model is not None else None
     except OverflowError:
         return None  # sizes of hundreds of digits

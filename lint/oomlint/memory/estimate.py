@@ -82,7 +82,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     }
     parameters = states.parameters + asked_on_gpu(f) + critic.parameters
     workspace = float(limits.cublas_workspace)
-    communicates = f.world > 1 and f.backend not in ("none", "dp", "device_map_pp")
+    communicates = f.ranks.world > 1 and f.ranks.backend not in ("none", "dp", "device_map_pp")
     context = limits.context + (limits.nccl if communicates else 0)
     pool = colocated_pool(f, limits)
 
@@ -169,9 +169,9 @@ def _host(f: Facts, save: SavePeaks) -> HostEstimate:
 
 def training_points(f: Facts) -> dict[str, list[Point]]:
     """The instants of forward, backward and optimizer step, and between steps (``idle``)."""
-    if f.backend == "fsdp2":
+    if f.ranks.backend == "fsdp2":
         return fsdp2_points(f)
-    if f.backend == "fsdp1":
+    if f.ranks.backend == "fsdp1":
         return fsdp1_points(f)
     return replicated_points(f)
 
@@ -185,18 +185,19 @@ def load_point(f: Facts) -> Point:
     are packed on the way stay until all are sharded: 43.0 GiB of GLM-4.7-Flash's 28.7 on two
     (Axolotl examples/llama-4, examples/glm47-flash).
     """
-    if f.loads_whole:
+    ranks = f.ranks
+    if ranks.loads_whole:
         return Point(communication=frozen_weight_bytes(f) + trained_storage(f))
-    if f.loads_early and not f.packs_whole:
+    if ranks.loads_early and not ranks.packs_whole:
         whole = frozen_weight_bytes(f) + trained_storage(f)
-        return Point(communication=whole * (1 - 1 / f.shard))
-    if not f.packs_whole:
+        return Point(communication=whole * (1 - 1 / ranks.shard))
+    if not ranks.packs_whole:
         return Point()
     assert f.model is not None
     stays = bool(f.model.expert_numel) and f.plan.model.native_quant in (None, "none")
     # What is made wide for training (prepare_model_for_kbit_training) is so after loading.
     packed = facts_of(f.plan.with_values({fields.quant.prepares_kbit: False}))
-    whole, kept = frozen_weight_bytes(packed), frozen_weight_bytes(f) / f.shard
+    whole, kept = frozen_weight_bytes(packed), frozen_weight_bytes(f) / ranks.shard
     return Point(communication=whole if stays else max(0.0, whole - kept))
 
 
@@ -204,9 +205,9 @@ def cast_bytes(f: Facts) -> float:
     """What parameters on the GPU take there beyond what an engine leaves of them that comes after:
     DeepSpeed casts the module when it is made (runtime/engine.py _configure_distributed_model)."""
     load = f.plan.load
-    if f.backend != "zero" or load.device_map != "single" or load.cast is None:
+    if f.ranks.backend != "zero" or load.device_map != "single" or load.cast is None:
         return 0.0
-    return max(0.0, BYTES_PER_ELEMENT[load.cast] - f.weight) * f.trained_numel
+    return max(0.0, BYTES_PER_ELEMENT[load.cast] - f.bytes_per.weight) * f.trained.numel
 
 
 def colocated_pool(f: Facts, limits: GpuLimits) -> float:

@@ -18,34 +18,35 @@ def is_evaluated(f: Facts) -> bool:
 
 def evaluation_point(f: Facts, idle: Point) -> Point:
     """The highest instant of evaluation; ``idle`` is what is alive between steps."""
+    ranks, samples = f.ranks, f.samples
     if not is_evaluated(f) or _is_by_engine(f):
         return idle
     model = f.model
     assert model is not None
     stack = stack_of(f)
-    share = f.eval_rows / f.rows if f.rows else 1.0
-    tokens = f.tokens * share
+    share = samples.eval_rows / samples.rows if samples.rows else 1.0
+    tokens = samples.tokens * share
     scores = stack.scores * share
     layer = max([widest(p.inference, tokens, scores) for p in stack.walk.kinds])
-    written = f.written * share
+    written = samples.written * share
     head = evaluated_logits(f, written)
     kept = kept_logits(f, written)[0]
     window = 0.0
-    if f.backend in ("fsdp1", "fsdp2"):
-        window = 3.0 * f.stream * units_of(f).largest
-    elif f.backend == "zero":
+    if ranks.backend in ("fsdp1", "fsdp2"):
+        window = 3.0 * f.bytes_per.stream * units_of(f).largest
+    elif ranks.backend == "zero":
         window = comm_buffers(f).forward
     by_loss = Point(
         idle.gradients, max(layer, head.norm), head.loss + kept, idle.communication + window, 0.0
     )
     if not generates(f):
         return by_loss
-    if f.backend == "fsdp1":
+    if ranks.backend == "fsdp1":
         # Seq2SeqTrainer generates under summon_full_params: the whole model on every rank
         # (transformers 5.23 trainer_seq2seq.py prediction_step).
-        window = f.stream * model.numel / f.tp
-    first = first_logits(f, f.eval_rows, f.eval_rows * f.length)
-    written = f.eval_rows * (f.length + (f.plan.eval.max_new_tokens or 0))
+        window = f.bytes_per.stream * model.numel / ranks.tp
+    first = first_logits(f, samples.eval_rows, samples.eval_rows * samples.length)
+    written = samples.eval_rows * (samples.length + (f.plan.eval.max_new_tokens or 0))
     cache = key_value_cache(f, written)
     by_writing = Point(idle.gradients, layer + cache, first, idle.communication + window, 0.0)
     return highest([by_loss, by_writing])
@@ -66,15 +67,15 @@ def kept_logits(f: Facts, tokens: float) -> tuple[float, float]:
     model, settings = f.model, f.plan.eval
     if model is None or not settings.keeps_logits or not is_evaluated(f):
         return 0.0, 0.0
-    ranks = f.world if f.backend in _GATHERED else 1
+    ranks = f.ranks.world if f.ranks.backend in _GATHERED else 1
     batch = 4.0 * model.vocab * tokens * ranks
     whole = 0.0
     if settings.samples is not None:
-        whole = 4.0 * model.vocab * settings.samples * f.length
+        whole = 4.0 * model.vocab * settings.samples * f.samples.length
     steps = settings.accumulation_steps
     if steps is None:
         return max(whole, batch) if whole else batch * _BATCHES, 0.0
-    return batch * steps, whole * min(f.per_node, ranks)
+    return batch * steps, whole * min(f.ranks.per_node, ranks)
 
 
 # Backends whose ranks are copies that see data of their own.
@@ -103,7 +104,7 @@ def first_logits(f: Facts, rows: float, prompt: float) -> float:
     )
     tokens = prompt if projects_all else rows
     wide = 0.0 if f.plan.loss.upcast_fp32 is False else 4.0
-    return (f.compute + wide) * model.vocab / f.tp * tokens
+    return (f.bytes_per.compute + wide) * model.vocab / f.ranks.tp * tokens
 
 
 def key_value_cache(f: Facts, tokens: float) -> float:
@@ -113,11 +114,12 @@ def key_value_cache(f: Facts, tokens: float) -> float:
     latent attention caches its compressed vector and the rotated key part alone
     (transformers 5.23 models/deepseek_v3/modeling_deepseek_v3.py).
     """
+    ranks = f.ranks
     model = f.model
     assert model is not None
     if model.mla is not None:
         _, rank, _, rope, _ = model.mla
         width = float(rank + rope)
     else:
-        width = model.kv_heads * (model.head_dim + model.value_dim) / f.tp
-    return f.compute * width * tokens / f.cp * model.layers / f.pp
+        width = model.kv_heads * (model.head_dim + model.value_dim) / ranks.tp
+    return f.bytes_per.compute * width * tokens / ranks.cp * model.layers / ranks.pp

@@ -42,11 +42,6 @@ _NAMES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _SHARD_FILE = 5e9
 
 
-def processes_of(f: Facts) -> int:
-    """The processes of a node: one drives all the GPUs that it spreads a model or a batch over."""
-    return 1 if f.backend in ("device_map_pp", "dp") else min(f.per_node, f.world)
-
-
 @batchless
 def load_bytes_of(f: Facts) -> float:
     """Bytes of host RAM that the ranks of one node hold while the model loads."""
@@ -59,30 +54,33 @@ def load_bytes_of(f: Facts) -> float:
     is_cast = load.dtype in _WIDTHS and (load.dtype != stored if stored else width == 4)
     # A stage of a pipeline is built by its own ranks (Megatron-LM core_r0.13.0
     # megatron.training.training get_model; DeepSpeed 0.18 runtime/pipe/module.py PipelineModule._build).
-    copy = m.numel * width / (1 if f.backend == "device_map_pp" else f.pp)
+    copy = m.numel * width / (1 if f.ranks.backend == "device_map_pp" else f.ranks.pp)
     if f.plan.quant.method not in (None, "none") and not f.plan.quant.dequantised_on_load:
         # Quantised on the way to the GPU, one shard file at a time; where rank 0 loads for all
         # of FSDP's, it does so on the host.
-        sharded = f.backend in ("fsdp1", "fsdp2") and not f.packs_whole
+        sharded = f.ranks.backend in ("fsdp1", "fsdp2") and not f.ranks.packs_whole
         copy = frozen_weight_bytes(f) if sharded else min(copy, _SHARD_FILE)
     if load.meta_init:
         return 0.0
     copies = load.per_rank_host_copies
-    ranks = processes_of(f)
+    ranks = f.ranks.processes
     if copies is None:
         if (
-            f.backend == "zero"
+            f.ranks.backend == "zero"
             and (f.plan.parallel.zero.stage or 0) == 3
             and load.zero3_init is not False
         ):
             # zero.Init partitions as it builds; every rank still reads the shard files one by one.
             return min(copy, _SHARD_FILE * ranks)
         if load.cpu_ram_efficient:
-            packed = f.plan.quant.method in ("bnb4", "bnb8") and f.backend in ("fsdp1", "fsdp2")
+            packed = f.plan.quant.method in ("bnb4", "bnb8") and f.ranks.backend in (
+                "fsdp1",
+                "fsdp2",
+            )
             change = PACKED_BY_ONE_RANK
             return copy * (ranks if packed and f.older(change.package, change.since) else 1)
-        sharded = f.backend in ("fsdp1", "fsdp2") or (
-            f.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1
+        sharded = f.ranks.backend in ("fsdp1", "fsdp2") or (
+            f.ranks.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1
         )
         is_placed = load.device_map in ("auto", "single", "balanced", "explicit")
         is_older = f.older(MAPPED_WEIGHTS.package, MAPPED_WEIGHTS.since)
@@ -120,12 +118,12 @@ def flattened_of(f: Facts) -> float:
     plan = f.plan
     stage = plan.parallel.zero.stage or 0
     is_late = not f.older(FLATTENED_ON_HOST.package, FLATTENED_ON_HOST.since)
-    if f.backend != "zero" or stage not in (1, 2) or is_late:
+    if f.ranks.backend != "zero" or stage not in (1, 2) or is_late:
         return 0.0
-    if stage == 1 and plan.precision.grad_accum == "fp32" and f.stream == 2:
+    if stage == 1 and plan.precision.grad_accum == "fp32" and f.bytes_per.stream == 2:
         return 0.0
-    width = 2.0 if f.stream == 2 else 4.0
-    return 2 * width * local_trained(f) * processes_of(f)
+    width = 2.0 if f.bytes_per.stream == 2 else 4.0
+    return 2 * width * local_trained(f) * f.ranks.processes
 
 
 @batchless
@@ -135,45 +133,47 @@ def offloaded_of(f: Facts) -> tuple[float, float]:
     m = f.model
     assert m is not None
     offload = plan.offload
-    ranks = float(min(f.per_node, f.world))
+    ranks = float(min(f.ranks.per_node, f.ranks.world))
     trained = local_trained(f)
-    states, rounding = offloaded_by_zero(f) if f.backend == "zero" else (0.0, 0.0)
+    states, rounding = offloaded_by_zero(f) if f.ranks.backend == "zero" else (0.0, 0.0)
     pin = pins(f)
-    if f.backend == "zero" and "nvme" in (offload.optimizer, offload.params):
+    if f.ranks.backend == "zero" and "nvme" in (offload.optimizer, offload.params):
         states += nvme_buffers_of(f, trained) * ranks
-    if f.backend in ("fsdp1", "fsdp2") and (
+    if f.ranks.backend in ("fsdp1", "fsdp2") and (
         plan.parallel.fsdp.cpu_offload or offload.params == "cpu"
     ):
         stored = frozen_weight_bytes(f) + trained_storage(f)
-        grads = trained * f.grad
-        states += (stored + grads + optimizer_bytes(f, trained)) / f.shard * ranks
-        if pin and f.backend == "fsdp1":
+        grads = trained * f.bytes_per.grad
+        states += (stored + grads + optimizer_bytes(f, trained)) / f.ranks.shard * ranks
+        if pin and f.ranks.backend == "fsdp1":
             # One pinned flat parameter a unit (torch/distributed/fsdp/_flat_param.py).
-            unit = stored / f.shard / max(1, m.layers)
+            unit = stored / f.ranks.shard / max(1, m.layers)
             rounding += (power_of_two(unit) - unit) * m.layers * ranks
         elif pin:
             # Every parameter and gradient shard is a pinned block of its own.
-            rounding += (stored + grads) / f.shard * ranks * BLOCKS_OF_THEIR_OWN
-    if f.backend == "megatron" and offload.optimizer == "cpu":
+            rounding += (stored + grads) / f.ranks.shard * ranks * BLOCKS_OF_THEIR_OWN
+    if f.ranks.backend == "megatron" and offload.optimizer == "cpu":
         # Per rank: fp32 weights 4, their gradients 4, Adam 8; each weight and gradient is a pinned
         # block of its own (megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py).
         ratio = 1.0 if offload.optimizer_ratio is None else offload.optimizer_ratio
-        sharing = f.dp * f.cp if plan.parallel.megatron.dist_optimizer is not False else 1
+        sharing = (
+            f.ranks.dp * f.ranks.cp if plan.parallel.megatron.dist_optimizer is not False else 1
+        )
         part = ratio / data_ranks(f, sharing) * ranks
         states += part * (8 * trained + optimizer_bytes(f, trained))
         if pin:
             rounding += part * 8 * trained * BLOCKS_OF_THEIR_OWN
-    if f.backend == "fsdp2" and offload.optimizer == "cpu" and offload.params != "cpu":
+    if f.ranks.backend == "fsdp2" and offload.optimizer == "cpu" and offload.params != "cpu":
         # The states alone (AReaL 4aef98d8 areal/engine/fsdp_utils/optimizer.py PerLayerOptimWrapper), or beside
         # slabs of fp32 weights and of sums of gradients (prime-rl 559b4477 src/prime_rl/trainer/optim/offload.py),
         # sharded as the weights on the GPU are.
         wide = 8 * trained if offload.grads == "cpu" else 0.0
-        states += (wide + optimizer_bytes(f, trained)) / data_ranks(f, f.shard) * ranks
+        states += (wide + optimizer_bytes(f, trained)) / data_ranks(f, f.ranks.shard) * ranks
     o = plan.optimizer
     kind = o.kind or ""
     if o.paged or kind.startswith("paged_"):
-        plain = 2.0 * (1.0 + 4 / 256) if kind.endswith("8bit") else 2.0 * f.optim_state
-        states += trained * plain / f.shard * ranks
+        plain = 2.0 * (1.0 + 4 / 256) if kind.endswith("8bit") else 2.0 * f.bytes_per.optim_state
+        states += trained * plain / f.ranks.shard * ranks
     return states, rounding
 
 
@@ -187,7 +187,7 @@ def nvme_buffers_of(f: Facts, trained: float) -> float:
     runtime/zero/stage3.py:743 and :857; defaults in runtime/zero/offload_config.py:33-70).
     """
     offload = f.plan.offload
-    shard = trained / f.shard
+    shard = trained / f.ranks.shard
     buffers = 0.0
     if offload.optimizer == "nvme":
         group = min(shard, float(f.plan.parallel.zero.sub_group_elems or 1_000_000_000))
@@ -204,25 +204,26 @@ def nvme_buffers_of(f: Facts, trained: float) -> float:
 
 def workers_of(f: Facts) -> float:
     """The workers of a node that fetch samples."""
-    return float(f.plan.data.workers or 0) * processes_of(f)
+    return float(f.plan.data.workers or 0) * f.ranks.processes
 
 
 def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     """The components of a node's RAM by phase."""
+    samples = f.samples
     plan = f.plan
     m = f.model
     assert m is not None
-    ranks = float(processes_of(f))
+    ranks = float(f.ranks.processes)
     process = _PROCESS * ranks
     workers = workers_of(f)
     prefetch = plan.data.prefetch or 2
-    batch = f.rows * f.length * 8 * 3
+    batch = samples.rows * samples.length * 8 * 3
     loader = workers * (_WORKER + prefetch * batch)
     states, rounding = offloaded_of(f)
     activations, blocks = activations_away(f)
     dataset = 0.0
     if plan.data.in_memory and plan.data.max_samples:
-        dataset = plan.data.max_samples * f.length * 8 * ranks
+        dataset = plan.data.max_samples * samples.length * 8 * ranks
     resident = {
         "offloaded_states": states,
         "pinned_rounding": rounding,
@@ -236,7 +237,7 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
         "activations": activations * ranks, "pinned_rounding": rounding + blocks * ranks
     }  # fmt: skip
     # Shards are pinned while the whole copy that they come from is still there.
-    early = f.backend in ("fsdp1", "fsdp2") or bool(plan.load.zero3_init)
+    early = f.ranks.backend in ("fsdp1", "fsdp2") or bool(plan.load.zero3_init)
     copies = max(load_bytes_of(f), flattened_of(f))
     load = {"model_copies": copies, "process_overhead": process}
     if early:
@@ -249,7 +250,7 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
         "load": load,
         "train": train,
         "evaluation": waiting
-        | {"logits": kept_logits(f, f.eval_rows * f.length * f.target_share)[1]},
+        | {"logits": kept_logits(f, samples.eval_rows * samples.length * samples.target_share)[1]},
         "save": resident | {"gather": save.host},
     }
 
@@ -258,9 +259,9 @@ def idle_states_of(f: Facts) -> float:
     """Bytes of a node's ranks that are on the GPU while the model is trained alone (verl
     utils/fsdp_utils.py offload_fsdp_model_to_cpu, offload_fsdp_optimizer), or for a step alone."""
     if f.plan.offload.idle in (None, "none"):
-        return visiting_states(f) * processes_of(f)
+        return visiting_states(f) * f.ranks.processes
     states = state_bytes_of(f)
-    return (states.parameters + states.master + states.optimizer) * processes_of(f)
+    return (states.parameters + states.master + states.optimizer) * f.ranks.processes
 
 
 # Of 21 readings of host RAM that people give (python -m benchmarks.accuracy), 16 lie within
@@ -271,7 +272,7 @@ _APART = 1.25
 
 def bounds_of(f: Facts, peak: float) -> tuple[float, float]:
     """What the RAM that a node takes at its peak may be at least and at most, in bytes."""
-    ranks = float(processes_of(f))
+    ranks = float(f.ranks.processes)
     states = max(0.0, peak - _PROCESS * ranks)
     return (
         states / _APART + min(_PROCESS_LOW * ranks, peak),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from oomlint.memory.facts import Facts, checkpointed_share
+from oomlint.memory.facts import Facts
 from oomlint.memory.layers import layer_profile, widest
+from oomlint.memory.regimes import checkpointed_share
 
 
 class Images(Struct, frozen=True):
@@ -56,7 +57,7 @@ def _images_of(f: Facts) -> Images:
     # Qwen's processors cut fp32 pixels of two frames a patch, others hand on the images.
     pixels = 3.0 * tower.patch**2 * patches * (8 if not tower.tile else regime.stream)
     features = model.hidden * regime.stream * patches / tower.merge
-    share = checkpointed_share(f) if tower.checkpoints else 0.0
+    share = checkpointed_share(f.plan) if tower.checkpoints else 0.0
     inner = widest(profile.inference, patches, scores)
     if not f.tower_graph:
         return Images(pixels + features, pixels + row + max(inner, features))
@@ -74,18 +75,19 @@ def _images_of(f: Facts) -> Images:
         for token, score, fixed, own in profile.backward:
             here = below + token * patches + score * scores + fixed
             done = own + index * profile.trained
-            if here + done * f.grad > best:
-                best, alive, grads = here + done * f.grad, here, done
+            if here + done * f.bytes_per.grad > best:
+                best, alive, grads = here + done * f.bytes_per.grad, here, done
     return Images(kept, pixels + saved + max(inner, row), pixels + alive, grads)
 
 
 def _samples(f: Facts) -> tuple[float, float]:
     """Samples of a micro batch that show an image, and the tokens of each that may be of it."""
+    samples = f.samples
     rollout = f.plan.objective.rollout
     prompt, answer = rollout.max_prompt_tokens, rollout.max_completion_tokens
     part = prompt / (prompt + answer) if prompt and answer else 1.0
     batch = f.plan.batch
     if batch.max_tokens_per_gpu and batch.micro:
         # As many samples as a budget of tokens holds, each with its image.
-        return float(batch.micro), part * f.length / batch.micro
-    return f.rows, part * f.length
+        return float(batch.micro), part * samples.length / batch.micro
+    return samples.rows, part * samples.length

@@ -61,12 +61,12 @@ def scored_logits(f: Facts, tokens: float) -> Logits:
         return replace(found, loss=scored_policy(f, tokens, wide))
     loss = f.plan.loss
     is_plain = loss.algorithm is None and loss.logits_materialised == "full" and loss.upcast_fp32
-    if is_plain and f.plan.objective.rollout.entropy == "whole" and f.backend != "megatron":
+    if is_plain and f.plan.objective.rollout.entropy == "whole" and f.ranks.backend != "megatron":
         # ROLL 8eb27cc2 roll/utils/functionals.py entropy_from_logits: beside the logits an fp32 copy, its
         # softmax, and the product of both.
         assert f.model is not None
         assert f.regime is not None
-        entropy = (float(f.regime.compute) + 12) * f.model.vocab / f.tp * tokens
+        entropy = (float(f.regime.compute) + 12) * f.model.vocab / f.ranks.tp * tokens
         return replace(found, loss=max(found.loss, entropy))
     return found
 
@@ -97,8 +97,10 @@ def _with_later_tokens(f: Facts, tokens: float, found: Logits) -> Logits:
     core/transformer/multi_token_prediction.py process_mtp_loss)."""
     assert f.model is not None
     assert f.regime is not None
-    kept = f.mtp_layers * found.kept
-    listed = 0.0 if f.backend == "megatron" else f.regime.compute * f.model.vocab / f.tp * tokens
+    kept, ranks = f.mtp_layers * found.kept, f.ranks
+    listed = (
+        0.0 if ranks.backend == "megatron" else f.regime.compute * f.model.vocab / ranks.tp * tokens
+    )
     return Logits(
         found.kept + kept,
         found.loss + kept + f.mtp_layers * listed,
@@ -109,6 +111,7 @@ def _with_later_tokens(f: Facts, tokens: float, found: Logits) -> Logits:
 
 
 def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
+    ranks = f.ranks
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
@@ -118,7 +121,7 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
         mode = "fused"
     if not spares:
         mode = "full"
-    each = model.vocab / f.tp * tokens
+    each = model.vocab / ranks.tp * tokens
     e = float(regime.compute)
     if loss.algorithm == "dropped":
         # AutoModelForCausalLMWithValueHead makes the logits fp32 and nobody needs them
@@ -128,7 +131,7 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
         return _NONE
     # T5ForConditionalGeneration's loss takes the logits as they are.
     upcast = loss.upcast_fp32 is not False and not model.traits.narrow_loss
-    in_place = loss.algorithm in ("in_place", "overwritten") or f.backend == "megatron"
+    in_place = loss.algorithm in ("in_place", "overwritten") or ranks.backend == "megatron"
     # Autocast makes what torch's cross entropy gets fp32, and leaves what a kernel gets as it is.
     narrow = in_place or loss.algorithm == "kernel"
     wide = 4.0 if upcast or (regime.amp and not narrow) else e
@@ -138,7 +141,7 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
         return _chunked(f, tokens, wide)
     if kind in ("gkd", "distill") and loss.algorithm is None:
         return _distilled(f, each, tokens)
-    profile = head_profile(model, regime, f.head_trained, upcast)
+    profile = head_profile(model, regime, f.trained.head, upcast)
     saved = profile.saved.at(tokens, 0)
     # Of what the head keeps, all but the log-probabilities (and capped logits) belongs to the
     # last norm and, under autocast, to the cast weight.
@@ -165,7 +168,7 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
         # their gradient beside them (flash_attn/ops/triton/cross_entropy.py).
         cast = e if wide > e else 0.0
         return Logits(wide * each, (wide + cast) * each, 2 * wide * each, norm, [])
-    if mode == "loss_parallel" and upcast and f.backend == "fsdp2":
+    if mode == "loss_parallel" and upcast and ranks.backend == "fsdp2":
         # torch 2.5 to 2.15 distributed/tensor/parallel/loss.py: log_softmax takes the maximum off in a copy and the
         # exponential in another, beside the logits and their fp32 cast; its backward has the log-probabilities, the
         # labels' part, the exponential and their sum at once (benchmarks/measure/parallel_loss.py).
@@ -180,7 +183,7 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
     model, regime, loss = f.model, f.regime, f.plan.loss
     assert model is not None
     assert regime is not None
-    vocab, e = model.vocab / f.tp, float(regime.compute)
+    vocab, e = model.vocab / f.ranks.tp, float(regime.compute)
     held = e * vocab * tokens
     copy = 4 * vocab * tokens if wide > e else 0.0
     if copy and f.older(NARROW_LOGITS.package, NARROW_LOGITS.since):
@@ -193,12 +196,12 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
         part = min(norm, total)
         late.append((part, total - part + outputs, m.grads))
     # The last norm's output is a local of forward even where nothing keeps it for backward.
-    local = 0.0 if f.head_trained else model.hidden * e * tokens
+    local = 0.0 if f.trained.head else model.hidden * e * tokens
     kept = profile.saved.at(tokens, 0) - norm
     at_loss = kept + held + copy + local
     if held < copy and _of_labels(f) and f.older(SHIFTED_LABELS.package, SHIFTED_LABELS.since):
         # Of one sample the shifted part is a view.
-        at_loss += copy if tokens > f.length else 0.0
+        at_loss += copy if tokens > f.samples.length else 0.0
     if f.plan.objective.kind in _REFERENCED and _refers(f):
         # The policy's logits are still there for the metrics, when the reference has logits and
         # log-probabilities of its own (LLaMA-Factory train/dpo/trainer.py), or all that its own
@@ -240,7 +243,7 @@ def _answers(f: Facts) -> float:
     """The share of the positions whose logits are made where only answers are learned from: each answer's
     and the one before (TRL f2cd5771 trainer/grpo_trainer.py:1374 logits_to_keep + 1)."""
     answer = f.plan.objective.rollout.max_completion_tokens
-    return min(1.0, (answer + 1) / f.length) if answer and f.length else 1.0
+    return min(1.0, (answer + 1) / f.samples.length) if answer and f.samples.length else 1.0
 
 
 def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:
@@ -272,7 +275,7 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     model, regime, loss = f.model, f.regime, f.plan.loss
     assert model is not None
     assert regime is not None
-    e, vocab = regime.compute, model.vocab / f.tp
+    e, vocab = regime.compute, model.vocab / f.ranks.tp
     if loss.algorithm == "tiles":
         return _tiles(f, tokens)
     # Liger's fused linear cross entropy works on chunks of the next power of two of
@@ -290,7 +293,7 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
         # hidden states gather in fp32 (components/loss.py).
         work = tokens / loss.chunks * vocab * (2 * e + (8 if wide == 4 else 0))
         made = tokens * model.hidden * 4.0
-    if f.head_trained:
+    if f.trained.head:
         made += vocab * model.hidden * e
     if loss.cut_ce:
         work = 0.0
@@ -312,7 +315,7 @@ def _tiles(f: Facts, tokens: float) -> Logits:
     e = float(regime.compute)
     tile = tokens / max(1, f.plan.loss.chunks or 1) * min(model.vocab, _TILE)
     made = tokens * model.hidden * e
-    if f.head_trained:
+    if f.trained.head:
         made += model.vocab * model.hidden * e
     return Logits(0.0, (e + 12) * tile, made + (e + 20) * tile, _norm(f, tokens), [])
 
@@ -320,7 +323,7 @@ def _tiles(f: Facts, tokens: float) -> Logits:
 def _norm(f: Facts, tokens: float) -> float:
     """Bytes that the last norm keeps."""
     assert f.model is not None
-    return ((8 if f.stream == 2 else 10) * f.model.hidden + 4) * tokens
+    return ((8 if f.bytes_per.stream == 2 else 10) * f.model.hidden + 4) * tokens
 
 
 def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
@@ -330,8 +333,8 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
     assert model is not None
     assert regime is not None
     e, norm = regime.compute, _norm(f, tokens)
-    each = model.vocab / f.tp * tokens
-    weight = model.vocab / f.tp * model.hidden
+    each = model.vocab / f.ranks.tp * tokens
+    weight = model.vocab / f.ranks.tp * model.hidden
     n = max(1, loss.chunks or 8)
     kept = wide * each
     unpacked = weight * e if f.head_packed else 0.0
@@ -381,11 +384,11 @@ def _of_head(f: Facts, chunks: int, *, sums_in_place: bool = False) -> float:
     ``benchmarks/measure/compiled.py`` and ``losses.py``)."""
     assert f.model is not None
     assert f.regime is not None
-    if not f.head_trained:
+    if not f.trained.head:
         return 0.0
     tensors = 1 if chunks == 1 else 2 if sums_in_place else 3
     # As wide as the run computes: under autocast they add up for the cast weight.
-    return tensors * f.regime.compute * f.model.vocab / f.tp * f.model.hidden
+    return tensors * f.regime.compute * f.model.vocab / f.ranks.tp * f.model.hidden
 
 
 def _compiled_chunks(f: Facts, each: float, chunks: int, norm: float, *, hidden: float) -> Logits:
@@ -395,7 +398,7 @@ def _compiled_chunks(f: Facts, each: float, chunks: int, norm: float, *, hidden:
     assert f.model is not None
     assert f.regime is not None
     e = float(f.regime.compute)
-    unpacked = e * f.model.vocab / f.tp * f.model.hidden if f.head_packed else 0.0
+    unpacked = e * f.model.vocab / f.ranks.tp * f.model.hidden if f.head_packed else 0.0
     kept = e * each
     grads = _of_head(f, chunks, sums_in_place=bool(hidden))
     late = [
@@ -413,11 +416,11 @@ def _recomputed(f: Facts, tokens: float, chunk: float, norm: float) -> Logits:
     assert model is not None
     assert regime is not None
     hidden = tokens * model.hidden * regime.stream
-    weight = model.vocab / f.tp * model.hidden
+    weight = model.vocab / f.ranks.tp * model.hidden
     copies = (4.0 if regime.stream == 2 else 0.0) + (2.0 if regime.amp else 0.0)
     at_loss = 2 * hidden + copies * weight + 2 * chunk
-    back = 2 * hidden + copies * weight + (4 if f.head_trained or regime.amp else 16) * chunk
-    if f.head_trained:
+    back = 2 * hidden + copies * weight + (4 if f.trained.head or regime.amp else 16) * chunk
+    if f.trained.head:
         # The chunks' gradients add up beside the newest one.
         back += (10.0 if regime.stream == 4 else 2.0 if regime.amp else 6.0) * weight
     return Logits(hidden, at_loss, back, norm, [])

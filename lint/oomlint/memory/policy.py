@@ -22,7 +22,7 @@ def policy_bytes(f: Facts, tokens: float, wide: float) -> tuple[float, float, fl
     """What is kept for backward, alive at the loss and at the highest instant of backward."""
     assert f.model is not None
     assert f.regime is not None
-    each, e = f.model.vocab / f.tp * tokens, float(f.regime.compute)
+    each, e = f.model.vocab / f.ranks.tp * tokens, float(f.regime.compute)
     entropy, part = f.plan.loss.entropy or "none", _answers(f)
     if wide > e:
         if entropy != "none":
@@ -43,7 +43,7 @@ def scored_policy(f: Facts, tokens: float, wide: float) -> float:
     """What is alive at most while log-probabilities are taken without gradients."""
     assert f.model is not None
     assert f.regime is not None
-    each, e = f.model.vocab / f.tp * tokens, float(f.regime.compute)
+    each, e = f.model.vocab / f.ranks.tp * tokens, float(f.regime.compute)
     entropy, part = f.plan.objective.rollout.entropy or "none", _answers(f)
     if wide > e:
         return (3 * wide if entropy != "none" else wide + e) * each

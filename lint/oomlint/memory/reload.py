@@ -60,11 +60,12 @@ def beside_on_gpu_of(f: Facts) -> float:
     torch copied them until 2.1 (torch 2.0.1 and 2.1.0 optim/optimizer.py load_state_dict; transformers
     4.28 trainer.py _load_optimizer_and_scheduler).
     """
+    ranks = f.ranks
     if not f.plan.load.resume:
         return 0.0
-    if f.backend == "zero" and f.plan.parallel.zero.stage:
+    if ranks.backend == "zero" and f.plan.parallel.zero.stage:
         return state_bytes_of(f).optimizer if f.older("deepspeed", (0, 13, 2)) else 0.0
-    is_replicated = f.backend == "ddp" and f.world > 1
+    is_replicated = ranks.backend == "ddp" and ranks.world > 1
     return state_bytes_of(f).optimizer if is_replicated and f.older("torch", (2, 1)) else 0.0
 
 

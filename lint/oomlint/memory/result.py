@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
@@ -28,6 +28,10 @@ class Assumption(Struct, frozen=True):
     field: Any
     value: Any
     why: str
+
+
+Assume: TypeAlias = Callable[[Any, Any, str], Any]
+"""Takes a field, the value chosen for it and why, notes all three and returns the value."""
 
 
 class GpuLimits(Struct, frozen=True):

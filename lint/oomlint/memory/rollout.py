@@ -29,9 +29,9 @@ def rollout_points(f: Facts, idle: Point, limits: GpuLimits) -> list[Point]:
     rollout = f.plan.objective.rollout
     found = []
     if rollout.scored_tokens:
-        found.append(_scored(f, idle, rollout.scored_tokens / f.cp))
+        found.append(_scored(f, idle, rollout.scored_tokens / f.ranks.cp))
     elif rollout.rollout_micro_batch and not f.plan.batch.max_tokens_per_gpu:
-        found.append(_scored(f, idle, rollout.rollout_micro_batch * f.length / f.cp))
+        found.append(_scored(f, idle, rollout.rollout_micro_batch * f.samples.length / f.ranks.cp))
     pool = engine_pool(f, limits)
     if rollout.engine == "hf":
         found.append(_written_by_itself(f, idle))
@@ -111,7 +111,9 @@ def _workspace(f: Facts) -> float:
     assert model is not None
     parts = rollout.tp or 1
     rows = _samples(f) * parts
-    length = (rollout.max_prompt_tokens or 0) + (rollout.max_completion_tokens or 0) or f.length
+    length = (rollout.max_prompt_tokens or 0) + (
+        rollout.max_completion_tokens or 0
+    ) or f.samples.length
     # Flash attention there wants heads of 32, 64 or 128.
     head = next((size for size in (32, 64, 128) if model.head_dim <= size), model.head_dim)
     width = model.heads * head
@@ -130,11 +132,11 @@ def _scored(f: Facts, idle: Point, tokens: float) -> Point:
     makes them."""
     head = scored_logits(f, tokens)
     stack = stack_of(f)
-    scores = stack.scores * tokens / f.tokens if f.tokens else 0.0
+    scores = stack.scores * tokens / f.samples.tokens if f.samples.tokens else 0.0
     layer = max([widest(p.inference, tokens, scores) for p in stack.walk.kinds])
-    window = comm_buffers(f).forward if f.backend == "zero" else 0.0
-    if f.backend in ("fsdp1", "fsdp2"):
-        window = 3.0 * f.stream * units_of(f).largest
+    window = comm_buffers(f).forward if f.ranks.backend == "zero" else 0.0
+    if f.ranks.backend in ("fsdp1", "fsdp2"):
+        window = 3.0 * f.bytes_per.stream * units_of(f).largest
     comes_alone = f.plan.offload.between_steps == "cpu"
     resident = window + (0.0 if comes_alone else idle.communication)
     # Weights alone come back for it (ROLL 8eb27cc2 roll/pipeline/base_worker.py:138, verl workers/fsdp_workers.py compute_log_prob).
@@ -153,19 +155,22 @@ def _written_by_itself(f: Facts, idle: Point) -> Point:
     unwrap_model_for_generation), and so does DeepSpeed's hybrid engine, which gives every rank of a
     group its part of each layer (deepspeed 0.9 to 0.19 runtime/hybrid_engine.py generate).
     """
+    ranks, samples = f.ranks, f.samples
     model, rollout = f.model, f.plan.objective.rollout
     assert model is not None
-    sharded = f.backend == "zero" and (f.plan.parallel.zero.stage or 0) == 3
+    sharded = ranks.backend == "zero" and (f.plan.parallel.zero.stage or 0) == 3
     parts = rollout.tp or 1
     rows = _samples(f) * parts
-    window = comm_buffers(f).forward if f.backend == "zero" else 0.0
+    window = comm_buffers(f).forward if ranks.backend == "zero" else 0.0
     if sharded and rollout.gathers:
-        window = f.stream * model.numel / f.tp / parts
-    prompt = rows * (rollout.max_prompt_tokens or f.length)
+        window = f.bytes_per.stream * model.numel / ranks.tp / parts
+    prompt = rows * (rollout.max_prompt_tokens or samples.length)
     stack = stack_of(f)
-    scores = stack.scores * prompt / f.tokens if f.tokens else 0.0
+    scores = stack.scores * prompt / samples.tokens if samples.tokens else 0.0
     layer = max([widest(p.inference, prompt, scores) for p in stack.walk.kinds])
-    length = (rollout.max_prompt_tokens or 0) + (rollout.max_completion_tokens or 0) or f.length
+    length = (rollout.max_prompt_tokens or 0) + (
+        rollout.max_completion_tokens or 0
+    ) or samples.length
     cache = key_value_cache(f, rows * length) / parts
     first = first_logits(f, rows, prompt)
     return Point(idle.gradients, layer + cache, first, idle.communication + window, 0.0)
@@ -177,5 +182,5 @@ def _samples(f: Facts) -> float:
     if rollout.rollout_micro_batch:
         return float(rollout.rollout_micro_batch)
     if rollout.generation_batch:
-        return max(1.0, rollout.generation_batch / f.world)
-    return f.rows
+        return max(1.0, rollout.generation_batch / f.ranks.world)
+    return f.samples.rows

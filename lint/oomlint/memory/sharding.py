@@ -77,14 +77,15 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     unit, its gradients and the reduce-scatter input of the unit above
     (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py).
     """
+    ranks, bytes_per = f.ranks, f.bytes_per
     m, regime = f.model, f.regime
     assert m is not None
     assert regime is not None
     fsdp = f.plan.parallel.fsdp
     stack = stack_of(f)
     tokens, scores = stack.tokens, stack.scores
-    n, e = f.shard, f.stream
-    master = f.weight if f.weight >= 2 else f.stream
+    n, e = ranks.shard, bytes_per.stream
+    master = bytes_per.weight if bytes_per.weight >= 2 else bytes_per.stream
     reduce = reduce_bytes(f, e)
     cast = reduce != master
     u = units_of(f)
@@ -95,9 +96,9 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     whole = 0.0 if reshard else e * (stack.walk.sizes + (u.embed if alone else 0.0))
     offload = bool(fsdp.cpu_offload)
     trained = local_trained(f)
-    full = not f.lora
+    full = not f.trained.lora
     head = logits_of(f, stack.written)
-    bare = 16.0 * tokens + 2.0 * f.length * m.head_dim * regime.stream
+    bare = 16.0 * tokens + 2.0 * f.samples.length * m.head_dim * regime.stream
     pictures = images_of(f)
     base = bare + pictures.kept
     hidden = m.hidden * regime.stream * tokens
@@ -105,10 +106,10 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
 
     # Sharded gradients of the elements reduced so far, beside those of earlier micro batches.
     shard_grad = 0.0 if offload or not full else master / n
-    accumulates = f.accumulation > 1
+    accumulates = f.samples.accumulation > 1
     before = 0.0
     if accumulates and fsdp.sync_every_micro:
-        before = 0.0 if offload else f.grad * trained / n
+        before = 0.0 if offload else bytes_per.grad * trained / n
     elif accumulates:
         # Without synchronisation gradients stay whole, in the reduce dtype if that is wider.
         before = max(e, reduce) * trained
@@ -128,7 +129,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
         Point(before, base + saved + head.norm, head.loss,
               e * tail + (e * tail if alone else e * block) + whole, 0.0),
     ]  # fmt: skip
-    if f.lora:
+    if f.trained.lora:
         forward.append(Point(before, base + saved, 0.0, e * block + 2 * e * u.tail + whole, 0.0))
 
     early = e * tail + (0.0 if ends or not reshard else e * block) + whole
@@ -136,7 +137,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
         Point(before, base + saved + norm, bytes_, early, 0.0)
         for norm, bytes_, _ in head.late or [(head.norm, max(head.early, head.kept), 0.0)]
     ]
-    tail_trains = f.head_trained and full
+    tail_trains = f.trained.head and full
     done = u.tail if alone and tail_trains else 0.0
     if done:
         scatter = (e + reduce) * u.tail + (reduce * u.tail / n if cast else 0.0)
@@ -146,9 +147,9 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
             )
         )
 
-    head_grad = e * m.vocab * m.hidden / f.tp if not alone and tail_trains else 0.0
+    head_grad = e * m.vocab * m.hidden / ranks.tp if not alone and tail_trains else 0.0
     # Own gradients wait whole for what reduces them, unless all of them are there already.
-    own = e if full else f.adapter_bytes
+    own = e if full else bytes_per.adapter
     if before and full and not fsdp.sync_every_micro:
         own = 0.0
     places: list[list[Place]] = [[] for _ in stack.walk.kinds]
@@ -166,7 +167,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     for profile, of_kind in zip(stack.walk.kinds, places, strict=True):
         backward += _instants(profile, of_kind, tokens, scores, own)
 
-    final = 0.0 if offload else f.grad * trained_padded(f)
+    final = 0.0 if offload else bytes_per.grad * trained_padded(f)
     if pictures.backward:
         # The tower's units are small beside the text model's, whose window stands for theirs.
         made = before + each * done + e * pictures.grads / n
@@ -183,7 +184,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
         ]
     else:
         # A tied weight's two gradients and their sum are alive together.
-        made = (3.0 if m.tied else 2.0) * e * m.embed_numel / f.tp
+        made = (3.0 if m.tied else 2.0) * e * m.embed_numel / ranks.tp
         scatter = (e + reduce) * u.root + (reduce * u.root / n if cast else 0.0)
         backward += [
             Point(
@@ -205,14 +206,15 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     under BACKWARD_PRE (torch/distributed/fsdp/_flat_param.py, _runtime_utils.py). Where the
     reduction runs in a wider dtype, the unit is gone before the wide copy is made.
     """
+    ranks, bytes_per = f.ranks, f.bytes_per
     m, regime = f.model, f.regime
     assert m is not None
     assert regime is not None
     fsdp = f.plan.parallel.fsdp
     stack = stack_of(f)
     tokens, scores = stack.tokens, stack.scores
-    n, e = f.shard, f.stream
-    master = f.weight if f.weight >= 2 else f.stream
+    n, e = ranks.shard, bytes_per.stream
+    master = bytes_per.weight if bytes_per.weight >= 2 else bytes_per.stream
     low = e if master != e else 0.0  # a half-precision copy of what is stored wider
     reduce = reduce_bytes(f, e)
     strategy = fsdp.strategy or "full"
@@ -220,28 +222,28 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     stays = stays_gathered(f)
     replicated = strategy == "no_shard"
     u = units_of(f)
-    total = m.numel / f.tp + f.adapter_numel
+    total = m.numel / ranks.tp + f.trained.adapter_numel
     # The embedding and the output layer as units of their own (allenai/OLMo ``by_block_and_size``).
     alone = fsdp.wrap == "ends" and not m.tied
     first, tail = (u.embed, u.tail) if alone else (0.0, 0.0)
     root = u.root - first - tail if wrapped else total
     trained = local_trained(f)
-    full = not f.lora
-    grad_width = 0.0 if fsdp.cpu_offload else f.grad
+    full = not f.trained.lora
+    grad_width = 0.0 if fsdp.cpu_offload else bytes_per.grad
     head = logits_of(f, stack.written)
-    bare = 16.0 * tokens + 2.0 * f.length * m.head_dim * regime.stream
+    bare = 16.0 * tokens + 2.0 * f.samples.length * m.head_dim * regime.stream
     pictures = images_of(f)
     base = bare + pictures.kept
     hidden = m.hidden * regime.stream * tokens
     saved = stack.saved
     before = 0.0
-    if f.accumulation > 1:
-        before = f.grad * trained / n if fsdp.sync_every_micro else e * trained
+    if f.samples.accumulation > 1:
+        before = bytes_per.grad * trained / n if fsdp.sync_every_micro else e * trained
 
     gathered = low if replicated else e
     held = gathered * root
     unit = gathered * u.largest if wrapped else 0.0
-    whole = e * (m.block_numel / f.tp + first) if stays and wrapped else 0.0
+    whole = e * (m.block_numel / ranks.tp + first) if stays and wrapped else 0.0
     prefetch = (fsdp.backward_prefetch or "pre") == "pre"
     forward = [
         Point(before, base + saved, 0.0, held + (whole or unit) + low * u.largest / n, 0.0),
@@ -255,7 +257,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
         Point(before, base + saved + norm, bytes_, early, 0.0)
         for norm, bytes_, _ in head.late or [(head.norm, max(head.early, head.kept), 0.0)]
     ]
-    head_grad = 0.0 if alone or not (f.head_trained and full) else e * m.vocab * m.hidden / f.tp
+    head_grad = 0.0 if alone or not (f.trained.head and full) else e * m.vocab * m.hidden / ranks.tp
     places: list[list[Place]] = [[] for _ in stack.walk.kinds]
     reductions: list[Place] = []
     through = grad_width / n if wrapped else e
@@ -265,7 +267,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     if before and wrapped:
         each = 0.0 if fsdp.sync_every_micro else through - e
     done = 0.0
-    if tail and f.head_trained and full:
+    if tail and f.trained.head and full:
         wide = (e + reduce + reduce / n) * tail if reduce != e else 0.0
         moved = held + max(gathered * tail + 2 * e * tail, wide) + (whole or unit)
         backward.append(Point(before + each * tail, base + saved + hidden, 0.0, moved, 0.0))
@@ -291,7 +293,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
         last = first or root
         wide = (e + reduce + reduce / n) * last if reduce != e else 0.0
         final = max(held + gathered * first + 2 * e * last, wide)
-        final += e * m.embed_numel / f.tp if m.tied else 0.0
+        final += e * m.embed_numel / ranks.tp if m.tied else 0.0
         backward.append(Point(before + (done if wrapped else 0.0), bare + hidden, 0.0, final, 0.0))
     else:
         backward.append(Point(before + done, bare + hidden, 0.0, held, 0.0))

@@ -57,7 +57,7 @@ def expert_split(f: Facts) -> int:
     """Ranks that share each expert's matrices: Megatron-LM's expert-tensor-parallel-size, which is
     the tensor-parallel size where nobody sets it (megatron/training/arguments.py); torchtune's
     Llama 4 plan splits experts over the tensor-parallel ranks too."""
-    return max(1, f.plan.parallel.etp or f.tp)
+    return max(1, f.plan.parallel.etp or f.ranks.tp)
 
 
 def data_ranks(f: Facts, ranks: float) -> float:
@@ -70,12 +70,12 @@ def data_ranks(f: Facts, ranks: float) -> float:
     Where it has ranks of its own, ``expert_shard`` says how many share a rank's experts.
     """
     m = f.model
-    if f.ep == 1 or m is None or not m.expert_numel:
+    if f.ranks.ep == 1 or m is None or not m.expert_numel:
         return ranks
     split = expert_split(f)
     local = frozen_weight_bytes_of(f, 1.0)
-    experts = m.expert_numel / (f.pp * f.ep * split)
-    holders = max(1.0, ranks * f.tp / (f.ep * split))
+    experts = m.expert_numel / (f.ranks.pp * f.ranks.ep * split)
+    holders = max(1.0, ranks * f.ranks.tp / (f.ranks.ep * split))
     holders = f.plan.parallel.expert_shard or holders
     return local / ((local - experts) / ranks + experts / holders)
 
@@ -97,25 +97,24 @@ def quantised_bytes(quant: Quant) -> float | None:
 def frozen_weight_bytes(f: Facts) -> float:
     """Bytes of all base weights as stored, before any sharding but after tensor, pipeline
     and expert parallelism."""
-    m = f.model
+    m, plan, ranks, bytes_per = f.model, f.plan, f.ranks, f.bytes_per
     assert m is not None
-    plan = f.plan
-    stored = f.weight if f.weight >= 2 else f.compute
+    stored = bytes_per.weight if bytes_per.weight >= 2 else bytes_per.compute
     packed = quantised_bytes(plan.quant)
-    split = f.tp * f.pp
-    ends = (m.embed_numel + m.head_numel + m.position_numel + m.final_norm_numel) / f.tp
-    if f.pp > 1:
+    split = ranks.tp * ranks.pp
+    ends = (m.embed_numel + m.head_numel + m.position_numel + m.final_norm_numel) / ranks.tp
+    if ranks.pp > 1:
         # The first stage holds the embedding, the last the head; the larger decides.
-        ends = max(m.embed_numel + m.position_numel, m.head_numel + m.final_norm_numel) / f.tp
-    other = (m.vision_numel + m.other_numel) / f.pp
+        ends = max(m.embed_numel + m.position_numel, m.head_numel + m.final_norm_numel) / ranks.tp
+    other = (m.vision_numel + m.other_numel) / ranks.pp
     linear = m.linear_numel / split
-    experts = m.expert_numel / (f.pp * f.ep * expert_split(f))
-    rest = (m.block_numel - m.linear_numel - m.expert_numel) / f.pp
+    experts = m.expert_numel / (ranks.pp * ranks.ep * expert_split(f))
+    rest = (m.block_numel - m.linear_numel - m.expert_numel) / ranks.pp
     if packed is None:
         return (ends + other + linear + experts + rest) * stored + _widened(f, stored)
     kept = 4.0 if plan.quant.prepares_kbit else max(2.0, stored)
     if f.head_packed:
-        ends -= m.head_numel / f.tp
+        ends -= m.head_numel / ranks.tp
     if plan.quant.method == "mxfp4":
         # gpt-oss packs its experts alone; NVIDIA's NVFP4 checkpoints pack every linear layer.
         return experts * packed + (ends + other + linear + rest) * max(2.0, stored)
@@ -129,11 +128,12 @@ def frozen_weight_bytes(f: Facts) -> float:
 
 def _packed_numel(f: Facts) -> float:
     """Elements of a rank's linear layers that are quantised, before sharding."""
+    ranks = f.ranks
     m = f.model
     assert m is not None
-    head = m.head_numel / f.tp if f.head_packed else 0.0
-    experts = m.expert_numel / (f.pp * f.ep * expert_split(f)) if f.experts_packed else 0.0
-    return m.linear_numel / (f.tp * f.pp) + head + experts
+    head = m.head_numel / ranks.tp if f.head_packed else 0.0
+    experts = m.expert_numel / (ranks.pp * ranks.ep * expert_split(f)) if f.experts_packed else 0.0
+    return m.linear_numel / (ranks.tp * ranks.pp) + head + experts
 
 
 @batchless
@@ -148,45 +148,48 @@ def buffer_bytes(f: Facts) -> float:
 def largest_trained(f: Facts) -> float:
     """Elements of the largest tensor that an optimizer steps: of an adapter, its rank times the wider
     end of a layer."""
+    trained = f.trained
     m = f.model
     assert m is not None
-    if not f.lora:
+    if not trained.lora:
         return float(m.largest_tensor)
     widest = max(
-        (max(x.inputs, x.outputs) for b in m.blocks for x in b.linears if x.role in f.roles),
+        (max(x.inputs, x.outputs) for b in m.blocks for x in b.linears if x.role in trained.roles),
         default=m.hidden,
     )
-    ends = (m.embed_numel * f.embed_trained, (m.head_numel or m.embed_numel) * f.head_trained)
+    ends = (m.embed_numel * trained.embeddings, (m.head_numel or m.embed_numel) * trained.head)
     return float(max(min((f.plan.trainable.r or 8) * widest, m.largest_tensor), *ends))
 
 
 def _widened(f: Facts, stored: float) -> float:
     """What parts of the model kept in fp32 take beyond the dtype of the rest."""
+    ranks = f.ranks
     m, p = f.model, f.plan.precision
     assert m is not None
     numel = 0.0
     if p.embeddings_fp32:
-        numel += (m.embed_numel + m.position_numel) / f.tp
+        numel += (m.embed_numel + m.position_numel) / ranks.tp
     if p.lm_head_fp32:
-        numel += m.head_numel / f.tp
+        numel += m.head_numel / ranks.tp
     if p.norms_fp32:
-        numel += m.final_norm_numel + sum(b.count * b.norm_numel for b in m.blocks) / f.pp
+        numel += m.final_norm_numel + sum(b.count * b.norm_numel for b in m.blocks) / ranks.pp
     return max(0.0, 4.0 - stored) * numel
 
 
 def optimizer_bytes(f: Facts, numel: float) -> float:
     """Bytes of optimizer states for ``numel`` trained elements, before sharding."""
+    bytes_per = f.bytes_per
     o = f.plan.optimizer
     kind = o.kind or "adamw"
     if o.paged or kind.startswith("paged_"):
         # Unified memory: pages move to the host when the GPU is full.
         return 0.0
     if o.state_elems_per_param is not None:
-        return o.state_elems_per_param * f.optim_state * numel
+        return o.state_elems_per_param * bytes_per.optim_state * numel
     m = f.model
     if kind in _STATE_BYTES:
         small = 0.0
-        if o.embed_fp32_states and m is not None and f.embed_trained:
+        if o.embed_fp32_states and m is not None and f.trained.embeddings:
             # GlobalOptimManager keeps embeddings at 32 bits (bitsandbytes optim/optimizer.py).
             small = float(m.embed_numel)
         width = _STATE_BYTES[kind]
@@ -196,9 +199,9 @@ def optimizer_bytes(f: Facts, numel: float) -> float:
         return _projected(f, numel)
     if kind == "badam" and m is not None:
         return (m.block_numel / m.layers) * (8 + 4)
-    if kind == "muon" and m is not None and not f.lora:
+    if kind == "muon" and m is not None and not f.trained.lora:
         matrices = min(numel, m.linear_numel + m.expert_numel)
-        return (matrices + 2 * (numel - matrices)) * f.optim_state
+        return (matrices + 2 * (numel - matrices)) * bytes_per.optim_state
     if kind in ("adafactor", "came") and _is_flat(f):
         # One dimension is nothing to take rows and columns of: the second moment is whole, in fp32 (transformers 4.57
         # optimization.py Adafactor._get_options; came_pytorch 0.1.3 CAME.py, beside its first).
@@ -208,16 +211,16 @@ def optimizer_bytes(f: Facts, numel: float) -> float:
         # Its first moment follows the gradient, made fp32, and rows and columns are kept of the
         # update's instability too (came_pytorch 0.1.3 CAME.py; measured, 4.04 bytes an element).
         return 4.0 * numel + 2 * factored
-    return _STATE_ELEMENTS.get(kind, 2.0) * f.optim_state * numel + factored
+    return _STATE_ELEMENTS.get(kind, 2.0) * bytes_per.optim_state * numel + factored
 
 
 def _is_flat(f: Facts) -> bool:
     """Whether the optimizer is given parameters of one dimension: FSDP1's shards, with ``use_orig_params`` views of them
     (torch 2.9 distributed/fsdp/_flat_param.py _use_sharded_views), and ZeRO's partitions (DeepSpeed 0.18
     runtime/zero/stage_1_and_2.py single_partition_of_fp32_groups, stage3.py fp32_partitioned_groups_flat)."""
-    if f.backend == "zero":
+    if f.ranks.backend == "zero":
         return (f.plan.parallel.zero.stage or 0) > 0
-    return f.backend in ("fsdp1", "fabric_fsdp") and f.shard > 1
+    return f.ranks.backend in ("fsdp1", "fabric_fsdp") and f.ranks.shard > 1
 
 
 def _factored(f: Facts) -> float:
@@ -247,73 +250,79 @@ def _projected(f: Facts, numel: float) -> float:
     for block in m.blocks:
         for x in block.linears:
             short, long = sorted((x.inputs, x.outputs))
-            vectors = short if f.stream == 4 and f.plan.optimizer.kind == "galore" else rank
+            vectors = (
+                short if f.bytes_per.stream == 4 and f.plan.optimizer.kind == "galore" else rank
+            )
             states += block.count * (2 * long * rank + short * vectors)
     rest = max(0.0, numel - m.linear_numel)
-    return (states + 2 * rest) * f.optim_state
+    return (states + 2 * rest) * f.bytes_per.optim_state
 
 
 @batchless
 def trained_storage(f: Facts) -> float:
     """Bytes of adapters and of the trained copies that modules_to_save makes, before sharding."""
-    if not f.lora:
+    if not f.trained.lora:
         return 0.0
-    return f.trained_numel * (f.trained_bytes or 2.0)
+    return f.trained.numel * (f.bytes_per.trained or 2.0)
 
 
 @batchless
 def local_trained(f: Facts) -> float:
     """Trained elements on one rank before data-parallel sharding."""
+    ranks, trained = f.ranks, f.trained
     m = f.model
     assert m is not None
-    if f.tp * f.pp * f.ep == 1:
-        return f.trained_numel
-    if f.lora:
+    if ranks.tp * ranks.pp * ranks.ep == 1:
+        return trained.numel
+    if trained.lora:
         # The adapters of experts lie where their experts do.
-        elsewhere = f.expert_adapter_numel * (1 - 1 / f.ep)
-        return (f.trained_numel - elsewhere) / f.pp
+        elsewhere = trained.expert_adapter_numel * (1 - 1 / ranks.ep)
+        return (trained.numel - elsewhere) / ranks.pp
     share = frozen_weight_bytes_of(f, 1.0) / m.numel
-    return f.trained_numel * share
+    return trained.numel * share
 
 
 def frozen_weight_bytes_of(f: Facts, width: float) -> float:
     """Elements x ``width`` of the base model on one rank before sharding."""
-    m = f.model
+    m, ranks = f.model, f.ranks
     assert m is not None
     ends = m.embed_numel + m.head_numel + m.position_numel + m.final_norm_numel
-    if f.pp > 1:
+    if ranks.pp > 1:
         ends = max(m.embed_numel + m.position_numel, m.head_numel + m.final_norm_numel)
-    experts = m.expert_numel / (f.pp * f.ep * expert_split(f))
-    rest = (m.block_numel - m.linear_numel - m.expert_numel) / f.pp
-    other = (m.vision_numel + m.other_numel) / f.pp
-    return (ends / f.tp + m.linear_numel / (f.tp * f.pp) + experts + rest + other) * width
+    experts = m.expert_numel / (ranks.pp * ranks.ep * expert_split(f))
+    rest = (m.block_numel - m.linear_numel - m.expert_numel) / ranks.pp
+    other = (m.vision_numel + m.other_numel) / ranks.pp
+    return (
+        ends / ranks.tp + m.linear_numel / (ranks.tp * ranks.pp) + experts + rest + other
+    ) * width
 
 
 @batchless
 def padding_of(f: Facts) -> tuple[float, float]:
     """How much FSDP2's padding of dim 0 adds, as factors for the base and the adapters."""
+    ranks, trained = f.ranks, f.trained
     m = f.model
     assert m is not None
-    if f.backend != "fsdp2" or f.shard <= 1:
+    if ranks.backend != "fsdp2" or ranks.shard <= 1:
         return 1.0, 1.0
-    n = f.shard
+    n = ranks.shard
     whole = sum(b.count * padded_block(b, m.hidden, n) for b in m.blocks)
     whole += padded(m.vocab, m.embed_numel, n) + padded(m.vocab, m.head_numel, n)
     whole += padded(m.hidden, m.final_norm_numel, n) + m.position_numel
     whole += m.other_numel + m.vision_numel
     adapters = 1.0
-    if f.lora and f.adapter_numel and f.regime and not f.plan.trainable.target_params:
+    if trained.lora and trained.adapter_numel and f.regime and not f.plan.trainable.target_params:
         sizes = sum(
             b.count * padded_adapter(b, f.regime.targets, f.regime.rank, n) for b in m.blocks
         )
-        adapters = max(1.0, sizes / f.adapter_numel)
+        adapters = max(1.0, sizes / trained.adapter_numel)
     return whole / m.numel, adapters
 
 
 def trained_padded(f: Facts) -> float:
     """Trained elements on one rank after sharding, padding included."""
     base, adapters = padding_of(f)
-    return local_trained(f) * (adapters if f.lora else base) / data_ranks(f, f.shard)
+    return local_trained(f) * (adapters if f.trained.lora else base) / data_ranks(f, f.ranks.shard)
 
 
 @batchless
@@ -326,7 +335,7 @@ def states_of_only_step(f: Facts) -> float:
     """Bytes of optimizer states that a run of one step has only behind its backward pass: they are made in the first
     step (torch/optim/adamw.py _init_group), but by DeepSpeed before training, and read with a checkpoint."""
     plan = f.plan
-    is_late = plan.total_steps == 1 and not plan.load.resume and f.backend != "zero"
+    is_late = plan.total_steps == 1 and not plan.load.resume and f.ranks.backend != "zero"
     return state_bytes_of(f).optimizer - visiting_states(f) if is_late else 0.0
 
 
@@ -345,13 +354,13 @@ def state_bytes_of(f: Facts) -> StateBytes:
     base = frozen_weight_bytes(f) - buffers
     extra = trained_storage(f)
     trained = local_trained(f)
-    grads = trained * f.grad
-    master = trained * f.master
+    grads = trained * f.bytes_per.grad
+    master = trained * f.bytes_per.master
     optim = optimizer_bytes(f, trained)
     if plan.optimizer.in_backward or plan.optimizer.kind in ("lomo", "adalomo"):
         grads = 0.0
-    n = f.shard
-    backend = f.backend
+    n = f.ranks.shard
+    backend = f.ranks.backend
     if backend == "zero":
         stage = plan.parallel.zero.stage or 0
         if stage >= 1:
@@ -367,13 +376,13 @@ def state_bytes_of(f: Facts) -> StateBytes:
         strategy = plan.parallel.fsdp.strategy or "full"
         if strategy != "no_shard":
             pad, adapter_pad = padding_of(f)
-            trained_pad = adapter_pad if f.lora else pad
+            trained_pad = adapter_pad if f.trained.lora else pad
             ranks = data_ranks(f, n)
             base, extra = base * pad / ranks, extra * adapter_pad / ranks
             grads, master, optim = (x * trained_pad / ranks for x in (grads, master, optim))
     elif backend == "megatron" and plan.parallel.megatron.dist_optimizer is not False:
         # The distributed optimizer shards over context-parallel ranks too.
-        ranks = data_ranks(f, f.dp * f.cp)
+        ranks = data_ranks(f, f.ranks.dp * f.ranks.cp)
         master, optim = master / ranks, optim / ranks
     offload = plan.offload
     if offload.optimizer in ("cpu", "nvme"):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from oomlint.memory.buffers import comm_buffers
-from oomlint.memory.facts import Facts, batchless, checkpointed_share, recomputes_parts
+from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import (
     LayerProfile,
@@ -24,6 +24,7 @@ from oomlint.memory.layers import (
 )
 from oomlint.memory.logits import logits_of
 from oomlint.memory.parameters import DecoderBlock
+from oomlint.memory.regimes import checkpointed_share, recomputes_parts
 from oomlint.memory.states import local_trained, offloads_gradients
 from oomlint.memory.units import units_of
 from oomlint.memory.walk import LayerGroup, Walk, walk
@@ -68,18 +69,18 @@ class Stack:
     )
 
     def __init__(self, f: Facts) -> None:
-        model, regime = f.model, f.regime
+        model, regime, ranks, samples = f.model, f.regime, f.ranks, f.samples
         assert model is not None
         assert regime is not None
         self.f = f
-        self.tokens = f.tokens
-        self.scores = f.rows * f.length * f.length / f.cp
+        self.tokens = samples.tokens
+        self.scores = samples.rows * samples.length * samples.length / ranks.cp
         self.walk = walk_of(f)
         self.count = sum(self.walk.totals)
-        share = self.checkpoint = checkpointed_share(f)
-        sp = f.tp if f.plan.parallel.sp and f.tp > 1 else 1
+        share = self.checkpoint = checkpointed_share(f.plan)
+        sp = ranks.tp if f.plan.parallel.sp and ranks.tp > 1 else 1
         self.inputs = self.walk.kinds[0].input_bytes * self.tokens / sp
-        self.written = f.written
+        self.written = samples.written
         offloads, selective = offloads_activations(f), is_selective(f)
         # What a layer of each kind keeps until its backward.
         self.kept: list[float] = []
@@ -91,7 +92,7 @@ class Stack:
                 kept = 0.0
             self.kept.append(share * kept + (1 - share) * self._whole(profile))
         self.spared = 0.0
-        if f.lora and not f.embed_trained and self.checkpoint == 0:
+        if f.trained.lora and not f.trained.embeddings and self.checkpoint == 0:
             # Nothing below the first block is trained: it keeps less.
             first = layer_profile(model, model.blocks[0], replace(regime, input_grad=False))
             lowest = self.kept[self.walk.order[0]]
@@ -130,10 +131,10 @@ def walk_of(f: Facts) -> Walk:
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
-    sharded = f.backend in ("fsdp1", "fsdp2")
+    sharded = f.ranks.backend in ("fsdp1", "fsdp2")
     units = units_of(f).blocks if sharded else [0.0] * len(model.blocks)
     groups = tuple(
-        LayerGroup(block, block.count / f.pp, profile_of(f, block), size)
+        LayerGroup(block, block.count / f.ranks.pp, profile_of(f, block), size)
         for block, size in zip(model.blocks, units, strict=True)
     )
     return walk(groups, windows=sharded)
@@ -145,11 +146,11 @@ def profile_of(f: Facts, block: DecoderBlock) -> LayerProfile:
     assert model is not None
     assert regime is not None
     profile = layer_profile(model, block, regime)
-    if not block.crosses or f.target_share == 1:
+    if not block.crosses or f.samples.target_share == 1:
         return profile
     # Keys and values of all that the encoder has read.
-    read = 2.0 * model.kv_heads * model.head_dim * regime.compute / f.tp
-    return shortened(profile, f.target_share, read)
+    read = 2.0 * model.kv_heads * model.head_dim * regime.compute / f.ranks.tp
+    return shortened(profile, f.samples.target_share, read)
 
 
 def stack_of(f: Facts) -> Stack:
@@ -171,7 +172,7 @@ def takes_all_saved(f: Facts) -> bool:
     Megatron's ``cpu_offloading_num_layers`` is a number of layers that a plan does not say; where parts of a block
     are recomputed by name, prime-rl's hooks are on all the rest.
     """
-    return f.backend != "megatron" or recomputes_parts(f.plan)
+    return f.ranks.backend != "megatron" or recomputes_parts(f.plan)
 
 
 def is_selective(f: Facts) -> bool:
@@ -190,8 +191,8 @@ def selective_bytes(f: Facts, profile: LayerProfile) -> float:
     block = model.blocks[-1]
     outputs = sum(x.outputs for x in block.linears) + 3 * block.topk * block.moe_ffn
     attention = model.heads * model.value_dim * 2 + 4 * model.heads
-    sent = 2.0 * block.topk * model.hidden * regime.stream if f.ep > 1 else 0.0
-    return (outputs * 2 / 2 + attention + sent) / f.tp + profile.input_bytes
+    sent = 2.0 * block.topk * model.hidden * regime.stream if f.ranks.ep > 1 else 0.0
+    return (outputs * 2 / 2 + attention + sent) / f.ranks.tp + profile.input_bytes
 
 
 def pipeline_depth(f: Facts) -> float:
@@ -199,14 +200,15 @@ def pipeline_depth(f: Facts) -> float:
     (arXiv 2104.04473); naive layer placement runs one at a time. All of them where every forward pass
     comes before the first backward pass, on a single stage too (nanotron 2411b022
     parallel/pipeline_parallel/engine.py:182)."""
+    ranks = f.ranks
     if f.plan.parallel.pp_schedule == "afab":
-        return float(f.accumulation)
-    if f.pp <= 1 or f.backend == "device_map_pp":
+        return float(f.samples.accumulation)
+    if ranks.pp <= 1 or ranks.backend == "device_map_pp":
         return 1.0
-    depth = min(f.pp, f.accumulation)
+    depth = min(ranks.pp, f.samples.accumulation)
     virtual = f.plan.parallel.vpp or 1
     if virtual > 1:
-        return depth * (1 + (f.pp - 1) / (f.pp * virtual))
+        return depth * (1 + (ranks.pp - 1) / (ranks.pp * virtual))
     return float(depth)
 
 
@@ -217,9 +219,9 @@ def last_depth(f: Facts) -> float:
     if f.plan.parallel.pp_schedule == "afab":
         return pipeline_depth(f)
     virtual = f.plan.parallel.vpp or 1
-    if f.pp <= 1 or virtual == 1:
+    if f.ranks.pp <= 1 or virtual == 1:
         return 1.0
-    return min(pipeline_depth(f), ((virtual - 1) * f.pp + 1) / virtual)
+    return min(pipeline_depth(f), ((virtual - 1) * f.ranks.pp + 1) / virtual)
 
 
 class _Pile:
@@ -232,32 +234,33 @@ class _Pile:
     __slots__ = ("adds", "after", "before", "biggest", "share", "trained", "width")
 
     def __init__(self, f: Facts, trained: float, *, handed_on: bool) -> None:
+        ranks, bytes_per = f.ranks, f.bytes_per
         model, regime = f.model, f.regime
         assert model is not None
         assert regime is not None
-        stage = (f.plan.parallel.zero.stage or 0) if f.backend == "zero" else 0
+        stage = (f.plan.parallel.zero.stage or 0) if ranks.backend == "zero" else 0
         offloaded = f.plan.offload.optimizer in ("cpu", "nvme")
-        self.width: float = regime.stream if stage >= 1 else f.grad
-        self.share = 1.0 / f.shard if stage >= 2 else 1.0
+        self.width: float = regime.stream if stage >= 1 else bytes_per.grad
+        self.share = 1.0 / ranks.shard if stage >= 2 else 1.0
         if handed_on or (stage >= 2 and offloads_gradients(f)):
             self.share = 0.0
         self.trained = trained
         self.biggest = float(model.largest_tensor)
-        if f.backend == "megatron":
+        if ranks.backend == "megatron":
             # Each expert is a tensor of its own (Transformer Engine's GroupedLinear), and tensors are
             # split over the tensor-parallel ranks.
-            self.biggest = min(self.biggest, float(model.vocab * model.hidden)) / f.tp
+            self.biggest = min(self.biggest, float(model.vocab * model.hidden)) / ranks.tp
         # Stage 3 has a half-precision buffer for its partition all the time; otherwise the
         # gradients of earlier micro batches are there from the second one on.
         self.before = 0.0
         # Before torch 2.0 zero_grad filled them with zeros instead of letting them go
         # (torch/optim/optimizer.py, torch/nn/modules/module.py: set_to_none=False).
-        stays = f.accumulation > 1 or f.older("torch", (2,))
+        stays = f.samples.accumulation > 1 or f.older("torch", (2,))
         if stage == 3 or (stays and self.share):
-            self.before = trained * (self.width if stage else f.grad) * self.share
+            self.before = trained * (self.width if stage else bytes_per.grad) * self.share
         # Those of one more micro batch are whole before ZeRO-2 adds them to the earlier ones
         # (deepspeed 0.11 to 0.16 stage_1_and_2.py independent_gradient_partition_epilogue; measured with 0.15.4).
-        self.adds = stage == 2 and f.accumulation > 1
+        self.adds = stage == 2 and f.samples.accumulation > 1
         # ZeRO-1 and 2 let theirs go when the fp32 copy of the partition is stepped; but where they are copied
         # to one buffer, the gradients of the groups that come later keep all of it alive (deepspeed 0.11 to 0.16
         # runtime/zero/stage_1_and_2.py copy_grads_in_partition, step; measured with 0.15.4 on two ranks:
@@ -265,11 +268,11 @@ class _Pile:
         self.after = 0.0
         is_shared = (f.plan.optimizer.groups or 1) > 1 and f.plan.parallel.zero.contiguous_grads
         if stage == 0:
-            self.after = trained * f.grad * self.share
+            self.after = trained * bytes_per.grad * self.share
         elif stage == 3:
             self.after = self.before
         elif is_shared and not offloaded and f.plan.precision.grad_accum != "fp32":
-            self.after = trained * self.width / f.shard
+            self.after = trained * self.width / ranks.shard
 
     def done(self, above: float) -> float:
         """Bytes of the gradients of ``above`` elements in layers that are through, of which some
@@ -293,6 +296,7 @@ _STEPPED = {"lomo": {2: 8.0, 4: 4.0}, "adalomo": {2: 12.0, 4: 12.0}}
 
 def replicated_points(f: Facts) -> dict[str, list[Point]]:
     """Single GPU, DDP, ZeRO, Megatron: whole layers compute on every rank."""
+    ranks = f.ranks
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
@@ -307,14 +311,14 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     stepped = _STEPPED.get(optimizer.kind or "", {}).get(regime.stream, 0.0)
     in_backward = bool(optimizer.in_backward) or stepped > 0
     pile = _Pile(
-        f, trained, handed_on=in_backward or comm.holds_gradients or f.backend == "megatron"
+        f, trained, handed_on=in_backward or comm.holds_gradients or ranks.backend == "megatron"
     )
-    bare = 16.0 * tokens + 2.0 * f.length * model.head_dim * regime.stream
+    bare = 16.0 * tokens + 2.0 * f.samples.length * model.head_dim * regime.stream
     pictures = images_of(f)
     base = bare + pictures.kept
     saved = stack.saved
     # The head is on the last stage, the images and most micro batches are on the first.
-    is_staged = f.pp > 1 and f.backend != "device_map_pp"
+    is_staged = ranks.pp > 1 and ranks.backend != "device_map_pp"
     last = saved * last_depth(f) / pipeline_depth(f) if is_staged else saved
     at_end = (bare if is_staged else base) + last
 
@@ -322,8 +326,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     if regime.amp and regime.stream == 4 and stack.checkpoint:
         # Autocast caches the half-precision weights until the outermost autocast ends.
         # Only weights that are trained are cached (aten/src/ATen/autocast_mode.cpp).
-        cached = f.adapter_numel if f.lora else model.linear_numel
-        cast_cache = 2.0 * cached * stack.checkpoint / f.tp / f.pp
+        cached = f.trained.adapter_numel if f.trained.lora else model.linear_numel
+        cast_cache = 2.0 * cached * stack.checkpoint / ranks.tp / ranks.pp
     layer = 0.0
     for profile, kept in zip(stack.walk.kinds, stack.kept, strict=True):
         if stack.checkpoint:
@@ -347,9 +351,9 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     backward = [at_head]
 
     has_head = bool(model.head_numel) or model.tied
-    done = model.vocab * model.hidden / f.tp if f.head_trained and has_head else 0.0
+    done = model.vocab * model.hidden / ranks.tp if f.trained.head and has_head else 0.0
     # The gradient that a tied weight has from the head waits for the one from the embedding.
-    waits = done * pile.width if in_backward and model.tied and f.embed_trained else 0.0
+    waits = done * pile.width if in_backward and model.tied and f.trained.embeddings else 0.0
     best, highest_point = 0.0, (0.0, 0.0, 0.0)
     tops = [_highest_moment(profile, tokens, scores, pile) for profile in stack.walk.kinds]
     for stop, below in zip(stack.walk.stops, stack.below(), strict=True):
@@ -370,33 +374,35 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
         backward.append(Point(grads, bare + pictures.backward, 0.0, around, 0.0))
 
     # The embedding's gradient comes last; a tied one meets the head's.
-    embed = model.embed_numel / f.tp * pile.width if f.embed_trained else 0.0
+    embed = model.embed_numel / ranks.tp * pile.width if f.trained.embeddings else 0.0
     extra = 0.0
     if pile.before and pile.share == 1.0:
         extra = embed
-    elif model.tied and f.embed_trained and f.head_trained:
+    elif model.tied and f.trained.embeddings and f.trained.head:
         # Half-precision gradients of a tied weight are added into a third tensor.
         extra = embed * (2.0 if pile.width == 2 else 1.0)
     total = pile.done(trained)
     if pile.share < 1.0:
         total += embed
     backward.append(Point(total, bare + stack.inputs, 0.0, around, extra))
-    if stepped and f.embed_trained:
-        backward.append(Point(0.0, bare, 0.0, around, stepped * model.embed_numel / f.tp))
+    if stepped and f.trained.embeddings:
+        backward.append(Point(0.0, bare, 0.0, around, stepped * model.embed_numel / ranks.tp))
 
     step = Point(
         pile.after, 16.0 * tokens, 0.0, comm.resident_at_step, optimizer_temporaries(f, trained)
     )
-    if f.stray_bytes:
+    if f.trained.stray_bytes:
         # Each backward makes them anew and adds them to those that nobody clears.
-        backward[-1] = backward[-1]._replace(temporary=extra + f.stray_bytes)
+        backward[-1] = backward[-1]._replace(temporary=extra + f.trained.stray_bytes)
     # Between steps gradients are gone, except stage 3's buffer.
-    kept_between = pile.after if f.backend == "zero" and f.plan.parallel.zero.stage == 3 else 0.0
+    kept_between = (
+        pile.after if ranks.backend == "zero" and f.plan.parallel.zero.stage == 3 else 0.0
+    )
     idle = Point(kept_between, 0.0, 0.0, comm.resident_at_step, 0.0)
     points = {
         "forward": forward, "backward": backward, "optimizer_step": [step], "idle": [idle],
     }  # fmt: skip
-    return with_strays(points, f.stray_bytes) if f.stray_bytes else points
+    return with_strays(points, f.trained.stray_bytes) if f.trained.stray_bytes else points
 
 
 def with_strays(points: dict[str, list[Point]], stray: float) -> dict[str, list[Point]]:
@@ -440,26 +446,27 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
     copy of the trained parameters, the loop two of the largest; transformers' Adafactor
     computes in fp32 (16 bytes an element of the largest half-precision tensor, 8 of fp32).
     """
+    ranks, bytes_per = f.ranks, f.bytes_per
     model = f.model
     assert model is not None
     o = f.plan.optimizer
     kind = o.kind or "adamw"
-    width = f.trained_bytes if f.lora else f.stream
-    if f.backend in ("fsdp1", "fsdp2") and not f.lora:
-        width = f.weight
-    if f.master:
-        width = f.master
+    width = bytes_per.trained if f.trained.lora else bytes_per.stream
+    if ranks.backend in ("fsdp1", "fsdp2") and not f.trained.lora:
+        width = bytes_per.weight
+    if bytes_per.master:
+        width = bytes_per.master
     if f.plan.offload.optimizer in ("cpu", "nvme") or f.plan.parallel.fsdp.cpu_offload:
         return 0.0
     largest = (
         float(model.largest_tensor)
-        if not f.lora
+        if not f.trained.lora
         else float(model.hidden * (f.plan.trainable.r or 8) * 4)
     )
     largest = min(largest, trained)
-    shard = f.shard
+    shard = ranks.shard
     extra = 0.0
-    if f.backend == "zero" and f.master:
+    if ranks.backend == "zero" and bytes_per.master:
         # The fp32 copy of the gradient partition (stage_1_and_2.py, stage3.py step).
         extra = 4 * trained / shard
         largest = trained / shard

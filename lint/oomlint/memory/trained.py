@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
+from oomlint.memory.named import named
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure
+from oomlint.memory.result import Assume
 from oomlint.memory.traits import ROLE_NAMES
+from oomlint.memory.vision import Tower
+from oomlint.plan import Plan
+from oomlint.plan.fields import f as fields
 from oomlint.plan.model import Trainable
 
 # Methods that train small matrices beside a frozen model.
@@ -105,3 +112,137 @@ def targeted(t: Trainable, model: DecoderStructure) -> frozenset[str]:
         out = {name.rsplit(".", 1)[-1] for name in t.exclude}
         chosen = frozenset(r for r in chosen if not ROLE_NAMES.get(r, frozenset()) & out)
     return chosen
+
+
+class Trained(Struct, frozen=True, gc=False):
+    """What a run trains, in elements."""
+
+    method: str
+    lora: bool
+    """Adapters of some kind beside a frozen model."""
+    embeddings: bool
+    head: bool
+    tower: bool = False
+    """The vision tower, whole beside adapters."""
+    roles: frozenset[str] = frozenset()
+    """The linear layers of a block that carry an adapter."""
+    tower_roles: frozenset[str] = frozenset()
+    """The same of the vision tower."""
+    adapter_numel: float = 0.0
+    expert_adapter_numel: float = 0.0
+    """Of the adapters, those of experts."""
+    saved_numel: float = 0.0
+    """Modules that are trained whole beside adapters."""
+    numel: float = 0.0
+    stray_bytes: float = 0.0
+    """Gradients of what gets some and no optimizer steps."""
+
+
+def method_of(plan: Plan) -> str:
+    """How a plan trains; where only a rank is said, LoRA, and where nothing is, everything."""
+    t = plan.trainable
+    return t.method or ("lora" if t.r else "full")
+
+
+def is_adapted(plan: Plan) -> bool:
+    """Whether adapters are trained beside a frozen model."""
+    return method_of(plan) in ADAPTED
+
+
+def is_frozen_tower(plan: Plan) -> bool:
+    """Whether the vision tower is kept as it is."""
+    return "vision" in (plan.trainable.frozen or ()) or bool(plan.model.vision.freeze_tower)
+
+
+def trained_of(
+    plan: Plan,
+    model: DecoderStructure | None,
+    tower: Tower | None,
+    bytes_a_gradient: float,
+    assume: Assume,
+) -> Trained:
+    """What a plan trains of a model; nothing is counted of one whose shape is not known."""
+    t, method = plan.trainable, method_of(plan)
+    if t.method is None and method == "full":
+        assume(fields.trainable.method, "full", "no adapter is configured")
+    if model is None:
+        lora = method in ADAPTED
+        return Trained(method, lora, embeddings=not lora, head=not lora)
+    is_stray = t.unstepped == "embeddings"
+    stray = model.embed_numel * bytes_a_gradient if is_stray else 0.0
+    if method in ADAPTED:
+        return _adapters(plan, model, tower, method, stray, assume)
+    return _part(plan, model, method, stray)
+
+
+def _adapters(
+    plan: Plan,
+    model: DecoderStructure,
+    tower: Tower | None,
+    method: str,
+    stray_bytes: float,
+    assume: Assume,
+) -> Trained:
+    """Adapters, and modules that are trained whole beside them."""
+    t = plan.trainable
+    roles = targeted(t, model)
+    if t.targets is None:
+        assume(fields.trainable.targets, "peft_default", "peft's default target modules")
+    embeddings, head = trained_ends(t)
+    saved = 0.0
+    if embeddings:
+        saved += model.embed_numel
+    if head:
+        saved += model.head_numel or model.embed_numel
+    if trained_tower(t):
+        saved += model.vision_numel
+    rank = t.r
+    if rank is None:
+        rank = assume(fields.trainable.r, 8, "peft's default rank (tuners/lora/config.py)")
+    of_experts: float = rank * expert_ends(t, model)
+    numel: float = rank * adapter_ends(model, roles) + of_experts
+    tower_roles: frozenset[str] = frozenset()
+    if tower is not None and not is_frozen_tower(plan):
+        tower_roles = targeted(t, tower.skeleton)
+        numel += rank * adapter_ends(tower.skeleton, tower_roles)
+    if t.params is not None:
+        numel = max(0.0, t.params - saved)
+        of_experts = min(of_experts, numel)
+    return Trained(
+        method,
+        lora=True,
+        embeddings=embeddings,
+        head=head,
+        tower=trained_tower(t),
+        roles=roles,
+        tower_roles=tower_roles,
+        adapter_numel=numel,
+        expert_adapter_numel=of_experts,
+        saved_numel=saved,
+        numel=numel + saved,
+        stray_bytes=stray_bytes,
+    )
+
+
+def _part(plan: Plan, model: DecoderStructure, method: str, stray_bytes: float) -> Trained:
+    """A model's own parameters, all or some."""
+    t = plan.trainable
+    embeddings = head = True
+    numel = 0.0
+    a_block = model.block_numel / model.layers
+    if plan.optimizer.kind == "badam":
+        # One block at a time asks for gradients (badam block_optim.py switch_trainable_params).
+        numel = a_block
+    elif method == "freeze":
+        count = t.last_layers if t.last_layers is not None else 2
+        chosen = named(model, t.names) if t.names else None
+        numel = t.params or min(model.layers, abs(count)) * a_block
+        embeddings = head = False
+        if chosen is not None:
+            numel, embeddings, head = chosen.numel, chosen.embedding, chosen.head
+    elif method != "none":
+        frozen = model.vision_numel if is_frozen_tower(plan) else 0
+        numel = t.params or float(model.numel - frozen)
+    return Trained(
+        method, lora=False, embeddings=embeddings, head=head, numel=numel, stray_bytes=stray_bytes
+    )

@@ -28,17 +28,17 @@ def units_of(f: Facts) -> Units:
     """The sizes of the units that a run's FSDP wrapping makes."""
     m = f.model
     assert m is not None
-    ranks = f.shard if f.backend == "fsdp2" else 1
+    ranks = f.ranks.shard if f.ranks.backend == "fsdp2" else 1
     packed = 0.0 if f.plan.quant.method in IN_BUFFERS else quantised_bytes(f.plan.quant)
     blocks = tuple(
-        (padded_block(b, m.hidden, ranks) - packed_away(b, packed, f.stream)) / f.tp
+        (padded_block(b, m.hidden, ranks) - packed_away(b, packed, f.bytes_per.stream)) / f.ranks.tp
         - experts_elsewhere(f, b)
         + adapter_unit(f, b)
         for b in m.blocks
     )
-    embed = padded(m.vocab, m.embed_numel, ranks) / f.tp + m.position_numel
+    embed = padded(m.vocab, m.embed_numel, ranks) / f.ranks.tp + m.position_numel
     tail = padded(m.hidden, m.final_norm_numel, ranks)
-    tail += padded(m.vocab, m.head_numel, ranks) / f.tp
+    tail += padded(m.vocab, m.head_numel, ranks) / f.ranks.tp
     root = embed + tail + m.other_numel + m.vision_numel
     return Units(blocks, max(blocks, default=0.0), embed, tail, root)
 
@@ -48,15 +48,16 @@ def stays_gathered(f: Facts) -> bool:
     fsdp = f.plan.parallel.fsdp
     if fsdp.strategy in ("grad_op", "hybrid_grad_op"):
         return True
-    return f.backend == "fsdp2" and fsdp.reshard_after_forward is False
+    return f.ranks.backend == "fsdp2" and fsdp.reshard_after_forward is False
 
 
 def experts_elsewhere(f: Facts, block: DecoderBlock) -> float:
     """Elements of a block's experts that expert parallelism leaves to other ranks: a unit gathers
     this rank's own experts alone."""
-    if f.ep == 1:
+    ranks = f.ranks
+    if ranks.ep == 1:
         return 0.0
-    return block.expert_numel * (1 / f.tp - 1 / (f.ep * expert_split(f)))
+    return block.expert_numel * (1 / ranks.tp - 1 / (ranks.ep * expert_split(f)))
 
 
 def packed_away(block: DecoderBlock, packed: float | None, width: float) -> float:
@@ -69,8 +70,8 @@ def adapter_unit(f: Facts, block: DecoderBlock) -> float:
     """Adapter elements in one block's unit."""
     m = f.model
     assert m is not None
-    if not f.lora or f.regime is None:
+    if not f.trained.lora or f.regime is None:
         return 0.0
-    if f.backend != "fsdp2" or f.plan.trainable.target_params or f.plan.trainable.params:
-        return f.adapter_numel / m.layers
-    return padded_adapter(block, f.regime.targets, f.regime.rank, f.shard)
+    if f.ranks.backend != "fsdp2" or f.plan.trainable.target_params or f.plan.trainable.params:
+        return f.trained.adapter_numel / m.layers
+    return padded_adapter(block, f.regime.targets, f.regime.rank, f.ranks.shard)

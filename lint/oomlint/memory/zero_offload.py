@@ -45,7 +45,7 @@ def offloaded_by_zero(f: Facts) -> tuple[float, float]:
         states, rounding = states + kept, rounding + lost
     asked = beside_in_host(f)
     states, rounding = states + asked, rounding + asked * BLOCKS_OF_THEIR_OWN * pins(f)
-    ranks = float(min(f.per_node, f.world))
+    ranks = float(min(f.ranks.per_node, f.ranks.world))
     return states * ranks, rounding * ranks
 
 
@@ -55,13 +55,13 @@ def _of_the_optimizer(f: Facts) -> tuple[float, float]:
     ratio = f.plan.offload.optimizer_ratio
     ratio = 1.0 if ratio is None else ratio
     adam = optimizer_bytes(f, trained) if f.plan.optimizer.kind else 8 * trained
-    shard = ratio * trained / f.shard
-    states = (4 + 4 + 2) * shard + ratio * max(adam, 0.0) / f.shard
+    shard = ratio * trained / f.ranks.shard
+    states = (4 + 4 + 2) * shard + ratio * max(adam, 0.0) / f.ranks.shard
     if (f.plan.parallel.zero.stage or 0) < 3:
         return _flat_per_group(f, shard, states)
     # Before, stage 3 made the half-precision gradients' buffer only to add micro batches up (deepspeed 0.5.10 and
     # 0.6.0 runtime/zero/stage3.py partition_previous_reduced_grads, grad_partitions_flat_buffer).
-    half = 0.0 if f.older("deepspeed", (0, 6)) and f.accumulation == 1 else 2 * shard
+    half = 0.0 if f.older("deepspeed", (0, 6)) and f.samples.accumulation == 1 else 2 * shard
     states += half - 2 * shard
     if not pins(f):
         return states, 0.0
@@ -92,10 +92,10 @@ def _flat_per_group(f: Facts, shard: float, states: float) -> tuple[float, float
 
 def _of_the_parameters(f: Facts) -> tuple[float, float]:
     """Of one rank: its shard of every weight."""
-    stored = (frozen_weight_bytes(f) + trained_storage(f)) / f.shard
+    stored = (frozen_weight_bytes(f) + trained_storage(f)) / f.ranks.shard
     # Trained ones move to one block a parameter group, which is pinned whatever the config says (stage3.py
     # _create_param_groups_fp16_flat_cpu_memory).
-    moved = min(stored, max(2.0, f.weight) * local_trained(f) / f.shard)
+    moved = min(stored, max(2.0, f.bytes_per.weight) * local_trained(f) / f.ranks.shard)
     if not pins(f):
         rounds = not f.older("torch", (1, 11))
         return stored, power_of_two(moved) - moved if rounds else 0.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from oomlint.judgement import Peak, judge_host, settled
-from oomlint.linting.rule import gib
 from oomlint.memory import read_back
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 
 class Reload(Struct, frozen=True):

@@ -45,10 +45,13 @@ from collections.abc import Iterable
 
 from oomlint.documents.text import Location
 from oomlint.judgement import confidence, judge_host, settled, severity_of_need
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
+from oomlint_rules._scripts import facts_of
 from oomlint_rules.host._ram import against
 
 _HEAD = (
@@ -78,60 +81,51 @@ class AsyncSaveExtraCopy(Rule):
     )
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": (
                     f"{_HEAD}threading.Thread(target=torch.save, "
                     'args=(model.state_dict(), "model.pt")).start()\n'
                 )
-            },
+            }
         ),
-        Example(
-            files={"train.py": f"{_HEAD}{_DCP}"},
-            hardware="1xH200-141GB",
-            host_memory="80GiB",
-        ),
-        Example(
-            files={"train.py": f"{_HEAD}{_DCP}"},
-            hardware="1xH200-141GB",
+        example({"train.py": f"{_HEAD}{_DCP}"}, on="1xH200-141GB, 80GiB"),
+        example(
+            {"train.py": f"{_HEAD}{_DCP}"},
+            on="1xH200-141GB",
             why="how much RAM the node has is not known",
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": (
                     f"{_HEAD}copied = {{k: v.cpu() for k, v in model.state_dict().items()}}\n"
                     "threading.Thread(target=torch.save, args=(copied, 'model.pt')).start()\n"
                 )
-            },
+            }
         ),
-        Example(
-            files={"train.py": f"{_HEAD}{_DCP}"},
-            hardware="1xH200-141GB",
-            host_memory="1TiB",
-        ),
+        example({"train.py": f"{_HEAD}{_DCP}"}, on="1xH200-141GB, 1TiB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind == "async-save-thread":
-                yield self.finding(
-                    run,
-                    Severity.WARNING,
-                    "the state dict saved in the background refers to the live weights",
-                    at=fact,
-                    details=(
-                        "training goes on changing them, so the file mixes two steps",
-                        "under ZeRO-3 or FSDP it holds one rank's shard or none",
-                        (
-                            "torch.distributed.checkpoint.async_save copies to host RAM first; or save "
-                            "synchronously"
-                        ),
+        for fact in facts_of(run, "async-save-thread"):
+            yield self.finding(
+                run,
+                Severity.WARNING,
+                "the state dict saved in the background refers to the live weights",
+                at=fact,
+                details=(
+                    "training goes on changing them, so the file mixes two steps",
+                    "under ZeRO-3 or FSDP it holds one rank's shard or none",
+                    (
+                        "torch.distributed.checkpoint.async_save copies to host RAM first; or save "
+                        "synchronously"
                     ),
-                    resource="host",
-                )
-        staged = [fact for fact in run.facts if fact.kind == "dcp-async-save"][:1]
+                ),
+                resource="host",
+            )
+        staged = list(facts_of(run, "dcp-async-save"))[:1]
         if staged or run.plan.save.async_ in ("thread", "pinned"):
             yield from self._staging(run, staged[0].location if staged else None)
 

@@ -37,21 +37,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, severity_of_need
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
-from oomlint_rules._examples import AXOLOTL
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import AXOLOTL, example, mended
+from oomlint_rules._scripts import facts_of
 
 _FIRST_COPYING = (0, 38)
 _FIRST_SOUND = (0, 39)
@@ -84,41 +75,35 @@ class Bnb8bitSaveOom(Rule):
     only_where = (Where(plan={f.quant.method: ("bnb8",)}),)
 
     bad = (
-        Example(
-            files={"train.py": _SCRIPT.format(override=_OVERRIDE)},
-            fixed={"train.py": _SCRIPT.format(override="")},
-        ),
-        Example(
-            files={"train.yaml": _YAML},
+        mended("train.py", _SCRIPT, override=(_OVERRIDE, "")),
+        example(
+            {"train.yaml": _YAML},
+            on="1xRTX-3090-24GB",
             values={"versions": {"bitsandbytes": "0.38.1"}},
-            hardware="1xRTX-3090-24GB",
         ),
     )
     good = (
-        Example(files={"train.py": _SCRIPT.format(override="")}),
-        Example(files={"train.yaml": _YAML}, hardware="1xRTX-3090-24GB"),
-        Example(
-            files={"train.yaml": _YAML},
+        example({"train.py": _SCRIPT.format(override="")}),
+        example({"train.yaml": _YAML}, on="1xRTX-3090-24GB"),
+        example(
+            {"train.yaml": _YAML},
+            on="1xRTX-3090-24GB",
             values={"versions": {"bitsandbytes": "0.45.0"}},
-            hardware="1xRTX-3090-24GB",
         ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
         if run.plan.save.strategy == "no":
             return
-        for fact in run.facts:
-            if fact.kind == "overrides-state-dict":
-                edits = (ReadyEdits(fact.mend),) if fact.mend else ()
-                yield self._finding(
-                    run,
-                    "model.state_dict is replaced as it had to be for bitsandbytes 0.38",
-                    "current peft saves the adapter by itself, and an empty one through this",
-                    fact,
-                    [Proposal("delete the replacement", edits, Applicability.UNSAFE)]
-                    if edits
-                    else [],
-                )
+        for fact in facts_of(run, "overrides-state-dict"):
+            edits = (ReadyEdits(fact.mend),) if fact.mend else ()
+            yield self._finding(
+                run,
+                "model.state_dict is replaced as it had to be for bitsandbytes 0.38",
+                "current peft saves the adapter by itself, and an empty one through this",
+                fact,
+                [Proposal("delete the replacement", edits, Applicability.UNSAFE)] if edits else [],
+            )
         if _is_old(run.plan.versions.get("bitsandbytes")):
             yield self._finding(
                 run,

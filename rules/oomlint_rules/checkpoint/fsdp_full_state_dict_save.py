@@ -37,35 +37,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_host
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.memory import rewritten_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 from oomlint_rules.host._ram import against
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-70B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "fsdp:\n"
-    "  - full_shard\n"
-    "  - auto_wrap\n"
-    "fsdp_config:\n"
-    "  fsdp_cpu_ram_efficient_loading: true\n"
-    "  fsdp_sync_module_states: true\n"
+_AXOLOTL = axolotl(
+    "meta-llama/Llama-3.1-70B",
+    "sequence_len: 2048\n",
+    ONE_SAMPLE,
+    "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n",
+    "  fsdp_cpu_ram_efficient_loading: true\n  fsdp_sync_module_states: true\n",
 )
 _ACCELERATE = (
     "distributed_type: FSDP\n"
@@ -105,46 +90,34 @@ class FsdpFullStateDictSave(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_FULL}"},
-            fixed={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
-            hardware="2x8xH100-80GB",
-            host_memory="512GiB",
+        example(
+            {"train.yaml": f"{_AXOLOTL}{_FULL}"},
+            {"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
+            on="2x8xH100-80GB, 512GiB",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_FULL}save_only_model: true\n"},
-            hardware="2x8xH100-80GB",
-            host_memory="256GiB",
+        example(
+            {"train.yaml": f"{_AXOLOTL}{_FULL}save_only_model: true\n"},
+            on="2x8xH100-80GB, 256GiB",
             why="sharded, transformers would refuse save_only_model",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_FULL}"},
-            hardware="2x8xH100-80GB",
+        example(
+            {"train.yaml": f"{_AXOLOTL}{_FULL}"},
+            on="2x8xH100-80GB",
             why="nobody says how much RAM the node has",
         ),
-        Example(
-            files={"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_FULL}"},
-            fixed={"fsdp.yaml": f"{_ACCELERATE}{_SHARDED}"},
-            hardware="2x8xH100-80GB",
-            host_memory="512GiB",
+        example(
+            {"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_FULL}"},
+            {"fsdp.yaml": f"{_ACCELERATE}{_SHARDED}"},
+            on="2x8xH100-80GB, 512GiB",
         ),
     )
     good = (
-        Example(
-            files={"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_SHARDED}"},
-            hardware="2x8xH100-80GB",
-            host_memory="512GiB",
+        example(
+            {"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_SHARDED}"},
+            on="2x8xH100-80GB, 512GiB",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
-            hardware="2x8xH100-80GB",
-            host_memory="512GiB",
-        ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_FULL}"},
-            hardware="2x8xH100-80GB",
-            host_memory="2TiB",
-        ),
+        example({"train.yaml": f"{_AXOLOTL}{_SHARDED}"}, on="2x8xH100-80GB, 512GiB"),
+        example({"train.yaml": f"{_AXOLOTL}{_FULL}"}, on="2x8xH100-80GB, 2TiB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

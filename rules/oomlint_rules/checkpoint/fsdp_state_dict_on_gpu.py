@@ -34,9 +34,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
+from oomlint_rules._scripts import facts_of
 
 _SAVE = (
     "import torch\n"
@@ -86,18 +88,17 @@ class FsdpStateDictOnGpu(Rule):
     )
 
     bad = (
-        Example(files={"train.py": _SAVE.format(config="")}),
-        Example(files={"train.py": _SAVE.format(config=", FullStateDictConfig(rank0_only=True)")}),
-        Example(
-            files={"train.py": _TRAINER.format(fsdp=", fsdp='full_shard auto_wrap'")},
-            hardware="4xA100-80GB",
+        example({"train.py": _SAVE.format(config="")}),
+        example({"train.py": _SAVE.format(config=", FullStateDictConfig(rank0_only=True)")}),
+        example(
+            {"train.py": _TRAINER.format(fsdp=", fsdp='full_shard auto_wrap'")}, on="4xA100-80GB"
         ),
-        Example(files={"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.3\n"}),
+        example({"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.3\n"}),
     )
     good = (
-        Example(files={"train.py": _SAVE.format(config=_OFFLOADS)}),
-        Example(files={"train.py": _TRAINER.format(fsdp="")}, hardware="4xA100-80GB"),
-        Example(files={"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.4\n"}),
+        example({"train.py": _SAVE.format(config=_OFFLOADS)}),
+        example({"train.py": _TRAINER.format(fsdp="")}, on="4xA100-80GB"),
+        example({"run.sh": _RECIPES, "requirements.txt": "llama-recipes==0.0.4\n"}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -110,9 +111,7 @@ class FsdpStateDictOnGpu(Rule):
                 details=("llama-recipes 0.0.4 and later gather the adapter alone",),
                 resource="gpu",
             )
-        for fact in run.facts:
-            if fact.kind != "state-dict-on-gpu":
-                continue
+        for fact in facts_of(run, "state-dict-on-gpu"):
             reason = fact.detail["reason"]
             if reason == "of-trainer" and run.plan.parallel.backend not in ("fsdp1", "fsdp2"):
                 continue

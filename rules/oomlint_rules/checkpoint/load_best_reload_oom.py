@@ -37,19 +37,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, command, deepspeed
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import LLAMA_FACTORY, command, deepspeed, example
 from oomlint_rules.checkpoint._reload import reload_of
 from oomlint_rules.host._ram import against
 from oomlint_rules.settings._trainer import trainer_compares
@@ -72,20 +64,19 @@ class LoadBestReloadOom(Rule):
     only_where = (Where(meant={f.save.load_best_at_end: (True,), f.parallel.backend: ("zero",)}),)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_LF}load_best_model_at_end: true\n", "ds.json": _JSON},
-            fixed={"train.yaml": f"{_LF}load_best_model_at_end: false\n"},
-            hardware="8xA100-80GB",
-            host_memory="256GiB",
+        example(
+            {"train.yaml": f"{_LF}load_best_model_at_end: true\n", "ds.json": _JSON},
+            {"train.yaml": f"{_LF}load_best_model_at_end: false\n"},
+            on="8xA100-80GB, 256GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command(f"{_OPTIONS} --load_best_model_at_end True").replace(
                     "8B", "70B"
                 ),
                 "ds.json": _JSON,
             },
-            fixed={
+            {
                 "train.sh": command(f"{_OPTIONS} --load_best_model_at_end False").replace(
                     "8B", "70B"
                 )
@@ -94,20 +85,18 @@ class LoadBestReloadOom(Rule):
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": f"{_LF}load_best_model_at_end: true\n", "ds.json": _JSON},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.yaml": f"{_LF}load_best_model_at_end: true\n", "ds.json": _JSON},
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_LF}load_best_model_at_end: true\n".replace(
                     "finetuning_type: full", "finetuning_type: lora"
                 ),
                 "ds.json": _JSON,
             },
-            hardware="8xA100-80GB",
-            host_memory="64GiB",
+            on="8xA100-80GB, 64GiB",
             why="an adapter is small",
         ),
     )

@@ -51,20 +51,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import judge_gpu, settled, severity_of_need
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.memory import beside_on_gpu
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
 from oomlint_rules.checkpoint._reload import Reload, reload_of
 from oomlint_rules.host._ram import against
 
@@ -86,46 +78,41 @@ class ResumeOptimizerLoadOom(Rule):
     only_where = (Where(plan={f.load.resume: (True,)}),)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{AXOLOTL}deepspeed: ds.json\nresume_from_checkpoint: out/checkpoint-9\n",
                 "ds.json": _JSON,
             },
-            fixed={"ds.json": _FIXED},
-            hardware="8xA100-80GB",
-            host_memory="256GiB",
+            {"ds.json": _FIXED},
+            on="8xA100-80GB, 256GiB",
         ),
-        Example(
-            files={"train.yaml": f"{_LF}resume_from_checkpoint: true\n", "ds.json": _JSON},
-            fixed={"ds.json": _FIXED},
-            hardware="8xA100-80GB",
-            host_memory="256GiB",
+        example(
+            {"train.yaml": f"{_LF}resume_from_checkpoint: true\n", "ds.json": _JSON},
+            {"ds.json": _FIXED},
+            on="8xA100-80GB, 256GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_LF}cutoff_len: 1024\nresume_from_checkpoint: true\n",
                 "ds.json": deepspeed('"stage": 2'),
                 "requirements.txt": "deepspeed==0.12.6\n",
             },
-            hardware="3xA100-80GB",
+            on="3xA100-80GB",
             why="this DeepSpeed has Adam's moments on the GPU twice meanwhile",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": f"{_LF}resume_from_checkpoint: true\n", "ds.json": _JSON},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.yaml": f"{_LF}resume_from_checkpoint: true\n", "ds.json": _JSON},
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={"train.yaml": f"{_LF}resume_from_checkpoint: null\n", "ds.json": _JSON},
-            hardware="8xA100-80GB",
-            host_memory="256GiB",
+        example(
+            {"train.yaml": f"{_LF}resume_from_checkpoint: null\n", "ds.json": _JSON},
+            on="8xA100-80GB, 256GiB",
         ),
-        Example(
-            files={"train.yaml": f"{_LF}resume_from_checkpoint: true\n", "ds.json": _FIXED},
-            hardware="8xA100-80GB",
-            host_memory="256GiB",
+        example(
+            {"train.yaml": f"{_LF}resume_from_checkpoint: true\n", "ds.json": _FIXED},
+            on="8xA100-80GB, 256GiB",
         ),
     )
 

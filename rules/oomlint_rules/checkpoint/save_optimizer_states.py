@@ -38,32 +38,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import confidence, judge_host, settled
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    count,
-    gib,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, mended
 
-_YAML = (
-    "base_model: NousResearch/Llama-2-13b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "save_steps: 100\n"
-    "{only}"
+_YAML = axolotl(
+    "NousResearch/Llama-2-13b-hf", "sequence_len: 1024\n", ONE_SAMPLE, "save_steps: 100\n{only}"
 )
 
 _LARGE = 12e9
@@ -77,15 +59,10 @@ class SaveOptimizerStates(Rule):
     cost = 9
     only_where = (Where(meant={f.trainable.method: ("full",), f.save.contents: KNOWN}),)
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(only="")},
-            fixed={"axolotl.yaml": _YAML.format(only="save_only_model: true\n")},
-        ),
-    )
+    bad = (mended("axolotl.yaml", _YAML, only=("", "save_only_model: true\n")),)
     good = (
-        Example(files={"axolotl.yaml": _YAML.format(only="save_only_model: true\n")}),
-        Example(files={"axolotl.yaml": _YAML.format(only="").replace("13b", "7b")}),
+        example({"axolotl.yaml": _YAML.format(only="save_only_model: true\n")}),
+        example({"axolotl.yaml": _YAML.format(only="").replace("13b", "7b")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -35,10 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed, script
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed, example, script
 from oomlint_rules.settings._trainer import trainer_compares
 
 _BOTH = "save_only_model: true\nload_best_model_at_end: true\n"
@@ -63,46 +63,46 @@ class SaveOptionConflict(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_LF}{_BOTH}", "ds.json": _JSON},
-            fixed={"train.yaml": f"{_LF}{_BOTH}".replace("at_end: true", "at_end: false")},
+        example(
+            {"train.yaml": f"{_LF}{_BOTH}", "ds.json": _JSON},
+            {"train.yaml": f"{_LF}{_BOTH}".replace("at_end: true", "at_end: false")},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command(
                     "--deepspeed ds.json --save_only_model True --load_best_model_at_end True"
                     " --eval_strategy steps --save_steps 100 --eval_steps 100"
                 ),
                 "ds.json": _JSON,
             },
-            fixed={
+            {
                 "train.sh": command(
                     "--deepspeed ds.json --save_only_model True --load_best_model_at_end False"
                     " --eval_strategy steps --save_steps 100 --eval_steps 100"
-                ),
+                )
             },
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     f"{AXOLOTL}save_only_model: true\nfsdp:\n  - full_shard\n  - auto_wrap\n"
                     "fsdp_config:\n  state_dict_type: SHARDED_STATE_DICT\n"
                 )
             },
-            fixed={
+            {
                 "train.yaml": (
                     f"{AXOLOTL}save_only_model: false\nfsdp:\n  - full_shard\n  - auto_wrap\n"
                     "fsdp_config:\n  state_dict_type: SHARDED_STATE_DICT\n"
                 )
             },
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": script(
                     "load_best_model_at_end=True", "save_strategy='epoch'", "eval_strategy='steps'"
                 )
             },
-            fixed={
+            {
                 "train.py": script(
                     "load_best_model_at_end=True", "save_strategy='epoch'", "eval_strategy='epoch'"
                 )
@@ -110,12 +110,10 @@ class SaveOptionConflict(Rule):
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": f"{_LF}load_best_model_at_end: true\n", "ds.json": _JSON},
-        ),
-        Example(files={"train.yaml": f"{_LF}save_only_model: true\n", "ds.json": _JSON}),
-        Example(
-            files={
+        example({"train.yaml": f"{_LF}load_best_model_at_end: true\n", "ds.json": _JSON}),
+        example({"train.yaml": f"{_LF}save_only_model: true\n", "ds.json": _JSON}),
+        example(
+            {
                 "train.py": script(
                     "load_best_model_at_end=True",
                     "save_only_model=True",

@@ -32,31 +32,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 
-_YAML = (
-    "base_model: NousResearch/Llama-2-13b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "save_steps: {every}\n"
-    "deepspeed: deepspeed_configs/zero3_bf16.json\n"
+_YAML = axolotl(
+    "NousResearch/Llama-2-13b-hf",
+    "sequence_len: 1024\n",
+    ONE_SAMPLE,
+    "save_steps: {every}\ndeepspeed: deepspeed_configs/zero3_bf16.json\n",
 )
 
 _FREQUENT = 10
@@ -71,17 +57,10 @@ class SaveTooFrequent(Rule):
     cost = 1
     only_where = (Where(plan={f.save.every: KNOWN}),)
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(every=5)},
-        ),
-    )
+    bad = (example({"axolotl.yaml": _YAML.format(every=5)}),)
     good = (
-        Example(files={"axolotl.yaml": _YAML.format(every=500)}),
-        Example(
-            files={"axolotl.yaml": _YAML.format(every=5) + "max_steps: 10\n"},
-            why="a debugging run",
-        ),
+        example({"axolotl.yaml": _YAML.format(every=500)}),
+        example({"axolotl.yaml": _YAML.format(every=5) + "max_steps: 10\n"}, why="a debugging run"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -48,34 +48,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, settled, severity_of_need
-from oomlint.linting.rule import Applicability, Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import Applicability, Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, llama_factory
 from oomlint_rules.checkpoint._gather import GATHER, shards_instead
 from oomlint_rules.host._ram import against
 
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-32B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "deepspeed: ds.json\n"
-)
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-32B\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: full\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "output_dir: out\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_accumulation_steps: 4\n"
-    "bf16: true\n"
-    "deepspeed: ds.json\n"
+_AXOLOTL = axolotl("Qwen/Qwen2.5-32B", "sequence_len: 2048\n", ONE_SAMPLE, "deepspeed: ds.json\n")
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-32B",
+    "output_dir: out\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 4\n",
+    "bf16: true\ndeepspeed: ds.json\n",
+    template="qwen",
 )
 _LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
 
@@ -118,63 +104,40 @@ class Zero3Gather16Rank0Ram(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json("true")},
-            fixed={"ds.json": _json("false")},
-            hardware="8xA100-80GB",
-            host_memory="64GiB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json("true")},
+            {"ds.json": _json("false")},
+            on="8xA100-80GB, 64GiB",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_LORA}", "ds.json": _json("true")},
-            hardware="2xRTX-A6000-48GB",
-            host_memory="62GiB",
+        example(
+            {"train.yaml": f"{_AXOLOTL}{_LORA}", "ds.json": _json("true")},
+            on="2xRTX-A6000-48GB, 62GiB",
             why="transformers 4 gathers the frozen base too",
         ),
-        Example(
-            files={
-                "train.yaml": _AXOLOTL.replace("2.5-32B", "2.5-72B"),
-                "ds.json": _json("true"),
-            },
-            hardware="4x8xH100-80GB",
+        example(
+            {"train.yaml": _AXOLOTL.replace("2.5-32B", "2.5-72B"), "ds.json": _json("true")},
+            on="4x8xH100-80GB",
             why="135 GiB, and nobody says how much RAM the node has",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY, "ds.json": _json("true")},
-            fixed={"ds.json": _json("false")},
-            hardware="8xA100-80GB",
-            host_memory="72GiB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY, "ds.json": _json("true")},
+            {"ds.json": _json("false")},
+            on="8xA100-80GB, 72GiB",
         ),
-        Example(
-            files={
-                "train.yaml": f"{_LLAMA_FACTORY}save_only_model: true\n",
-                "ds.json": _json("true"),
-            },
-            fixed={"ds.json": _json("false")},
-            hardware="8xA100-80GB",
-            host_memory="72GiB",
+        example(
+            {"train.yaml": f"{_LLAMA_FACTORY}save_only_model: true\n", "ds.json": _json("true")},
+            {"ds.json": _json("false")},
+            on="8xA100-80GB, 72GiB",
             why="the gather stays; the fix is unsafe, as optimizer states would be saved too",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY, "ds.json": _json("true")},
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
-        ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json("true")},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
-        ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json("false")},
-            hardware="8xA100-80GB",
-            host_memory="64GiB",
-        ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}save_strategy: 'no'\n", "ds.json": _json("true")},
-            hardware="8xA100-80GB",
-            host_memory="64GiB",
+        example({"train.yaml": _LLAMA_FACTORY, "ds.json": _json("true")}, on="8xA100-80GB, 512GiB"),
+        example({"train.yaml": _AXOLOTL, "ds.json": _json("true")}, on="8xA100-80GB, 1TiB"),
+        example({"train.yaml": _AXOLOTL, "ds.json": _json("false")}, on="8xA100-80GB, 64GiB"),
+        example(
+            {"train.yaml": f"{_AXOLOTL}save_strategy: 'no'\n", "ds.json": _json("true")},
+            on="8xA100-80GB, 64GiB",
             why="no checkpoint is saved while training",
         ),
     )

@@ -37,21 +37,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from oomlint.errors import CannotEdit
-from oomlint.judgement import confidence, judge_host, settled
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.judgement import confidence, settled
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed, example
+from oomlint_rules._fixes import host_after
 from oomlint_rules.checkpoint._gather import GATHER
 from oomlint_rules.settings._trainer import trainer_compares
 
@@ -70,41 +62,39 @@ class Zero3GatherOffEmptyModel(Rule):
     only_where = (Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}),)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{AXOLOTL}deepspeed: ds.json\n", "ds.json": _JSON},
-            fixed={"ds.json": _GATHERS},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.yaml": f"{AXOLOTL}deepspeed: ds.json\n", "ds.json": _JSON},
+            {"ds.json": _GATHERS},
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={"train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n", "ds.json": _JSON},
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n", "ds.json": _JSON},
             why="nobody says how much RAM the first node has",
         ),
-        Example(
-            files={"train.sh": command("--deepspeed ds.json"), "ds.json": _JSON},
-            fixed={"ds.json": _GATHERS},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.sh": command("--deepspeed ds.json"), "ds.json": _JSON},
+            {"ds.json": _GATHERS},
+            on="8xA100-80GB, 1TiB",
         ),
     )
     good = (
-        Example(files={"train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n", "ds.json": _GATHERS}),
-        Example(
-            files={
+        example({"train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n", "ds.json": _GATHERS}),
+        example(
+            {
                 "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
                 "ds.json": _GATHERS.replace('save": true', 'save": false'),
             },
             why="somebody decided so",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--deepspeed ds.json")
                 + "python out/zero_to_fp32.py out out/model\n",
                 "ds.json": _JSON,
             },
             why="the shards are joined afterwards",
         ),
-        Example(files={"ds.json": _JSON}, why="what uses it is not known"),
+        example({"ds.json": _JSON}, why="what uses it is not known"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -115,7 +105,7 @@ class Zero3GatherOffEmptyModel(Rule):
             return
         if plan.save.strategy == "no" or plan.trainable.method not in ("full", "freeze"):
             return
-        if any(fact.kind == "zero-to-fp32" for fact in run.facts) or GATHER in run.unreadable:
+        if "zero-to-fp32" in run.fact_kinds or GATHER in run.unreadable:
             return
         key = run.key(GATHER) if run.block_with(GATHER) else _KEY
         dims = plan.model.dims
@@ -139,10 +129,6 @@ class Zero3GatherOffEmptyModel(Rule):
 
 def _proposals(run: Run) -> Iterator[Proposal]:
     changes = {GATHER: True}
-    try:
-        gathered = settled(run).what_if(changes)
-    except CannotEdit:  # no DeepSpeed config is at hand to say it in
-        return
-    saving = judge_host(gathered, phase="save")
+    saving = host_after(settled(run), changes, phase="save")
     if saving is not None and saving.limit is not None and not saving.is_problem:
         yield Proposal.set("gather the 16-bit weights at a save", changes, Applicability.UNSAFE)

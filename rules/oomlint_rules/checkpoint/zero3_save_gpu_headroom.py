@@ -47,29 +47,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, settled, severity_of_block
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import axolotl, example, llama_factory
+from oomlint_rules._fixes import changed
 from oomlint_rules.checkpoint._gather import shards_instead
 
-_YAML = (
-    "base_model: deepseek-ai/DeepSeek-Coder-V2-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: {length}\n"
-    "sample_packing: true\n"
-    "micro_batch_size: {micro}\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
-    "saves_per_epoch: 4\n"
-    "{only}"
-    "deepspeed: ds.json\n"
+_YAML = axolotl(
+    "deepseek-ai/DeepSeek-Coder-V2-Instruct",
+    "sequence_len: {length}\nsample_packing: true\nmicro_batch_size: {micro}\n",
+    "gradient_checkpointing: true\nbf16: true\nflash_attention: true\n",
+    "saves_per_epoch: 4\n{only}deepspeed: ds.json\n",
 )
 _JSON = (
     '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"},'
@@ -78,20 +70,11 @@ _JSON = (
 )
 
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: deepseek-ai/DeepSeek-Coder-V2-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: full\n"
-    "dataset: instructions\n"
-    "template: deepseek\n"
-    "cutoff_len: 4096\n"
-    "output_dir: out\n"
-    "per_device_train_batch_size: 8\n"
-    "gradient_accumulation_steps: 4\n"
-    "bf16: true\n"
-    "flash_attn: fa2\n"
-    "deepspeed: ds.json\n"
+_LLAMA_FACTORY = llama_factory(
+    "deepseek-ai/DeepSeek-Coder-V2-Instruct",
+    "cutoff_len: 4096\noutput_dir: out\nper_device_train_batch_size: 8\n",
+    "gradient_accumulation_steps: 4\nbf16: true\nflash_attn: fa2\ndeepspeed: ds.json\n",
+    template="deepseek",
 )
 
 
@@ -104,40 +87,35 @@ class Zero3SaveGpuHeadroom(Rule):
     only_where = (Where(has_card=True),)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(length=4096, micro=8, only=""), "ds.json": _JSON},
-            fixed={
+        example(
+            {"axolotl.yaml": _YAML.format(length=4096, micro=8, only=""), "ds.json": _JSON},
+            {
                 "axolotl.yaml": _YAML.format(length=4096, micro=4, only="").replace(
-                    "micro_batch_size: 4\n",
-                    "micro_batch_size: 4\ngradient_accumulation_steps: 2\n",
+                    "micro_batch_size: 4\n", "micro_batch_size: 4\ngradient_accumulation_steps: 2\n"
                 )
             },
-            hardware="6x8xA100-80GB",
-            host_memory="2TiB",
+            on="6x8xA100-80GB, 2TiB",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY, "ds.json": _JSON},
-            fixed={
+        example(
+            {"train.yaml": _LLAMA_FACTORY, "ds.json": _JSON},
+            {
                 "train.yaml": _LLAMA_FACTORY.replace(
                     "train_batch_size: 8", "train_batch_size: 4"
                 ).replace("accumulation_steps: 4", "accumulation_steps: 8")
             },
-            hardware="6x8xA100-80GB",
-            host_memory="2TiB",
+            on="6x8xA100-80GB, 2TiB",
         ),
-        Example(
-            files={"axolotl.yaml": _YAML.format(length=32768, micro=1, only=""), "ds.json": _JSON},
-            fixed={"ds.json": _JSON.replace('model_save": true', 'model_save": false')},
-            hardware="6x8xA100-80GB",
-            host_memory="2TiB",
+        example(
+            {"axolotl.yaml": _YAML.format(length=32768, micro=1, only=""), "ds.json": _JSON},
+            {"ds.json": _JSON.replace('model_save": true', 'model_save": false')},
+            on="6x8xA100-80GB, 2TiB",
             why="the micro batch cannot be smaller",
         ),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(length=2048, micro=1, only=""), "ds.json": _JSON},
-            hardware="6x8xA100-80GB",
-            host_memory="2TiB",
+        example(
+            {"axolotl.yaml": _YAML.format(length=2048, micro=1, only=""), "ds.json": _JSON},
+            on="6x8xA100-80GB, 2TiB",
         ),
     )
 
@@ -197,9 +175,8 @@ def _smaller_micro_batch(run: Run, gathered: float) -> Mapping[Any, Any] | None:
     factor = 2
     while micro and steps and limit and micro % factor == 0:
         changes = {f.batch.micro: micro // factor, f.batch.grad_accum: steps * factor}
-        try:
-            smaller = run.what_if(changes)
-        except CannotEdit:
+        smaller = changed(run, changes)
+        if smaller is None:
             return None
         if severity_of_block(smaller, gathered) is None:
             return changes

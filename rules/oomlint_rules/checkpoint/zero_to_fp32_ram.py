@@ -45,20 +45,11 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-    count,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, deepspeed
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import command, deepspeed, example
+from oomlint_rules._scripts import facts_of
 
 # Any machine that joins the shards of a language model has that much.
 _NOTEWORTHY = 64 * 2**30
@@ -82,57 +73,45 @@ class ZeroToFp32Ram(Rule):
     only_where = (Where(facts=("zero-to-fp32",)),)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.sh": f"{_TRAIN}python out/zero_to_fp32.py out out/pytorch_model.bin\n",
                 "ds.json": _JSON,
             },
-            hardware="8xH100-80GB",
-            host_memory="512GiB",
+            on="8xH100-80GB, 512GiB",
         ),
-        Example(
-            files={"join.sh": "python out/zero_to_fp32.py out out/pytorch_model.bin\n"},
+        example(
+            {"join.sh": "python out/zero_to_fp32.py out out/pytorch_model.bin\n"},
             why="how large the model is, is not known",
         ),
-        Example(files={"join.py": _CONVERT.format(more="")}),
-        Example(
-            files={
-                "run.sh": f"{_LORA}python out/zero_to_fp32.py out out/model\n",
-                "ds.json": _JSON,
-            },
-            fixed={
+        example({"join.py": _CONVERT.format(more="")}),
+        example(
+            {"run.sh": f"{_LORA}python out/zero_to_fp32.py out out/model\n", "ds.json": _JSON},
+            {
                 "run.sh": f"{_LORA}python out/zero_to_fp32.py --exclude_frozen_parameters out out/model\n"
             },
-            hardware="8xH100-80GB",
-            host_memory="256GiB",
+            on="8xH100-80GB, 256GiB",
             why="the base is read and joined with the adapter",
         ),
     )
     good = (
-        Example(
-            files={
-                "train.sh": f"{_TRAIN}python out/zero_to_fp32.py out out/model\n",
-                "ds.json": _JSON,
-            },
-            hardware="8xH100-80GB",
-            host_memory="512GiB",
+        example(
+            {"train.sh": f"{_TRAIN}python out/zero_to_fp32.py out out/model\n", "ds.json": _JSON},
+            on="8xH100-80GB, 512GiB",
             why="a folder: the newer script, which writes file by file",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": f"{_TRAIN}python out/zero_to_fp32.py out out/pytorch_model.bin\n",
                 "ds.json": _JSON,
             },
-            hardware="8xH100-80GB",
-            host_memory="1TiB",
+            on="8xH100-80GB, 1TiB",
         ),
-        Example(files={"join.py": _CONVERT.format(more=", lazy_mode=True")}),
+        example({"join.py": _CONVERT.format(more=", lazy_mode=True")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "zero-to-fp32":
-                continue
+        for fact in facts_of(run, "zero-to-fp32"):
             way = _way(run, fact.detail)
             if way is not None:
                 yield from self._conversion(run, fact, way)

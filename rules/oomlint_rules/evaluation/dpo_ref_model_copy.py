@@ -40,34 +40,19 @@ from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import script
 from oomlint.judgement import Relief, judge_gpu, sharding_is_open
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, trl
 from oomlint_rules._remedies import lowered
 
-_TRL = (
-    "model_name_or_path: Qwen/Qwen2.5-3B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/ultrafeedback_binarized\n"
-    "beta: 0.1\n"
-    "{precompute}"
-    "use_liger_kernel: true\n"
-    "max_length: 6144\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_accumulation_steps: 8\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "Qwen/Qwen2.5-3B-Instruct",
+    "beta: 0.1\n{precompute}use_liger_kernel: true\nmax_length: 6144\n",
+    "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n",
+    "gradient_checkpointing: true\nbf16: true\noutput_dir: out\n",
+    dataset="trl-lib/ultrafeedback_binarized",
 )
 _AXOLOTL = (
     "base_model: Qwen/Qwen2.5-3B-Instruct\n"
@@ -101,25 +86,23 @@ class DpoRefModelCopy(Rule):
     only_where = (Where(plan={f.objective.ref_model: ("copy",), f.objective.kind: ("dpo", "kto")}),)
 
     bad = (
-        Example(
-            files={"dpo.yaml": _TRL.format(precompute="")},
-            fixed={"dpo.yaml": _TRL_FIXED},
-            hardware="1xRTX-5090-32GB",
+        example(
+            {"dpo.yaml": _TRL.format(precompute="")}, {"dpo.yaml": _TRL_FIXED}, on="1xRTX-5090-32GB"
         ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(precompute="")},
-            fixed={"axolotl.yaml": _AXOLOTL_FIXED},
-            hardware="1xRTX-5090-32GB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(precompute="")},
+            {"axolotl.yaml": _AXOLOTL_FIXED},
+            on="1xRTX-5090-32GB",
         ),
     )
     good = (
-        Example(files={"dpo.yaml": _TRL.format(precompute=_ON)}, hardware="1xRTX-5090-32GB"),
-        Example(
-            files={"dpo.yaml": _TRL.format(precompute="use_peft: true\nlora_r: 16\n")},
-            hardware="1xRTX-5090-32GB",
+        example({"dpo.yaml": _TRL.format(precompute=_ON)}, on="1xRTX-5090-32GB"),
+        example(
+            {"dpo.yaml": _TRL.format(precompute="use_peft: true\nlora_r: 16\n")},
+            on="1xRTX-5090-32GB",
             why="the base model without its adapter is the reference",
         ),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(precompute="")}, hardware="1xH100-80GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(precompute="")}, on="1xH100-80GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

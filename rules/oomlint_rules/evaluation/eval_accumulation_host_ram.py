@@ -37,19 +37,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 
 # An evaluation set that is worth its time has more samples than this.
 _FEW = 2000
@@ -101,32 +93,23 @@ class EvalAccumulationHostRam(Rule):
     only_where = (Where(meant={f.eval.enabled: (True,), f.eval.accumulation_steps: KNOWN}),)
 
     bad = (
-        Example(
-            files={"train.py": _SCRIPT.format(more="", trainer="")},
-            hardware="1xA100-80GB",
-            host_memory="128GiB",
-        ),
-        Example(
-            files={"sft.py": _SFT.format(more="")},
-            why="nobody says how much RAM there is",
-        ),
+        example({"train.py": _SCRIPT.format(more="", trainer="")}, on="1xA100-80GB, 128GiB"),
+        example({"sft.py": _SFT.format(more="")}, why="nobody says how much RAM there is"),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": _SCRIPT.format(
                     more="", trainer=" preprocess_logits_for_metrics=best_tokens,"
                 )
             },
-            hardware="1xA100-80GB",
-            host_memory="128GiB",
+            on="1xA100-80GB, 128GiB",
         ),
-        Example(
-            files={"train.py": _SCRIPT.format(more="    batch_eval_metrics=True,\n", trainer="")},
-            hardware="1xA100-80GB",
-            host_memory="128GiB",
+        example(
+            {"train.py": _SCRIPT.format(more="    batch_eval_metrics=True,\n", trainer="")},
+            on="1xA100-80GB, 128GiB",
         ),
-        Example(files={"sft.py": _SFT.format(more=_LOSS_ONLY)}),
+        example({"sft.py": _SFT.format(more=_LOSS_ONLY)}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -37,50 +37,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Peak, judge_gpu, settled, sharding_is_open
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import ONE_SAMPLE_OF_LF, example, llama_factory, mended, trl
 from oomlint_rules._remedies import states_exceed
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "cutoff_len: 6144\n"
-    "flash_attn: fa2\n"
-    "enable_liger_kernel: true\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
-    "val_size: 0.1\n"
-    "eval_strategy: steps\n"
-    "eval_steps: 500\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "cutoff_len: 6144\nflash_attn: fa2\nenable_liger_kernel: true\n",
+    ONE_SAMPLE_OF_LF,
+    "val_size: 0.1\neval_strategy: steps\neval_steps: 500\n",
+    template="qwen",
+    lora="all",
 )
-_TRL = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/Capybara\n"
-    "use_peft: true\n"
-    "max_length: 4096\n"
-    "loss_type: nll\n"
-    "per_device_train_batch_size: 1\n"
-    "{eval}"
-    "eval_strategy: steps\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "use_peft: true\nmax_length: 4096\nloss_type: nll\nper_device_train_batch_size: 1\n",
+    "{eval}eval_strategy: steps\noutput_dir: out\n",
 )
 _UNKNOWN = _TRL.replace("Qwen/Qwen2.5-7B-Instruct", "our-team/vision-model").replace(
     "train_batch_size: 1", "train_batch_size: 2"
@@ -97,43 +72,42 @@ class EvalBatchLargerThanTrain(Rule):
     only_where = (Where(plan={f.eval.enabled: (True,)}),)
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY},
-            fixed={
+        example(
+            {"train.yaml": _LLAMA_FACTORY},
+            {
                 "train.yaml": _LLAMA_FACTORY.replace(
-                    "train_batch_size: 1\n",
-                    "train_batch_size: 1\nper_device_eval_batch_size: 1\n",
+                    "train_batch_size: 1\n", "train_batch_size: 1\nper_device_eval_batch_size: 1\n"
                 )
             },
-            hardware="1xRTX-4090-24GB",
+            on="1xRTX-4090-24GB",
             why="left at the default of 8",
         ),
-        Example(
-            files={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 16\n")},
-            fixed={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")},
-            hardware="1xA100-80GB",
+        mended(
+            "sft.yaml",
+            _TRL,
+            eval=("per_device_eval_batch_size: 16\n", "per_device_eval_batch_size: 1\n"),
+            on="1xA100-80GB",
         ),
-        Example(
-            files={"sft.yaml": _UNKNOWN.format(eval="")},
+        example(
+            {"sft.yaml": _UNKNOWN.format(eval="")},
             why="nothing is known of the model, but 8 samples beside 2 are a default",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.replace("6144", "3072")},
-            hardware="1xRTX-4090-24GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.replace("6144", "3072")},
+            on="1xRTX-4090-24GB",
             why="evaluation needs more than training, and the card has it",
         ),
-        Example(
-            files={"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")},
-            hardware="1xA100-80GB",
+        example(
+            {"sft.yaml": _TRL.format(eval="per_device_eval_batch_size: 1\n")}, on="1xA100-80GB"
         ),
-        Example(
-            files={"sft.yaml": _TRL.format(eval="").replace("steps", '"no"')},
-            hardware="1xA100-80GB",
+        example(
+            {"sft.yaml": _TRL.format(eval="").replace("steps", '"no"')},
+            on="1xA100-80GB",
             why="there is no evaluation",
         ),
-        Example(files={"train.yaml": _LLAMA_FACTORY}, hardware="1xB200-180GB", why="fits"),
+        example({"train.yaml": _LLAMA_FACTORY}, on="1xB200-180GB", why="fits"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -34,39 +34,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import confidence, settled, severity_of_need, sharding_is_open
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import example, llama_factory, mended
 from oomlint_rules._remedies import states_exceed
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: huggyllama/llama-7b\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: default\n"
-    "cutoff_len: 2048\n"
-    "max_new_tokens: 1024\n"
-    "predict_with_generate: {generate}\n"
-    "per_device_train_batch_size: 1\n"
-    "per_device_eval_batch_size: {batch}\n"
-    "val_size: 0.1\n"
-    "eval_strategy: steps\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "huggyllama/llama-7b",
+    "cutoff_len: 2048\nmax_new_tokens: 1024\npredict_with_generate: {generate}\n",
+    "per_device_train_batch_size: 1\nper_device_eval_batch_size: {batch}\n",
+    "val_size: 0.1\neval_strategy: steps\noutput_dir: out\nbf16: true\n",
+    template="default",
+    lora="all",
 )
 _COMMAND = (
     "python run_clm.py --model_name_or_path huggyllama/llama-7b --torch_dtype bfloat16"
@@ -89,29 +71,19 @@ class EvalGenerationKv(Rule):
     only_where = (Where(meant={f.eval.enabled: (True,), f.eval.generate: (True,)}),)
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=8)},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=1)},
-            hardware="1xRTX-4090-24GB",
-        ),
-        Example(
-            files={"train.sh": _COMMAND.format(batch=8)},
-            fixed={"train.sh": _COMMAND.format(batch=1)},
-            hardware="1xRTX-4090-24GB",
-        ),
+        mended("train.yaml", _LLAMA_FACTORY, generate="true", batch=(8, 1), on="1xRTX-4090-24GB"),
+        mended("train.sh", _COMMAND, batch=(8, 1), on="1xRTX-4090-24GB"),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=1)},
-            hardware="1xRTX-4090-24GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=1)}, on="1xRTX-4090-24GB"
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(generate="false", batch=8)},
-            hardware="1xRTX-4090-24GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(generate="false", batch=8)}, on="1xRTX-4090-24GB"
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=8)},
-            hardware="1xH100-80GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(generate="true", batch=8)},
+            on="1xH100-80GB",
             why="fits",
         ),
     )

@@ -37,18 +37,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 from oomlint_rules._remedies import card_bytes
 
 _SCRIPT = (
@@ -111,25 +104,13 @@ class EvalLogitsAccumulate(Rule):
     only_where = (Where(meant={f.eval.enabled: (True,), f.eval.keeps_logits: (True,)}),)
 
     bad = (
-        Example(
-            files={"train.py": _SCRIPT.format(more="", trainer="")},
-            fixed={"train.py": _SCRIPT.format(more=_MOVED, trainer="")},
-            hardware="1xA100-80GB",
-        ),
-        Example(
-            files={"sft.py": _SFT.format(more="")},
-            fixed={"sft.py": _SFT.format(more=_MOVED)},
-        ),
+        mended("train.py", _SCRIPT, more=("", _MOVED), trainer="", on="1xA100-80GB"),
+        mended("sft.py", _SFT, more=("", _MOVED)),
     )
     good = (
-        Example(
-            files={"train.py": _SCRIPT.format(more="", trainer=_REDUCED)},
-            hardware="1xA100-80GB",
-        ),
-        Example(
-            files={"train.py": _SCRIPT.format(more=_MOVED, trainer="")}, hardware="1xA100-80GB"
-        ),
-        Example(files={"sft.py": _SFT.format(more="").replace('"steps"', '"no"')}),
+        example({"train.py": _SCRIPT.format(more="", trainer=_REDUCED)}, on="1xA100-80GB"),
+        example({"train.py": _SCRIPT.format(more=_MOVED, trainer="")}, on="1xA100-80GB"),
+        example({"sft.py": _SFT.format(more="").replace('"steps"', '"no"')}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -36,12 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command
+from oomlint_rules._examples import command, example
+from oomlint_rules._fixes import changed
 
 _STEPS = f.env.empty_cache_steps
 _EVERY = 4
@@ -71,26 +71,22 @@ class EvalTrainInterleaveFragmentation(Rule):
     )
 
     bad = (
-        Example(files={"train.sh": _EVALUATES}, hardware="1xRTX-3090-24GB"),
-        Example(files={"sft.sh": _SFT}, hardware="1xRTX-3090-24GB"),
+        example({"train.sh": _EVALUATES}, on="1xRTX-3090-24GB"),
+        example({"sft.sh": _SFT}, on="1xRTX-3090-24GB"),
     )
     good = (
-        Example(
-            files={"train.sh": f"{_EVALUATES[:-1]} --torch_empty_cache_steps 4\n"},
-            hardware="1xRTX-3090-24GB",
+        example(
+            {"train.sh": f"{_EVALUATES[:-1]} --torch_empty_cache_steps 4\n"}, on="1xRTX-3090-24GB"
         ),
-        Example(
-            files={"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_EVALUATES}"},
-            hardware="1xRTX-3090-24GB",
+        example(
+            {"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_EVALUATES}"},
+            on="1xRTX-3090-24GB",
         ),
-        Example(
-            files={"train.sh": command(_OPTIONS.format(strategy="no"), "python")},
-            hardware="1xRTX-3090-24GB",
+        example(
+            {"train.sh": command(_OPTIONS.format(strategy="no"), "python")}, on="1xRTX-3090-24GB"
         ),
-        Example(
-            files={"train.sh": _EVALUATES},
-            hardware="1xA100-80GB",
-            why="there is room for the blocks of both",
+        example(
+            {"train.sh": _EVALUATES}, on="1xA100-80GB", why="there is room for the blocks of both"
         ),
     )
 
@@ -104,9 +100,7 @@ class EvalTrainInterleaveFragmentation(Rule):
         if found is None or found.limit is None or found.severity is None or found.overflows:
             return
         changes = {_STEPS: _EVERY}
-        try:
-            run.what_if(changes)
-        except CannotEdit:
+        if changed(run, changes) is None:
             return
         yield self.finding(
             run,

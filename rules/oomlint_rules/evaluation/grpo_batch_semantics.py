@@ -39,19 +39,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL
+from oomlint_rules._examples import AXOLOTL, example, mended
 
 _ROUND = f.objective.rollout.generation_batch
 _ACCUMULATION = f.batch.grad_accum
@@ -88,32 +79,26 @@ class GrpoBatchSemantics(Rule):
     )
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(steps=2)},
-            fixed={"axolotl.yaml": _AXOLOTL.format(steps=8)},
-        ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(steps=8), "train.sh": _AXOLOTL_ON_8},
-            fixed={"axolotl.yaml": _AXOLOTL.format(steps=24)},
+        mended("axolotl.yaml", _AXOLOTL, steps=(2, 8)),
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(steps=8), "train.sh": _AXOLOTL_ON_8},
+            {"axolotl.yaml": _AXOLOTL.format(steps=24)},
             why="24 completions are three groups of 8, and there are eight ranks",
         ),
-        Example(
-            files={"train.sh": _SWIFT.format(steps=1)},
-            fixed={"train.sh": _SWIFT.format(steps=2)},
-        ),
-        Example(
-            files={"train.py": _TRL.format(answers=1)},
-            hardware="1xH100-80GB",
+        mended("train.sh", _SWIFT, steps=(1, 2)),
+        example(
+            {"train.py": _TRL.format(answers=1)},
+            on="1xH100-80GB",
             why="the mean of one answer is itself",
         ),
     )
     good = (
-        Example(files={"train.py": _TRL.format(answers=2)}, hardware="1xH100-80GB"),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(steps=8)}),
-        Example(files={"train.sh": _SWIFT.format(steps=2)}),
-        Example(
-            files={"train.sh": _SWIFT.format(steps=1).replace("NPROC_PER_NODE=2 ", "")},
-            hardware="8xH100-80GB",
+        example({"train.py": _TRL.format(answers=2)}, on="1xH100-80GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(steps=8)}),
+        example({"train.sh": _SWIFT.format(steps=2)}),
+        example(
+            {"train.sh": _SWIFT.format(steps=1).replace("NPROC_PER_NODE=2 ", "")},
+            on="8xH100-80GB",
             why="nothing in the files says how many processes start",
         ),
     )

@@ -39,20 +39,12 @@ from typing import Any
 
 from oomlint.hardware import usual_limit
 from oomlint.judgement import Relief, judge_gpu, judgement_of, relief
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 from oomlint_rules._remedies import scored_by
 
 _ROWS = f.objective.rollout.rollout_micro_batch
@@ -104,31 +96,24 @@ class LogprobMicroBatchTooLarge(Rule):
     )
 
     bad = (
-        Example(
-            files={"run.sh": _VERL.format(rows=64, more="")},
-            fixed={"run.sh": _VERL.format(rows=8, more="")},
-            hardware="8xA100-40GB",
-        ),
-        Example(
-            files={"run.sh": _OPENRLHF.format(rows=32)},
-            fixed={"run.sh": _OPENRLHF.format(rows=16)},
-            hardware="8xA100-80GB",
-        ),
-        Example(
-            files={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=65536))},
-            fixed={"run.sh": _VERL.format(rows=8, more=_DYNAMIC.format(tokens=32768))},
-            hardware="8xA100-40GB",
+        mended("run.sh", _VERL, rows=(64, 8), more="", on="8xA100-40GB"),
+        mended("run.sh", _OPENRLHF, rows=(32, 16), on="8xA100-80GB"),
+        mended(
+            "run.sh",
+            _VERL,
+            rows=8,
+            more=(_DYNAMIC.format(tokens=65536), _DYNAMIC.format(tokens=32768)),
+            on="8xA100-40GB",
         ),
     )
     good = (
         # Training has the same budget, and its backward pass needs more than this one.
-        Example(
-            files={"run.sh": _VERL.format(rows=8, more=_SHARED.format(tokens=65536))},
-            hardware="8xA100-40GB",
+        example(
+            {"run.sh": _VERL.format(rows=8, more=_SHARED.format(tokens=65536))}, on="8xA100-40GB"
         ),
-        Example(files={"run.sh": _VERL.format(rows=8, more="")}, hardware="8xA100-40GB"),
-        Example(files={"run.sh": _OPENRLHF.format(rows=4)}, hardware="8xA100-80GB"),
-        Example(files={"run.sh": _VERL.format(rows=32, more="")}),
+        example({"run.sh": _VERL.format(rows=8, more="")}, on="8xA100-40GB"),
+        example({"run.sh": _OPENRLHF.format(rows=4)}, on="8xA100-80GB"),
+        example({"run.sh": _VERL.format(rows=32, more="")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -36,9 +36,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import Relief, judge_gpu, relief
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, trl
 from oomlint_rules._remedies import longest_that_fits, lowered, states_exceed
 
 _LLAMA_FACTORY = (
@@ -57,20 +59,12 @@ _LLAMA_FACTORY = (
     "bf16: true\n"
     "flash_attn: fa2\n"
 )
-_TRL = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/ultrafeedback_binarized\n"
-    "beta: 0.1\n"
-    "use_peft: true\n"
-    "lora_r: 16\n"
-    "max_length: {length}\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_accumulation_steps: 8\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "beta: 0.1\nuse_peft: true\nlora_r: 16\nmax_length: {length}\n",
+    "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n",
+    "gradient_checkpointing: true\nbf16: true\noutput_dir: out\n",
+    dataset="trl-lib/ultrafeedback_binarized",
 )
 
 
@@ -84,22 +78,20 @@ class PreferencePairDoublesBatch(Rule):
     only_where = (Where(plan={f.objective.pairs_per_sample: (2,)}),)
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(micro=4, accum=2)},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(micro=4, accum=2)},
+            on="1xA100-80GB",
             why="micro-batch-too-large proposes the smaller batch; this one says why",
         ),
-        Example(
-            files={"dpo.yaml": _TRL.format(length=8192)},
-            hardware="1xA100-40GB",
+        example(
+            {"dpo.yaml": _TRL.format(length=8192)},
+            on="1xA100-40GB",
             why="at a micro batch of one the length decides",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(micro=1, accum=8)}, hardware="1xA100-80GB"
-        ),
-        Example(files={"dpo.yaml": _TRL.format(length=1024)}, hardware="1xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(micro=1, accum=8)}, on="1xA100-80GB"),
+        example({"dpo.yaml": _TRL.format(length=1024)}, on="1xA100-40GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

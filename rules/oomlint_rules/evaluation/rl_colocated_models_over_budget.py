@@ -35,33 +35,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import judge_gpu, relief
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, trl
 from oomlint_rules._remedies import lowered
 
-_TRL = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/tldr\n"
-    "reward_funcs: [accuracy_reward]\n"
-    "beta: {beta}\n"
-    "num_generations: 8\n"
-    "max_completion_length: 512\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "reward_funcs: [accuracy_reward]\nbeta: {beta}\nnum_generations: 8\n",
+    "max_completion_length: 512\nper_device_train_batch_size: 1\n",
+    "gradient_checkpointing: true\nbf16: true\noutput_dir: out\n",
+    dataset="trl-lib/tldr",
 )
 _SWIFT = (
     "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --dataset our/tasks.jsonl"
@@ -83,15 +69,15 @@ class RlColocatedModelsOverBudget(Rule):
     only_where = (Where(plan={f.objective.kind: _KINDS}, has_card=True),)
 
     bad = (
-        Example(files={"grpo.yaml": _TRL.format(beta=0.04)}, hardware="1xA100-80GB"),
-        Example(files={"train.sh": _SWIFT.format(beta=0.04)}, hardware="1xA100-80GB"),
+        example({"grpo.yaml": _TRL.format(beta=0.04)}, on="1xA100-80GB"),
+        example({"train.sh": _SWIFT.format(beta=0.04)}, on="1xA100-80GB"),
     )
     good = (
-        Example(files={"grpo.yaml": _TRL.format(beta=0.0)}, hardware="1xA100-80GB"),
-        Example(files={"train.sh": _SWIFT.format(beta=0.04)}, hardware="1xB200-180GB"),
-        Example(
-            files={"grpo.yaml": _TRL.format(beta="0.04\nuse_peft: true")},
-            hardware="1xA100-80GB",
+        example({"grpo.yaml": _TRL.format(beta=0.0)}, on="1xA100-80GB"),
+        example({"train.sh": _SWIFT.format(beta=0.04)}, on="1xB200-180GB"),
+        example(
+            {"grpo.yaml": _TRL.format(beta="0.04\nuse_peft: true")},
+            on="1xA100-80GB",
             why="an adapter needs no reference of its own",
         ),
     )

@@ -36,36 +36,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oomlint.judgement import relief
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended, trl
 
-_TRL = (
-    "model_name_or_path: Qwen/Qwen2.5-3B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/tldr\n"
-    "reward_funcs: [accuracy_reward]\n"
-    "use_peft: true\n"
-    "use_vllm: true\n"
-    "vllm_mode: colocate\n"
-    "vllm_gpu_memory_utilization: {share}\n"
-    "num_generations: 8\n"
-    "max_completion_length: 512\n"
-    "per_device_train_batch_size: 4\ngradient_accumulation_steps: 2\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "Qwen/Qwen2.5-3B-Instruct",
+    "reward_funcs: [accuracy_reward]\nuse_peft: true\nuse_vllm: true\n",
+    "vllm_mode: colocate\nvllm_gpu_memory_utilization: {share}\nnum_generations: 8\n",
+    "max_completion_length: 512\nper_device_train_batch_size: 4\n",
+    "gradient_accumulation_steps: 2\ngradient_checkpointing: true\nbf16: true\n",
+    "output_dir: out\n",
+    dataset="trl-lib/tldr",
 )
 _SWIFT = (
     "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-3B-Instruct --dataset our/tasks.jsonl"
@@ -96,26 +80,18 @@ class VllmColocateUtilization(Rule):
     )
 
     bad = (
-        Example(
-            files={"grpo.yaml": _TRL.format(share=0.9)},
-            fixed={"grpo.yaml": _TRL.format(share=0.3)},
-            hardware="1xA100-40GB",
-        ),
-        Example(
-            files={"train.sh": _SWIFT.format(share=0.9)},
-            fixed={"train.sh": _SWIFT.format(share=0.3)},
-            hardware="1xA100-40GB",
-        ),
-        Example(files={"grpo.yaml": _TRL.format(share=0.9)}),
+        mended("grpo.yaml", _TRL, share=(0.9, 0.3), on="1xA100-40GB"),
+        mended("train.sh", _SWIFT, share=(0.9, 0.3), on="1xA100-40GB"),
+        example({"grpo.yaml": _TRL.format(share=0.9)}),
     )
     good = (
-        Example(files={"grpo.yaml": _TRL.format(share=0.3)}, hardware="1xA100-40GB"),
-        Example(
-            files={"grpo.yaml": _TRL.format(share=0.9).replace("colocate", "server")},
-            hardware="1xA100-40GB",
+        example({"grpo.yaml": _TRL.format(share=0.3)}, on="1xA100-40GB"),
+        example(
+            {"grpo.yaml": _TRL.format(share=0.9).replace("colocate", "server")},
+            on="1xA100-40GB",
             why="a server has cards of its own",
         ),
-        Example(files={"grpo.yaml": _TRL.format(share=0.3)}),
+        example({"grpo.yaml": _TRL.format(share=0.3)}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -36,19 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended, trl
 from oomlint_rules._remedies import card_bytes
 
 _LENGTH = f.objective.rollout.max_model_len
@@ -57,21 +50,13 @@ _HALF_PRECISION = 2
 # Room for prompts whose length nobody limits, in tokens.
 _LONG_PROMPT = 4096
 
-_TRL = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
-    "dtype: bfloat16\n"
-    "attn_implementation: flash_attention_2\n"
-    "dataset_name: trl-lib/tldr\n"
-    "reward_funcs: [accuracy_reward]\n"
-    "use_peft: true\n"
-    "use_vllm: true\n"
-    "vllm_mode: colocate\n"
-    "vllm_gpu_memory_utilization: 0.3\n"
-    "{more}"
-    "num_generations: 8\n"
-    "max_completion_length: 1024\n"
-    "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n"
-    "output_dir: out\n"
+_TRL = trl(
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "reward_funcs: [accuracy_reward]\nuse_peft: true\nuse_vllm: true\n",
+    "vllm_mode: colocate\nvllm_gpu_memory_utilization: 0.3\n{more}num_generations: 8\n",
+    "max_completion_length: 1024\nper_device_train_batch_size: 1\n",
+    "gradient_accumulation_steps: 8\noutput_dir: out\n",
+    dataset="trl-lib/tldr",
 )
 _SWIFT = (
     "swift rlhf --rlhf_type grpo --model meta-llama/Llama-3.1-8B-Instruct --dataset our/tasks.jsonl"
@@ -90,25 +75,15 @@ class VllmMaxModelLenUnset(Rule):
     only_where = (Where(plan={f.objective.rollout.engine: ("vllm_colocate",)}),)
 
     bad = (
-        Example(
-            files={"grpo.yaml": _TRL.format(more="")},
-            fixed={"grpo.yaml": _TRL.format(more="vllm_max_model_length: 5120\n")},
-            hardware="1xH100-80GB",
-        ),
-        Example(
-            files={"train.sh": _SWIFT.format(more="")},
-            fixed={"train.sh": _SWIFT.format(more=" --vllm_max_model_len 2048")},
-        ),
+        mended("grpo.yaml", _TRL, more=("", "vllm_max_model_length: 5120\n"), on="1xH100-80GB"),
+        mended("train.sh", _SWIFT, more=("", " --vllm_max_model_len 2048")),
     )
     good = (
-        Example(
-            files={"grpo.yaml": _TRL.format(more="vllm_max_model_length: 4096\n")},
-            hardware="1xH100-80GB",
-        ),
-        Example(files={"grpo.yaml": _TRL.format(more="")}, hardware="1xB300-288GB"),
-        Example(
-            files={"grpo.yaml": _TRL.format(more="").replace("colocate", "server")},
-            hardware="1xH100-80GB",
+        example({"grpo.yaml": _TRL.format(more="vllm_max_model_length: 4096\n")}, on="1xH100-80GB"),
+        example({"grpo.yaml": _TRL.format(more="")}, on="1xB300-288GB"),
+        example(
+            {"grpo.yaml": _TRL.format(more="").replace("colocate", "server")},
+            on="1xH100-80GB",
             why="a server has settings of its own",
         ),
     )

@@ -36,49 +36,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.errors import CannotEdit
 from oomlint.judgement import Relief, judge_host, sharding_is_open
-from oomlint.linting.rule import Applicability, Example, Severity, Where
+from oomlint.linting.rule import Applicability, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import LIGER, ONE_SAMPLE_OF_LF, axolotl, example, llama_factory, mended
+from oomlint_rules._fixes import changed
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import leading_remedy, states_exceed
 
-_AXOLOTL = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "plugins:\n"
-    "  - axolotl.integrations.liger.LigerPlugin\n"
-    "liger_fused_linear_cross_entropy: true\n"
-    "datasets:\n"
-    "  - path: emozilla/pg19\n"
-    "    type: completion\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_modules: [q_proj, v_proj]\n"
-    "sequence_len: 65536\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "{offload}"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_AXOLOTL = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: 65536\nsample_packing: true\nmicro_batch_size: 1\n",
+    "gradient_checkpointing: true\n{offload}bf16: true\nflash_attention: true\n",
+    plugins=LIGER,
+    data=("emozilla/pg19", "completion"),
+    lora="[q_proj, v_proj]",
 )
-_LLAMA_FACTORY = (
-    "model_name_or_path: meta-llama/Meta-Llama-3-8B\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: q_proj,v_proj\n"
-    "dataset: instructions\n"
-    "template: llama3\n"
-    "cutoff_len: 73728\n"
-    "packing: true\n"
-    "flash_attn: fa2\n"
-    "{offload}"
-    "enable_liger_kernel: true\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "meta-llama/Meta-Llama-3-8B",
+    "cutoff_len: 73728\npacking: true\nflash_attn: fa2\n",
+    "{offload}enable_liger_kernel: true\n",
+    ONE_SAMPLE_OF_LF,
+    lora="q_proj,v_proj",
 )
 
 
@@ -96,29 +76,27 @@ class ActivationOffloadAvailable(LowersPeak):
     fix = "keep the checkpoints of the layers in host RAM"
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(offload="")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(offload="activation_offloading: true\n")},
-            hardware="1xA100-40GB",
-            host_memory="256GiB",
+        mended(
+            "axolotl.yaml",
+            _AXOLOTL,
+            offload=("", "activation_offloading: true\n"),
+            on="1xA100-40GB, 256GiB",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(offload="")},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(offload="use_unsloth_gc: true\n")},
-            hardware="1xA100-40GB",
-            host_memory="256GiB",
+        mended(
+            "train.yaml",
+            _LLAMA_FACTORY,
+            offload=("", "use_unsloth_gc: true\n"),
+            on="1xA100-40GB, 256GiB",
         ),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(offload="activation_offloading: true\n")},
-            hardware="1xA100-40GB",
-            host_memory="256GiB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(offload="activation_offloading: true\n")},
+            on="1xA100-40GB, 256GiB",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(offload="")},
-            hardware="1xH100-80GB",
-            host_memory="256GiB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(offload="")},
+            on="1xH100-80GB, 256GiB",
             why="fits as it is",
         ),
     )
@@ -148,8 +126,8 @@ class ActivationOffloadAvailable(LowersPeak):
 
 def _host_has_room(run: Run, changes: dict[Any, str]) -> bool:
     """Whether the host is not known to be too small."""
-    try:
-        after = judge_host(run.what_if(changes))
-    except CannotEdit:
+    after = changed(run, changes)
+    if after is None:
         return False
-    return after is None or after.limit is None or after.holds
+    host = judge_host(after)
+    return host is None or host.limit is None or host.holds

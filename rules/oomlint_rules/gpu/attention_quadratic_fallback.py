@@ -32,24 +32,18 @@ attention weights.
 from __future__ import annotations
 
 from oomlint.judgement import Relief
-from oomlint.linting.rule import Applicability, Example, Where
+from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, mended
 from oomlint_rules._lowering import LowersPeak
 
-_YAML = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_modules: [q_proj, v_proj]\n"
-    "sequence_len: 16384\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "attn_implementation: {attention}\n"
+_YAML = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: 16384\n",
+    ONE_SAMPLE,
+    "attn_implementation: {attention}\n",
+    lora="[q_proj, v_proj]",
 )
 
 
@@ -66,20 +60,12 @@ class AttentionQuadraticFallback(LowersPeak):
     with_it = "with sdpa"
     fix = "use PyTorch's sdpa attention"
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(attention="eager")},
-            fixed={"axolotl.yaml": _YAML.format(attention="sdpa")},
-            hardware="1xA100-80GB",
-        ),
-    )
+    bad = (mended("axolotl.yaml", _YAML, attention=("eager", "sdpa"), on="1xA100-80GB"),)
     good = (
-        Example(files={"axolotl.yaml": _YAML.format(attention="sdpa")}, hardware="1xA100-80GB"),
-        Example(
-            files={
-                "axolotl.yaml": _YAML.format(attention="eager").replace("16384", "1024"),
-            },
-            hardware="1xA100-80GB",
+        example({"axolotl.yaml": _YAML.format(attention="sdpa")}, on="1xA100-80GB"),
+        example(
+            {"axolotl.yaml": _YAML.format(attention="eager").replace("16384", "1024")},
+            on="1xA100-80GB",
             why="short sequences fit with eager attention too",
         ),
     )

@@ -35,40 +35,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import axolotl, example, llama_factory, mended
 from oomlint_rules.precision._cards import severity_of_named_card
 
 _SDPA = Proposal.set("use PyTorch's sdpa attention", {f.model.attn_impl: "sdpa"})
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "cutoff_len: 512\n"
-    "flash_attn: {attention}\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "fp16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "cutoff_len: 512\nflash_attn: {attention}\nper_device_train_batch_size: 1\n",
+    "output_dir: out\nfp16: true\n",
+    template="qwen",
+    lora="all",
 )
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 512\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: false\n"
-    "fp16: true\n"
-    "attn_implementation: {attention}\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "sequence_len: 512\nmicro_batch_size: 1\ngradient_checkpointing: true\nbf16: false\n",
+    "fp16: true\nattn_implementation: {attention}\n",
+    lora="all",
 )
 _FP32 = _AXOLOTL.replace("fp16: true", "fp16: false")
 
@@ -85,26 +70,15 @@ class FlashAttnUnsupportedGpu(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(attention="fa2")},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(attention="sdpa")},
-            hardware="2xT4-16GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(attention="sdpa")},
-            hardware="1xV100-32GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _FP32.format(attention="flash_attention_2")},
-            fixed={"axolotl.yaml": _FP32.format(attention="sdpa")},
-        ),
+        mended("train.yaml", _LLAMA_FACTORY, attention=("fa2", "sdpa"), on="2xT4-16GB"),
+        mended("axolotl.yaml", _AXOLOTL, attention=("flash_attention_2", "sdpa"), on="1xV100-32GB"),
+        mended("axolotl.yaml", _FP32, attention=("flash_attention_2", "sdpa")),
     )
     good = (
-        Example(files={"axolotl.yaml": _FP32.format(attention="sdpa")}),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}, hardware="1xL4-24GB"),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(attention="sdpa")}, hardware="1xV100-32GB"),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}),
+        example({"axolotl.yaml": _FP32.format(attention="sdpa")}),
+        example({"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}, on="1xL4-24GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(attention="sdpa")}, on="1xV100-32GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(attention="fa2")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

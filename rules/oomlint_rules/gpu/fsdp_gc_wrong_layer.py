@@ -34,9 +34,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example, mended
 
 _TRL = (
     "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
@@ -76,22 +77,16 @@ class FsdpGcWrongLayer(Rule):
     only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
     bad = (
-        Example(
-            files={"sft.yaml": _TRL.format(trainer="true", fsdp="true")},
-            fixed={"sft.yaml": _TRL.format(trainer="false", fsdp="true")},
-        ),
-        Example(
-            files={"train.py": _SCRIPT.format(trainer="True", fsdp="True")},
-            fixed={"train.py": _SCRIPT.format(trainer="False", fsdp="True")},
-        ),
-        Example(
-            files={"sft.yaml": _TRL.format(trainer="true", fsdp="false")},
+        mended("sft.yaml", _TRL, trainer=("true", "false"), fsdp="true"),
+        mended("train.py", _SCRIPT, trainer=("True", "False"), fsdp="True"),
+        example(
+            {"sft.yaml": _TRL.format(trainer="true", fsdp="false")},
             why="one all-gather too many, and no memory lost: shown, not applied",
         ),
     )
     good = (
-        Example(files={"sft.yaml": _TRL.format(trainer="false", fsdp="true")}),
-        Example(files={"train.py": _SCRIPT.format(trainer="False", fsdp="True")}),
+        example({"sft.yaml": _TRL.format(trainer="false", fsdp="true")}),
+        example({"train.py": _SCRIPT.format(trainer="False", fsdp="True")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

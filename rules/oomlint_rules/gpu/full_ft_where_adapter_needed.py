@@ -35,10 +35,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judgement import Relief, judge_gpu, judge_host, relief, sharding_is_open
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example
 
 _FAR = 1.5
 _OTHER_WAYS: tuple[dict[Any, Any], ...] = (
@@ -66,22 +66,13 @@ class FullFtWhereAdapterNeeded(Rule):
     only_where = (Where(plan={f.trainable.method: ("full",)}, has_card=True),)
 
     bad = (
-        Example(
-            files={"train.yaml": _LF},
-            hardware="1xRTX-4090-24GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL},
-            hardware="1xRTX-4090-24GB",
-        ),
+        example({"train.yaml": _LF}, on="1xRTX-4090-24GB"),
+        example({"axolotl.yaml": _AXOLOTL}, on="1xRTX-4090-24GB"),
     )
     good = (
-        Example(
-            files={"train.yaml": _LF.replace("type: full", "type: lora")},
-            hardware="1xRTX-4090-24GB",
-        ),
-        Example(files={"train.yaml": _LF}, hardware="1xB300-288GB"),
-        Example(files={"train.yaml": _LF}),
+        example({"train.yaml": _LF.replace("type: full", "type: lora")}, on="1xRTX-4090-24GB"),
+        example({"train.yaml": _LF}, on="1xB300-288GB"),
+        example({"train.yaml": _LF}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -33,23 +33,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import axolotl, example, mended
 
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "unfrozen_parameters:\n"
-    "  - model.layers.2[0-7]+.mlp\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "gradient_checkpointing_kwargs:\n"
-    "  use_reentrant: {reentrant}\n"
-    "bf16: true\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "unfrozen_parameters:\n  - model.layers.2[0-7]+.mlp\nsequence_len: 2048\n",
+    "micro_batch_size: 1\ngradient_checkpointing: true\ngradient_checkpointing_kwargs:\n",
+    "  use_reentrant: {reentrant}\nbf16: true\n",
 )
 
 # They make the inputs of the first layer need gradients themselves (LLaMA-Factory
@@ -67,16 +60,11 @@ class GcReentrantFrozenInputs(Rule):
         Where(plan={f.trainable.method: ("freeze",), f.checkpointing.reentrant: (True,)}),
     )
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(reentrant="true")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(reentrant="false")},
-        ),
-    )
+    bad = (mended("axolotl.yaml", _AXOLOTL, reentrant=("true", "false")),)
     good = (
-        Example(files={"axolotl.yaml": _AXOLOTL.format(reentrant="false")}),
-        Example(
-            files={
+        example({"axolotl.yaml": _AXOLOTL.format(reentrant="false")}),
+        example(
+            {
                 "axolotl.yaml": _AXOLOTL.format(reentrant="true").replace(
                     "unfrozen_parameters:\n  - model.layers.2[0-7]+.mlp\n", ""
                 )

@@ -28,22 +28,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Example, Finding, Rule, Where
+from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.runs.run import Run
+from oomlint_rules._examples import axolotl, example
 from oomlint_rules._headline import GPU_FIELDS, headline
 
-_YAML = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 8192\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "flash_attention: true\n"
-    "bf16: true\n"
-    "optimizer: adamw_torch_fused\n"
+_YAML = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: 8192\nsample_packing: true\nmicro_batch_size: 1\n",
+    "gradient_checkpointing: true\nflash_attention: true\nbf16: true\n",
+    "optimizer: adamw_torch_fused\n",
 )
 
 
@@ -55,23 +49,23 @@ class GpuMemoryAtRisk(Rule):
     only_where = (Where(has_card=True, has_risk=True),)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _YAML},
-            hardware="1xA100-40GB",
+        example(
+            {"axolotl.yaml": _YAML},
+            on="1xA100-40GB",
             why="full fine-tuning of 8 billion parameters on one card",
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": _YAML.replace(
                     "8B",
                     "8B\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_target_linear: true",
                 )
             },
-            hardware="1xH200-141GB",
+            on="1xH200-141GB",
         ),
-        Example(files={"axolotl.yaml": _YAML}, why="hardware unknown: nothing to exceed"),
+        example({"axolotl.yaml": _YAML}, why="hardware unknown: nothing to exceed"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

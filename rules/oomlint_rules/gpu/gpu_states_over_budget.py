@@ -48,33 +48,19 @@ from oomlint.judgement import (
     relief,
     settled,
 )
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    count,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.memory import StateBytes, state_bytes
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 from oomlint_rules._remedies import what_is_enough
 
-_YAML = (
-    "base_model: {model}\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "optimizer: adamw_torch_fused\n"
-    "deepspeed: ds.json\n"
+_YAML = axolotl(
+    "{model}",
+    "sequence_len: 2048\n",
+    ONE_SAMPLE,
+    "optimizer: adamw_torch_fused\ndeepspeed: ds.json\n",
 )
 _JSON = (
     "{\n"
@@ -97,43 +83,29 @@ class GpuStatesOverBudget(Rule):
     only_where = (Where(has_card=True, has_risk=True),)
 
     bad = (
-        Example(
-            files={
-                "axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-70b-hf"),
-                "ds.json": _JSON,
-            },
-            fixed={
+        example(
+            {"axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-70b-hf"), "ds.json": _JSON},
+            {
                 "ds.json": _JSON.replace(
                     '    "stage": 3\n',
                     '    "stage": 3,\n    "offload_optimizer": {\n      "device": "cpu"\n    }\n',
                 )
             },
-            hardware="8xA100-80GB",
-            host_memory="2TiB",
+            on="8xA100-80GB, 2TiB",
         ),
-        Example(
-            files={
-                "axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-70b-hf"),
-                "ds.json": _JSON,
-            },
-            hardware="8xA100-80GB",
-            host_memory="256GiB",
+        example(
+            {"axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-70b-hf"), "ds.json": _JSON},
+            on="8xA100-80GB, 256GiB",
             why="the host has too little RAM to offload to",
         ),
     )
     good = (
-        Example(
-            files={
-                "axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-7b-hf"),
-                "ds.json": _JSON,
-            },
-            hardware="8xA100-80GB",
+        example(
+            {"axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-7b-hf"), "ds.json": _JSON},
+            on="8xA100-80GB",
         ),
-        Example(
-            files={
-                "axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-70b-hf"),
-                "ds.json": _JSON,
-            },
+        example(
+            {"axolotl.yaml": _YAML.format(model="NousResearch/Llama-2-70b-hf"), "ds.json": _JSON},
             why="hardware unknown: nothing to exceed",
         ),
     )

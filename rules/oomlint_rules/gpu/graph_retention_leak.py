@@ -31,8 +31,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, short
+from oomlint.linting.rule import Finding, Rule, Severity, Where, short
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
+from oomlint_rules._scripts import facts_of
 
 _LOOP = (
     "import torch\n\n"
@@ -52,18 +54,16 @@ class GraphRetentionLeak(Rule):
     only_where = (Where(facts=("loss-accumulated-with-graph",)),)
 
     bad = (
-        Example(files={"train.py": _LOOP.format(line="total_loss += loss")}),
-        Example(files={"train.py": _LOOP.format(line="losses.append(loss)")}),
+        example({"train.py": _LOOP.format(line="total_loss += loss")}),
+        example({"train.py": _LOOP.format(line="losses.append(loss)")}),
     )
     good = (
-        Example(files={"train.py": _LOOP.format(line="total_loss += loss.detach()")}),
-        Example(files={"train.py": _LOOP.format(line="total_loss += loss.item()")}),
+        example({"train.py": _LOOP.format(line="total_loss += loss.detach()")}),
+        example({"train.py": _LOOP.format(line="total_loss += loss.item()")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "loss-accumulated-with-graph":
-                continue
+        for fact in facts_of(run, "loss-accumulated-with-graph"):
             loss, into = fact.detail["loss"], fact.detail["into"]
             yield self.finding(
                 run,

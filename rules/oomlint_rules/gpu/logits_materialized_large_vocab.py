@@ -39,18 +39,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judgement import Peak, is_needed_by_any_samples, judge_gpu, relief
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 from oomlint_rules._remedies import scored_by
 
 _YAML = (
@@ -101,25 +94,21 @@ class LogitsMaterializedLargeVocab(Rule):
     only_where = (Where(plan={f.loss.logits_materialised: ("full",)}, has_risk=True),)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(liger="")},
-            fixed={"axolotl.yaml": _YAML.format(liger=_LIGER)},
-            hardware="1xA100-80GB",
-        ),
-        Example(files={"dpo.yaml": _DPO}, hardware="1xV100-16GB"),
+        mended("axolotl.yaml", _YAML, liger=("", _LIGER), on="1xA100-80GB"),
+        example({"dpo.yaml": _DPO}, on="1xV100-16GB"),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": _YAML.format(liger="").replace(
                     "NousResearch/Meta-Llama-3-8B", "our/finetuned-13b"
                 )
             },
-            hardware="1xA100-80GB",
+            on="1xA100-80GB",
             why="nobody says how large the vocabulary is",
         ),
-        Example(files={"axolotl.yaml": _YAML.format(liger=_LIGER)}, hardware="1xA100-80GB"),
-        Example(files={"axolotl.yaml": _YAML.format(liger="")}, hardware="1xB200-180GB"),
+        example({"axolotl.yaml": _YAML.format(liger=_LIGER)}, on="1xA100-80GB"),
+        example({"axolotl.yaml": _YAML.format(liger="")}, on="1xB200-180GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

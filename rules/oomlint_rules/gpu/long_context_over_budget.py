@@ -40,60 +40,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import (
-    Peak,
-    Relief,
-    card_holds,
-    judge_gpu,
-    lengths_are_open,
-    settled,
-)
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.judgement import Peak, Relief, card_holds, judge_gpu, lengths_are_open, settled
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import (
+    LIGER,
+    ONE_SAMPLE,
+    ONE_SAMPLE_OF_LF,
+    axolotl,
+    example,
+    llama_factory,
+)
 from oomlint_rules._remedies import leading_remedy, longest_that_fits, states_exceed
 
-_AXOLOTL = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "plugins:\n"
-    "  - axolotl.integrations.liger.LigerPlugin\n"
-    "liger_fused_linear_cross_entropy: true\n"
-    "datasets:\n"
-    "  - path: emozilla/pg19\n"
-    "    type: completion\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_modules: [q_proj, v_proj]\n"
-    "sequence_len: {length}\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_AXOLOTL = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: {length}\nsample_packing: true\n",
+    ONE_SAMPLE,
+    "flash_attention: true\n",
+    plugins=LIGER,
+    data=("emozilla/pg19", "completion"),
+    lora="[q_proj, v_proj]",
 )
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "cutoff_len: {length}\n"
-    "flash_attn: fa2\n"
-    "enable_liger_kernel: true\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "cutoff_len: {length}\nflash_attn: fa2\nenable_liger_kernel: true\n",
+    ONE_SAMPLE_OF_LF,
+    template="qwen",
+    lora="all",
 )
 
 # Below this many tokens a run is no long-context run, and batch, loss and sharding decide.
@@ -112,21 +88,15 @@ class LongContextOverBudget(Rule):
     only_where = (Where(has_risk=True),)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(length=131072)},
-            hardware="1xA100-40GB",
-        ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(length=131072)},
-            hardware="1xA100-40GB",
-        ),
+        example({"axolotl.yaml": _AXOLOTL.format(length=131072)}, on="1xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(length=131072)}, on="1xA100-40GB"),
     )
     good = (
-        Example(files={"axolotl.yaml": _AXOLOTL.format(length=8192)}, hardware="1xA100-40GB"),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=8192)}, hardware="1xA100-40GB"),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(length=131072)},
-            hardware="1xB200-180GB",
+        example({"axolotl.yaml": _AXOLOTL.format(length=8192)}, on="1xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(length=8192)}, on="1xA100-40GB"),
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(length=131072)},
+            on="1xB200-180GB",
             why="the card holds it",
         ),
     )

@@ -36,34 +36,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import (
-    Relief,
-    is_needed_by_any_samples,
-    judge_gpu,
-    relief,
-    sharding_is_open,
-)
-from oomlint.linting.rule import Applicability, Example, Note, Severity, Where, gib
+from oomlint.judgement import Relief, is_needed_by_any_samples, judge_gpu, relief, sharding_is_open
+from oomlint.linting.rule import Applicability, Note, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import axolotl, example, mended
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 
-_YAML = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 4096\n"
-    "sample_packing: true\n"
-    "gradient_accumulation_steps: {accum}\n"
-    "micro_batch_size: {micro}  # per GPU\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_YAML = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: 4096\nsample_packing: true\ngradient_accumulation_steps: {accum}\n",
+    "micro_batch_size: {micro}  # per GPU\ngradient_checkpointing: true\nbf16: true\n",
+    "flash_attention: true\n",
+    lora="all",
 )
 
 
@@ -77,16 +64,10 @@ class MicroBatchTooLarge(LowersPeak):
     at = (f.batch.micro,)
     only_where = (Where(has_risk=True),)
 
-    bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(micro=16, accum=2)},
-            fixed={"axolotl.yaml": _YAML.format(micro=8, accum=4)},
-            hardware="1xH100-80GB",
-        ),
-    )
+    bad = (mended("axolotl.yaml", _YAML, micro=(16, 8), accum=(2, 4), on="1xH100-80GB"),)
     good = (
-        Example(files={"axolotl.yaml": _YAML.format(micro=1, accum=32)}, hardware="1xH100-80GB"),
-        Example(files={"axolotl.yaml": _YAML.format(micro=1, accum=1)}, hardware="1xT4-16GB"),
+        example({"axolotl.yaml": _YAML.format(micro=1, accum=32)}, on="1xH100-80GB"),
+        example({"axolotl.yaml": _YAML.format(micro=1, accum=1)}, on="1xT4-16GB"),
     )
 
     def concerns(self, run: Run) -> bool:

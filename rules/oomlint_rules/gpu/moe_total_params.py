@@ -37,36 +37,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled, sharding_is_open
-from oomlint.linting.rule import Example, Finding, Rule, Severity, count, gib
+from oomlint.linting.rule import Finding, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import ONE_SAMPLE, ONE_SAMPLE_OF_LF, axolotl, example, llama_factory
 
-_AXOLOTL = (
-    "base_model: {model}\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_modules: [q_proj, v_proj]\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_AXOLOTL = axolotl(
+    "{model}",
+    "sequence_len: 2048\n",
+    ONE_SAMPLE,
+    "flash_attention: true\n",
+    lora="[q_proj, v_proj]",
 )
-_LLAMA_FACTORY = (
-    "model_name_or_path: mistralai/Mixtral-8x7B-v0.1\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: q_proj,v_proj\n"
-    "dataset: instructions\n"
-    "template: mistral\n"
-    "cutoff_len: 2048\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "mistralai/Mixtral-8x7B-v0.1",
+    "cutoff_len: 2048\n",
+    ONE_SAMPLE_OF_LF,
+    template="mistral",
+    lora="q_proj,v_proj",
 )
 
 
@@ -81,23 +70,18 @@ class MoeTotalParams(Rule):
     explains = ("parameters",)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mixtral-8x7B-v0.1")},
-            hardware="1xH100-80GB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mixtral-8x7B-v0.1")}, on="1xH100-80GB"
         ),
-        Example(files={"train.yaml": _LLAMA_FACTORY}, hardware="1xH100-80GB"),
+        example({"train.yaml": _LLAMA_FACTORY}, on="1xH100-80GB"),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mistral-7B-v0.1")},
-            hardware="1xRTX-4080-16GB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(model="mistralai/Mistral-7B-v0.1")},
+            on="1xRTX-4080-16GB",
             why="no experts",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY},
-            hardware="1xB200-180GB",
-            why="fits with all its experts",
-        ),
+        example({"train.yaml": _LLAMA_FACTORY}, on="1xB200-180GB", why="fits with all its experts"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -38,19 +38,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief, judge_gpu
-from oomlint.linting.rule import Applicability, Example, Where, gib
+from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import axolotl, example
 from oomlint_rules._lowering import LowersPeak
 
-_BASE = (
-    "base_model: meta-llama/Llama-3.2-3B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 4096\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 8\n"
+_BASE = axolotl(
+    "meta-llama/Llama-3.2-3B", "sequence_len: 4096\nsample_packing: true\nmicro_batch_size: 8\n"
 )
 _REST = "optimizer: adamw_torch_fused\nbf16: true\nflash_attention: true\n"
 _FIXED = _REST.replace("bf16: true\n", "bf16: true\ngradient_checkpointing: true\n")
@@ -70,20 +66,15 @@ class NoGradientCheckpointing(LowersPeak):
     even_unsaid = True
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _BASE + _REST},
-            fixed={"axolotl.yaml": _BASE + _FIXED},
-            hardware="1xH100-80GB",
+        example(
+            {"axolotl.yaml": _BASE + _REST}, {"axolotl.yaml": _BASE + _FIXED}, on="1xH100-80GB"
         ),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _BASE + _FIXED},
-            hardware="1xH100-80GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _BASE.replace("size: 8", "size: 1") + _REST},
-            hardware="1xB200-180GB",
+        example({"axolotl.yaml": _BASE + _FIXED}, on="1xH100-80GB"),
+        example(
+            {"axolotl.yaml": _BASE.replace("size: 8", "size: 1") + _REST},
+            on="1xB200-180GB",
             why="fits with room to spare",
         ),
     )

@@ -35,50 +35,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import (
+    ONE_SAMPLE,
+    ONE_SAMPLE_OF_LF,
+    axolotl,
+    example,
+    llama_factory,
+    mended,
+)
 from oomlint_rules._remedies import card_bytes
 from oomlint_rules.precision._cards import is_before_ampere
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "cutoff_len: {length}\n"
-    "neat_packing: true\n"
-    "flash_attn: {attention}\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "cutoff_len: {length}\nneat_packing: true\nflash_attn: {attention}\n",
+    ONE_SAMPLE_OF_LF,
+    template="qwen",
+    lora="all",
 )
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-7B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 32768\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "attn_implementation: {attention}\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-7B-Instruct",
+    "sequence_len: 32768\nsample_packing: true\n",
+    ONE_SAMPLE,
+    "attn_implementation: {attention}\n",
+    lora="all",
 )
 
 # A mask below this is nothing beside what else a step holds, and one above this share of the
@@ -104,22 +88,16 @@ class PackingWithoutVarlenAttention(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="sdpa")},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="fa2")},
-        ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(attention="sdpa")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")},
-        ),
+        mended("train.yaml", _LLAMA_FACTORY, length=32768, attention=("sdpa", "fa2")),
+        mended("axolotl.yaml", _AXOLOTL, attention=("sdpa", "flash_attention_2")),
     )
     good = (
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="fa2")}),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(length=4096, attention="sdpa")},
+        example({"train.yaml": _LLAMA_FACTORY.format(length=32768, attention="fa2")}),
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(length=4096, attention="sdpa")},
             why="a mask of 32 MiB: attention-quadratic-fallback speaks of what eager attention costs",
         ),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")}),
+        example({"axolotl.yaml": _AXOLOTL.format(attention="flash_attention_2")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -39,9 +39,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import confidence, settled
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 from oomlint_rules._remedies import longest_that_fits
 
 _SWIFT = (
@@ -94,21 +95,12 @@ class SeqLenUncapped(Rule):
     only_where = (Where(plan={f.seq.unbounded: (True,)}),)
 
     bad = (
-        Example(
-            files={"train.sh": _SWIFT.format(length="")},
-            hardware="1xRTX-4090-24GB",
-        ),
-        Example(
-            files={"recipe.yaml": _TORCHTUNE.format(length="null")},
-            hardware="1xH100-80GB",
-        ),
+        example({"train.sh": _SWIFT.format(length="")}, on="1xRTX-4090-24GB"),
+        example({"recipe.yaml": _TORCHTUNE.format(length="null")}, on="1xH100-80GB"),
     )
     good = (
-        Example(
-            files={"train.sh": _SWIFT.format(length=" --max_length 512")},
-            hardware="1xRTX-4090-24GB",
-        ),
-        Example(files={"recipe.yaml": _TORCHTUNE.format(length="1024")}, hardware="1xH100-80GB"),
+        example({"train.sh": _SWIFT.format(length=" --max_length 512")}, on="1xRTX-4090-24GB"),
+        example({"recipe.yaml": _TORCHTUNE.format(length="1024")}, on="1xH100-80GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

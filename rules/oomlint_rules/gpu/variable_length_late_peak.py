@@ -36,38 +36,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import axolotl, example, llama_factory
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: llama3\n"
-    "cutoff_len: 9216\n"
-    "flash_attn: fa2\n"
-    "{packing}"
-    "per_device_train_batch_size: {micro}\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "cutoff_len: 9216\nflash_attn: fa2\n{packing}per_device_train_batch_size: {micro}\n",
+    "output_dir: out\nbf16: true\n",
+    lora="all",
 )
-_AXOLOTL = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 9216\n"
-    "micro_batch_size: {micro}\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_AXOLOTL = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: 9216\nmicro_batch_size: {micro}\ngradient_checkpointing: true\n",
+    "bf16: true\nflash_attention: true\n",
+    lora="all",
 )
 _SHARE = 0.2
 
@@ -80,19 +65,16 @@ class VariableLengthLatePeak(Rule):
     explains = ("activations", "logits")
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="")},
-            hardware="1xA100-80GB",
-        ),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(micro=4)}, hardware="1xA100-80GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="")}, on="1xA100-80GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(micro=4)}, on="1xA100-80GB"),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="packing: true\n")},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(micro=4, packing="packing: true\n")},
+            on="1xA100-80GB",
             why="every batch is full",
         ),
-        Example(files={"axolotl.yaml": _AXOLOTL.format(micro=1)}, hardware="1xA100-80GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(micro=1)}, on="1xA100-80GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

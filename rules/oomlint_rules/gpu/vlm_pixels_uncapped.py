@@ -38,28 +38,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import ONE_SAMPLE_OF_LF, example, llama_factory, mended
 
 _SWIFT = (
     "{env}swift sft --model Qwen/Qwen2-VL-7B-Instruct --dataset our/images.jsonl"
     " --tuner_type lora --torch_dtype bfloat16 --max_length 4096"
     " --per_device_train_batch_size 1 --gradient_accumulation_steps 8\n"
 )
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-VL-7B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: mllm_demo\n"
-    "template: qwen2_vl\n"
-    "cutoff_len: 4096\n"
-    "image_max_pixels: {pixels}\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-VL-7B-Instruct",
+    "cutoff_len: 4096\nimage_max_pixels: {pixels}\n",
+    ONE_SAMPLE_OF_LF,
+    template="qwen2_vl",
+    lora="all",
+    dataset="mllm_demo",
 )
 
 # 28 x 28 pixels a token, 32 x 32 from Qwen3-VL on (patch_size x spatial_merge_size of their
@@ -90,19 +85,14 @@ class VlmPixelsUncapped(Rule):
     cost = 8
 
     bad = (
-        Example(
-            files={"train.sh": _SWIFT.format(env="")},
-        ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(pixels=12845056)},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(pixels=1003520)},
-        ),
+        example({"train.sh": _SWIFT.format(env="")}),
+        mended("train.yaml", _LLAMA_FACTORY, pixels=(12845056, 1003520)),
     )
     good = (
-        Example(files={"train.sh": _SWIFT.format(env="MAX_PIXELS=1003520 ")}),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(pixels=589824)}),
-        Example(
-            files={"train.sh": _SWIFT.format(env="").replace("Qwen2-VL", "Qwen2.5")},
+        example({"train.sh": _SWIFT.format(env="MAX_PIXELS=1003520 ")}),
+        example({"train.yaml": _LLAMA_FACTORY.format(pixels=589824)}),
+        example(
+            {"train.sh": _SWIFT.format(env="").replace("Qwen2-VL", "Qwen2.5")},
             why="a model of text alone",
         ),
     )

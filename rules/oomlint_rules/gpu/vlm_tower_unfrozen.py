@@ -35,10 +35,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief
-from oomlint.linting.rule import Applicability, Example, Severity, Where, gib
+from oomlint.linting.rule import Applicability, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import LLAMA_FACTORY, example, mended
 from oomlint_rules._lowering import LowersPeak
 
 _TOWER = f.model.vision.freeze_tower
@@ -71,21 +72,13 @@ class VlmTowerUnfrozen(LowersPeak):
     fix = "freeze the vision tower"
 
     bad = (
-        Example(
-            files={"train.yaml": _LF.format(frozen="false")},
-            fixed={"train.yaml": _LF.format(frozen="true")},
-            hardware="1xA100-40GB",
-        ),
-        Example(
-            files={"train.sh": _SWIFT.format(frozen="false")},
-            fixed={"train.sh": _SWIFT.format(frozen="true")},
-            hardware="1xRTX-4090-24GB",
-        ),
+        mended("train.yaml", _LF, frozen=("false", "true"), on="1xA100-40GB"),
+        mended("train.sh", _SWIFT, frozen=("false", "true"), on="1xRTX-4090-24GB"),
     )
     good = (
-        Example(files={"train.yaml": _LF.format(frozen="true")}, hardware="1xA100-40GB"),
-        Example(files={"train.yaml": _LF.format(frozen="false")}, hardware="1xB200-180GB"),
-        Example(files={"train.yaml": _LF.format(frozen="false")}),
+        example({"train.yaml": _LF.format(frozen="true")}, on="1xA100-40GB"),
+        example({"train.yaml": _LF.format(frozen="false")}, on="1xB200-180GB"),
+        example({"train.yaml": _LF.format(frozen="false")}),
     )
 
     def concerns(self, run: Run) -> bool:

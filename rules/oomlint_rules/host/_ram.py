@@ -7,9 +7,9 @@ from functools import cache
 from msgspec import Struct
 
 from oomlint.judgement import Peak, judge_host, settled
-from oomlint.linting.rule import Severity, gib
+from oomlint.linting.rule import Severity
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
+from oomlint.wording.amounts import gib, of_gib
 
 # Most machines with that many GPUs have less.
 _SHARE_THAT_WARNS = 0.5

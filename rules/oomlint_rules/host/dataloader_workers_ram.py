@@ -32,19 +32,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, settled
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, command
+from oomlint_rules._examples import AXOLOTL, command, example
 
 _MANY = 128
 _ENOUGH = 4
@@ -63,22 +54,22 @@ class DataloaderWorkersRam(Rule):
     explains = ("dataloader",)
 
     bad = (
-        Example(
-            files={"train.sh": command("--dataloader_num_workers 32")},
-            fixed={"train.sh": command("--dataloader_num_workers 4")},
+        example(
+            {"train.sh": command("--dataloader_num_workers 32")},
+            {"train.sh": command("--dataloader_num_workers 4")},
         ),
-        Example(
-            files={"train.yaml": f"{AXOLOTL}dataloader_num_workers: 8\n"},
-            fixed={"train.yaml": f"{AXOLOTL}dataloader_num_workers: 4\n"},
-            hardware="8xA100-80GB",
+        example(
+            {"train.yaml": f"{AXOLOTL}dataloader_num_workers: 8\n"},
+            {"train.yaml": f"{AXOLOTL}dataloader_num_workers: 4\n"},
+            on="8xA100-80GB",
             values={f.host.cpus: 48},
         ),
     )
     good = (
-        Example(files={"train.sh": command("--dataloader_num_workers 8")}),
-        Example(
-            files={"train.yaml": f"{AXOLOTL}dataloader_num_workers: 8\n"},
-            hardware="8xA100-80GB",
+        example({"train.sh": command("--dataloader_num_workers 8")}),
+        example(
+            {"train.yaml": f"{AXOLOTL}dataloader_num_workers: 8\n"},
+            on="8xA100-80GB",
             values={f.host.cpus: 96},
         ),
     )

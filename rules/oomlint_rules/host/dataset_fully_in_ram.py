@@ -37,19 +37,11 @@ from typing import Any
 
 from oomlint.documents.base import Fact
 from oomlint.judgement import settled
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, script
+from oomlint_rules._examples import AXOLOTL, example, script
+from oomlint_rules._scripts import facts_of
 
 _FIELD = f.data.in_memory
 
@@ -67,29 +59,28 @@ class DatasetFullyInRam(Rule):
     explains = ("dataset",)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: true\n"},
-            fixed={"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: false\n"},
+        example(
+            {"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: true\n"},
+            {"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: false\n"},
         ),
-        Example(
-            files={"train.py": script(head=_reads(", keep_in_memory=True"))},
-            fixed={"train.py": script(head=_reads(", keep_in_memory=False"))},
+        example(
+            {"train.py": script(head=_reads(", keep_in_memory=True"))},
+            {"train.py": script(head=_reads(", keep_in_memory=False"))},
         ),
     )
     good = (
-        Example(files={"train.yaml": AXOLOTL}),
-        Example(files={"train.py": script(head=_reads(""))}),
-        Example(files={"train.py": script(head=_reads(", streaming=True"))}),
+        example({"train.yaml": AXOLOTL}),
+        example({"train.py": script(head=_reads(""))}),
+        example({"train.py": script(head=_reads(", streaming=True"))}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
         if run.plan.data.in_memory and run.is_explicit(_FIELD):
             proposal = Proposal.set("map the data set from disk", {_FIELD: False})
             yield self._finding(run, run.key(_FIELD), _FIELD, proposal)
-        for fact in run.facts:
-            if fact.kind == "dataset-in-memory":
-                edits = Proposal("map the data set from disk", (ReadyEdits(fact.mend),))
-                yield self._finding(run, "keep_in_memory", fact, edits)
+        for fact in facts_of(run, "dataset-in-memory"):
+            edits = Proposal("map the data set from disk", (ReadyEdits(fact.mend),))
+            yield self._finding(run, "keep_in_memory", fact, edits)
 
     def _finding(self, run: Run, key: str, at: Any | Fact, proposal: Proposal) -> Finding:
         ranks = settled(run).plan.parallel.gpus_per_node or 1

@@ -45,28 +45,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.errors import CannotEdit
-from oomlint.judgement import Peak, judge_host, settled
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.judgement import Peak, settled
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
+from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import copies, judge_ram
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-70B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "fsdp:\n"
-    "  - full_shard\n"
-    "  - auto_wrap\n"
-    "fsdp_config:\n"
+_AXOLOTL = axolotl(
+    "meta-llama/Llama-3.1-70B",
+    "sequence_len: 2048\n",
+    ONE_SAMPLE,
+    "adapter: lora\nlora_r: 16\nlora_target_linear: true\nfsdp:\n  - full_shard\n",
+    "  - auto_wrap\nfsdp_config:\n",
 )
 _ACCELERATE = (
     "distributed_type: FSDP\n"
@@ -99,63 +92,52 @@ class FsdpEveryRankLoads(Rule):
     explains = ("model_copies",)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
-            fixed={
+        example(
+            {"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
+            {
                 "train.yaml": (
                     f"{_AXOLOTL}{_SHARDED}"
                     "  fsdp_cpu_ram_efficient_loading: true\n"
                     "  fsdp_sync_module_states: true\n"
                 )
             },
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={
-                "train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: false\n")
-            },
-            fixed={
-                "train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: true\n")
-            },
+        example(
+            {"train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: false\n")},
+            {"train.yaml": (f"{_AXOLOTL}  fsdp_version: 2\n  cpu_ram_efficient_loading: true\n")},
             why="the node's RAM is not known",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": _COMMAND,
                 "fsdp.yaml": _ACCELERATE + _EFFICIENT.replace("loading: true", "loading: false"),
             },
-            fixed={"fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+            {"fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
+            on="8xA100-80GB, 1TiB",
         ),
     )
     good = (
-        Example(
-            files={"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.sh": _COMMAND, "fsdp.yaml": f"{_ACCELERATE}{_EFFICIENT}"},
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     f"{_AXOLOTL}{_SHARDED}"
                     "  fsdp_cpu_ram_efficient_loading: true\n"
                     "  fsdp_sync_module_states: true\n"
                 )
             },
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
-            hardware="8xA100-80GB",
-            host_memory="2TiB",
-            why="eight copies fit",
+        example(
+            {"train.yaml": f"{_AXOLOTL}{_SHARDED}"}, on="8xA100-80GB, 2TiB", why="eight copies fit"
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL.replace("70B", "8B") + _SHARDED},
-            hardware="2xA100-80GB",
+        example(
+            {"train.yaml": _AXOLOTL.replace("70B", "8B") + _SHARDED},
+            on="2xA100-80GB",
             why="two copies of a small model",
         ),
     )
@@ -187,10 +169,7 @@ class FsdpEveryRankLoads(Rule):
 
 
 def _afterwards(run: Run, found: Peak, changes: dict[Any, Any]) -> tuple[str, ...]:
-    try:
-        after = judge_host(run.what_if(changes), phase="load")
-    except CannotEdit:
-        return ()
+    after = host_after(run, changes, phase="load")
     if after is None:
         return ()
     fall = f"from {gib(found.predicted)} to {gib(after.predicted)}"

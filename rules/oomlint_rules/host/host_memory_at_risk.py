@@ -26,9 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import KNOWN, Example, Finding, Rule, Where
+from oomlint.linting.rule import KNOWN, Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 from oomlint_rules._headline import HOST_FIELDS, headline
 
 _COMMAND = (
@@ -59,24 +60,15 @@ class HostMemoryAtRisk(Rule):
     only_where = (Where(plan={f.host.ram_gib: KNOWN}),)
 
     bad = (
-        Example(
-            files=_FILES,
-            hardware="4xA100-80GB",
-            host_memory="384GiB",
+        example(
+            _FILES,
+            on="4xA100-80GB, 384GiB",
             why="weights, gradients and states of 32.8 billion parameters are offloaded to 384 GiB",
         ),
     )
     good = (
-        Example(
-            files=_FILES,
-            hardware="4xA100-80GB",
-            host_memory="2TiB",
-        ),
-        Example(
-            files=_FILES,
-            hardware="4xA100-80GB",
-            why="the RAM of the host is unknown",
-        ),
+        example(_FILES, on="4xA100-80GB, 2TiB"),
+        example(_FILES, on="4xA100-80GB", why="the RAM of the host is unknown"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -47,19 +47,11 @@ from collections.abc import Iterable
 
 from oomlint.dialects.llama_recipes.keys import own
 from oomlint.judgement import Peak, judge_host, settled
-from oomlint.linting.rule import (
-    Applicability,
-    Confidence,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Confidence, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 from oomlint_rules.host._ram import RamVerdict, copies, judge_ram
 
 _START = "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py \\\n"
@@ -95,26 +87,25 @@ class LlamaRecipesLowCpuFsdp(Rule):
     explains = ("model_copies",)
 
     bad = (
-        Example(
-            files={"train.sh": f"{_START}    --enable_fsdp \\\n{_MODEL}"},
-            fixed={
+        example(
+            {"train.sh": f"{_START}    --enable_fsdp \\\n{_MODEL}"},
+            {
                 "train.sh": (
                     f"{_VARIABLES}{_START}    --enable_fsdp \\\n    --low_cpu_fsdp \\\n{_MODEL}"
                 )
             },
         ),
-        Example(
-            files={"train.sh": f"{_START}    --enable_fsdp \\\n{_MODEL}"},
-            fixed={
+        example(
+            {"train.sh": f"{_START}    --enable_fsdp \\\n{_MODEL}"},
+            {
                 "train.sh": (
                     f"{_VARIABLES}{_START}    --enable_fsdp \\\n    --low_cpu_fsdp \\\n{_MODEL}"
                 )
             },
-            hardware="2xRTX-3090-24GB",
-            host_memory="24GiB",
+            on="2xRTX-3090-24GB, 24GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "CUDA_VISIBLE_DEVICES=0,1 "
                     + _START.replace("node 2", "node 1")
@@ -124,30 +115,25 @@ class LlamaRecipesLowCpuFsdp(Rule):
             },
             why="one rank for two cards: the copies come with the second",
         ),
-        Example(
-            files={"train.sh": f"{_NEWER}    --enable_fsdp --low_cpu_fsdp \\\n{_MODEL}"},
-            fixed={
-                "train.sh": f"{_VARIABLES}{_NEWER}    --enable_fsdp --low_cpu_fsdp \\\n{_MODEL}"
-            },
+        example(
+            {"train.sh": f"{_NEWER}    --enable_fsdp --low_cpu_fsdp \\\n{_MODEL}"},
+            {"train.sh": f"{_VARIABLES}{_NEWER}    --enable_fsdp --low_cpu_fsdp \\\n{_MODEL}"},
             why="the flag alone no longer does",
         ),
     )
     good = (
-        Example(files={"train.sh": f"{_START}    --enable_fsdp --low_cpu_fsdp \\\n{_MODEL}"}),
-        Example(
-            files={
+        example({"train.sh": f"{_START}    --enable_fsdp --low_cpu_fsdp \\\n{_MODEL}"}),
+        example(
+            {
                 "train.sh": (
                     f"export {_VARIABLES}\n{_NEWER}    --enable_fsdp --low_cpu_fsdp \\\n{_MODEL}"
                 )
-            },
+            }
         ),
-        Example(
-            files={"train.sh": f"{_START}    --enable_fsdp --quantization 4bit \\\n{_MODEL}"},
-        ),
-        Example(
-            files={"train.sh": f"{_START}    --enable_fsdp \\\n{_MODEL}"},
-            hardware="2xRTX-3090-24GB",
-            host_memory="256GiB",
+        example({"train.sh": f"{_START}    --enable_fsdp --quantization 4bit \\\n{_MODEL}"}),
+        example(
+            {"train.sh": f"{_START}    --enable_fsdp \\\n{_MODEL}"},
+            on="2xRTX-3090-24GB, 256GiB",
             why="both copies fit with room",
         ),
     )

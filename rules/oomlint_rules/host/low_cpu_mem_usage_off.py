@@ -35,19 +35,11 @@ from collections.abc import Iterable
 
 from oomlint.documents.base import PythonDocument
 from oomlint.judgement import settled
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, script
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example, script
 
 _FIELD = f.load.low_cpu_mem
 _WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -62,20 +54,20 @@ class LowCpuMemUsageOff(Rule):
     explains = ("model_copies",)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{AXOLOTL}low_cpu_mem_usage: false  # was off\n"},
-            fixed={"train.yaml": f"{AXOLOTL}low_cpu_mem_usage: true  # was off\n"},
+        example(
+            {"train.yaml": f"{AXOLOTL}low_cpu_mem_usage: false  # was off\n"},
+            {"train.yaml": f"{AXOLOTL}low_cpu_mem_usage: true  # was off\n"},
         ),
-        Example(
-            files={"train.yaml": f"{LLAMA_FACTORY}low_cpu_mem_usage: false\n"},
-            fixed={"train.yaml": f"{LLAMA_FACTORY}low_cpu_mem_usage: true\n"},
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}low_cpu_mem_usage: false\n"},
+            {"train.yaml": f"{LLAMA_FACTORY}low_cpu_mem_usage: true\n"},
         ),
-        Example(
-            files={"train.py": script(load="    low_cpu_mem_usage=False,\n")},
-            fixed={"train.py": script(load="    low_cpu_mem_usage=True,\n")},
+        example(
+            {"train.py": script(load="    low_cpu_mem_usage=False,\n")},
+            {"train.py": script(load="    low_cpu_mem_usage=True,\n")},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": script(load="    low_cpu_mem_usage=False,\n"),
                 "train.sh": "torchrun --nproc_per_node 8 train.py\n",
             },
@@ -83,18 +75,18 @@ class LowCpuMemUsageOff(Rule):
         ),
     )
     good = (
-        Example(files={"train.yaml": f"{LLAMA_FACTORY}low_cpu_mem_usage: true\n"}),
-        Example(
-            files={
+        example({"train.yaml": f"{LLAMA_FACTORY}low_cpu_mem_usage: true\n"}),
+        example(
+            {
                 "train.yaml": f"{LLAMA_FACTORY}low_cpu_mem_usage: false\ndeepspeed: ds.json\n",
                 "ds.json": deepspeed('"stage": 3'),
             },
             why="zero.Init builds the model in shards",
         ),
-        Example(
-            files={"train.yaml": f"{AXOLOTL}low_cpu_mem_usage: false\n"},
-            values={"versions": {"transformers": "5.2.0"}},
+        example(
+            {"train.yaml": f"{AXOLOTL}low_cpu_mem_usage: false\n"},
             why="transformers 5 ignores it",
+            values={"versions": {"transformers": "5.2.0"}},
         ),
     )
 

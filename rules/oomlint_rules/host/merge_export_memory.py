@@ -43,22 +43,14 @@ from typing import Any
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.documents.base import Fact
 from oomlint.hardware import usual_limit
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    count,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import release_of
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import AXOLOTL, example
+from oomlint_rules._scripts import facts_of
 
 _DEVICE = f.save.merge_device
 # Python with torch, and the tensors of the file that is being read or written (5 GB by default).
@@ -102,44 +94,27 @@ class MergeExportMemory(Rule):
     only_where = (Where(plan={f.save.merge: ("whole",)}), Where(facts=("merges-adapter",)))
 
     bad = (
-        Example(
-            files={"export.yaml": f"{_EXPORT}export_device: auto\n"},
-            fixed={"export.yaml": f"{_EXPORT}export_device: cpu\n"},
-            hardware="1xA100-80GB",
-            host_memory="256GiB",
+        example(
+            {"export.yaml": f"{_EXPORT}export_device: auto\n"},
+            {"export.yaml": f"{_EXPORT}export_device: cpu\n"},
+            on="1xA100-80GB, 256GiB",
         ),
-        Example(
-            files={"export.yaml": f"{_EXPORT}export_device: cpu\n"},
-            hardware="1xA100-80GB",
-            host_memory="64GiB",
-        ),
-        Example(
-            files={"train.yaml": f"{_QLORA}merge_method: legacy\n"},
-            fixed={"train.yaml": f"{_QLORA}merge_method: legacy\nlora_on_cpu: true\n"},
-            hardware="1xA100-80GB",
-            host_memory="256GiB",
+        example({"export.yaml": f"{_EXPORT}export_device: cpu\n"}, on="1xA100-80GB, 64GiB"),
+        example(
+            {"train.yaml": f"{_QLORA}merge_method: legacy\n"},
+            {"train.yaml": f"{_QLORA}merge_method: legacy\nlora_on_cpu: true\n"},
+            on="1xA100-80GB, 256GiB",
         ),
         Example(files={"merge.py": _MERGE.format(more="")}, host_memory="64GiB"),
-        Example(
-            files={"merge.py": _MERGE.format(more=", load_in_4bit=True")},
-            why="merged into 4-bit weights",
+        example(
+            {"merge.py": _MERGE.format(more=", load_in_4bit=True")}, why="merged into 4-bit weights"
         ),
     )
     good = (
-        Example(
-            files={"export.yaml": f"{_EXPORT}export_device: cpu\n"},
-            hardware="1xA100-80GB",
-            host_memory="256GiB",
-        ),
-        Example(
-            files={"export.yaml": f"{_EXPORT}export_device: auto\n"},
-            hardware="4xA100-80GB",
-            host_memory="256GiB",
-        ),
-        Example(
-            files={"train.yaml": f"{_QLORA}merge_method: memory_efficient\n"},
-            hardware="1xA100-80GB",
-            host_memory="64GiB",
+        example({"export.yaml": f"{_EXPORT}export_device: cpu\n"}, on="1xA100-80GB, 256GiB"),
+        example({"export.yaml": f"{_EXPORT}export_device: auto\n"}, on="4xA100-80GB, 256GiB"),
+        example(
+            {"train.yaml": f"{_QLORA}merge_method: memory_efficient\n"}, on="1xA100-80GB, 64GiB"
         ),
         Example(files={"merge.py": _MERGE.format(more="")}, host_memory="256GiB"),
         Example(
@@ -160,9 +135,7 @@ class MergeExportMemory(Rule):
         if plan.save.merge == "whole":
             at = (f.save.merge, lf.export_dir, _DEVICE)
             yield from self._whole(run, at, plan.save.merge_device == "cpu")
-        for fact in run.facts:
-            if fact.kind != "merges-adapter":
-                continue
+        for fact in facts_of(run, "merges-adapter"):
             if fact.detail["how"] == "save_pretrained_merged":
                 yield from self._collected(run, fact)
             elif plan.quant.method in ("bnb4", "bnb8") and fact.detail["quantized"]:

@@ -42,24 +42,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from oomlint.errors import CannotEdit
-from oomlint.judgement import Peak, judge_gpu, judge_host, settled
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, count, gib
+from oomlint.judgement import judge_gpu, judge_host, settled
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.memory import asked_in_host
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import axolotl, example
+from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import judge_ram
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-2-13b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "flash_attention: true\n"
-    "fp16: true\n"
-    "deepspeed: ds.json\n"
+_AXOLOTL = axolotl(
+    "meta-llama/Llama-2-13b-hf",
+    "sequence_len: 2048\nmicro_batch_size: 1\ngradient_checkpointing: true\n",
+    "flash_attention: true\nfp16: true\ndeepspeed: ds.json\n",
 )
 
 
@@ -117,54 +113,46 @@ class OffloadHostRamExceeded(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(2, "cpu")},
-            hardware="4xA100-40GB",
-            host_memory="128GiB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(2, "cpu")},
+            on="4xA100-40GB, 128GiB",
             why="13 billion parameters × 18 bytes are 218 GiB",
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(3, "cpu", "cpu")},
-            fixed={"ds.json": _json(3, "none", "none")},
-            hardware="8xA100-80GB",
-            host_memory="192GiB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(3, "cpu", "cpu")},
+            {"ds.json": _json(3, "none", "none")},
+            on="8xA100-80GB, 192GiB",
             why="the GPUs have room for all of it",
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(2, "cpu")},
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(2, "cpu")},
             why="nobody says how much RAM there is",
         ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY},
-            hardware="4xA100-40GB",
-            host_memory="192GiB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY},
+            on="4xA100-40GB, 192GiB",
             why="the shipped preset offloads the optimizer",
         ),
-        Example(
-            files={"train.sh": f"{_RECIPE} --fsdp_config.fsdp_cpu_offload True\n"},
-            hardware="4xA100-40GB",
-            host_memory="96GiB",
+        example(
+            {"train.sh": f"{_RECIPE} --fsdp_config.fsdp_cpu_offload True\n"},
+            on="4xA100-40GB, 96GiB",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(3, "cpu", "cpu")},
-            hardware="8xA100-40GB",
-            host_memory="1152GiB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(3, "cpu", "cpu")}, on="8xA100-40GB, 1152GiB"
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json(3, "none")},
-            hardware="8xA100-80GB",
-            host_memory="192GiB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json(3, "none")},
+            on="8xA100-80GB, 192GiB",
             why="nothing is offloaded",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_AXOLOTL}adapter: lora\nlora_r: 16\nlora_target_linear: true\n",
                 "ds.json": _json(2, "cpu"),
             },
-            hardware="4xA100-40GB",
-            host_memory="128GiB",
+            on="4xA100-40GB, 128GiB",
             why="a LoRA adapter's optimizer states are small",
         ),
     )
@@ -248,7 +236,7 @@ def _per_parameter(training: Run, states: int) -> Iterator[str]:
 def _proposals(run: Run, training: Run) -> Iterator[Proposal]:
     """Changes after which RAM and GPUs both hold the run, the cheapest first."""
     for title, changes in _candidates(run):
-        after = _after(training, changes)
+        after = host_after(training, changes)
         if after is None or after.is_problem:
             continue
         moves_to_gpu = f.offload.pin_memory not in changes
@@ -267,13 +255,6 @@ def _candidates(run: Run) -> Iterator[tuple[str, Mapping[Any, Any]]]:
         yield "offload the optimizer only", {f.offload.params: "none"}
     if run.plan.offload.pin_memory:
         yield "do not pin the offloaded buffers", {f.offload.pin_memory: False}
-
-
-def _after(training: Run, changes: Mapping[Any, Any]) -> Peak | None:
-    try:
-        return judge_host(training.what_if(changes))
-    except CannotEdit:
-        return None
 
 
 def _gpu_has_room(run: Run, changes: Mapping[Any, Any]) -> bool:

@@ -38,22 +38,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.errors import CannotEdit
 from oomlint.judgement import judge_host, relief
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
+from oomlint_rules._fixes import changed
 from oomlint_rules.host._ram import UNKNOWN_RAM
 
 _TIGHT = 0.6
@@ -81,37 +72,34 @@ class OffloadPinnedMemoryTight(Rule):
     )
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
                 "ds.json": deepspeed(_ZERO.format(pin="true")),
             },
-            hardware="4xRTX-3090-24GB",
-            host_memory="224GiB",
+            on="4xRTX-3090-24GB, 224GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
                 "ds.json": deepspeed(_ZERO.format(pin="true")),
             },
-            hardware="4xRTX-3090-24GB",
-            host_memory="224GiB",
+            on="4xRTX-3090-24GB, 224GiB",
         ),
-        Example(files={"ds.json": deepspeed(_NVME)}, why="NVMe takes RAM too"),
-        Example(
-            files={
+        example({"ds.json": deepspeed(_NVME)}, why="NVMe takes RAM too"),
+        example(
+            {
                 "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
                 "ds.json": deepspeed(
                     _NVME.replace('"stage": 3', '"stage": 3, "sub_group_size": 1e9')
                 ),
             },
-            fixed={
+            {
                 "ds.json": deepspeed(
                     _NVME.replace('"stage": 3', '"stage": 3, "sub_group_size": 100000000')
-                ),
+                )
             },
-            hardware="2xRTX-3090-24GB",
-            host_memory="64GiB",
+            on="2xRTX-3090-24GB, 64GiB",
         ),
     )
     good = (
@@ -120,21 +108,19 @@ class OffloadPinnedMemoryTight(Rule):
             host_memory="1TiB",
             why="the node's RAM is known",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
                 "ds.json": deepspeed(_ZERO.format(pin="true")),
             },
-            hardware="4xRTX-3090-24GB",
-            host_memory="1TiB",
+            on="4xRTX-3090-24GB, 1TiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
                 "ds.json": deepspeed(_ZERO.format(pin="false")),
             },
-            hardware="4xRTX-3090-24GB",
-            host_memory="192GiB",
+            on="4xRTX-3090-24GB, 192GiB",
         ),
     )
 
@@ -152,9 +138,7 @@ class OffloadPinnedMemoryTight(Rule):
         if found.predicted < _TIGHT * found.limit or found.severity is not None:
             return  # of a run that is at risk offload-host-ram-exceeded speaks
         changes = {_PIN: False}
-        try:
-            run.what_if(changes)
-        except CannotEdit:
+        if changed(run, changes) is None:
             return
         yield self.finding(
             run,

@@ -37,21 +37,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, example
 from oomlint_rules._fixes import removal
 from oomlint_rules.settings._trainer import trainer_compares
 
@@ -79,44 +70,38 @@ class PinnedPrefetchExcess(Rule):
     explains = ("dataloader",)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_VISION}dataloader_num_workers: 16\ndataloader_prefetch_factor: 16\n"
             },
-            fixed={
-                "train.yaml": f"{_VISION}dataloader_num_workers: 16\ndataloader_prefetch_factor: 2\n"
-            },
-            hardware="8xA100-80GB",
+            {"train.yaml": f"{_VISION}dataloader_num_workers: 16\ndataloader_prefetch_factor: 2\n"},
+            on="8xA100-80GB",
         ),
-        Example(
-            files={"train.yaml": f"{AXOLOTL}dataloader_prefetch_factor: 4\n"},
-            fixed={"train.yaml": AXOLOTL},
+        example(
+            {"train.yaml": f"{AXOLOTL}dataloader_prefetch_factor: 4\n"},
+            {"train.yaml": AXOLOTL},
             why="nobody prefetches",
         ),
-        Example(
-            files={"train.sh": command("--dataloader_prefetch_factor 4")},
-            fixed={"train.sh": command("").replace("out \n", "out\n")},
+        example(
+            {"train.sh": command("--dataloader_prefetch_factor 4")},
+            {"train.sh": command("").replace("out \n", "out\n")},
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{LLAMA_FACTORY}dataloader_num_workers: 16\n"
                 "dataloader_prefetch_factor: 16\n"
             },
-            hardware="8xA100-80GB",
+            on="8xA100-80GB",
             why="text is small",
         ),
-        Example(
-            files={
-                "train.yaml": f"{_VISION}dataloader_num_workers: 4\ndataloader_prefetch_factor: 2\n"
-            },
-            hardware="8xA100-80GB",
+        example(
+            {"train.yaml": f"{_VISION}dataloader_num_workers: 4\ndataloader_prefetch_factor: 2\n"},
+            on="8xA100-80GB",
         ),
-        Example(
-            files={
-                "train.yaml": f"{AXOLOTL}dataloader_num_workers: 2\ndataloader_prefetch_factor: 4\n"
-            },
+        example(
+            {"train.yaml": f"{AXOLOTL}dataloader_num_workers: 2\ndataloader_prefetch_factor: 4\n"}
         ),
     )
 

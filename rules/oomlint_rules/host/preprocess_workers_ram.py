@@ -31,19 +31,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example
 
 _MANY = 64
 _USUAL = 16
@@ -63,25 +54,23 @@ class PreprocessWorkersRam(Rule):
     only_where = (Where(plan={f.data.preprocess_workers: KNOWN}),)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 512\n"},
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 512\n"},
             why="how many are enough only the machine can tell",
         ),
-        Example(
-            files={"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"},
-            fixed={"train.yaml": f"{AXOLOTL}dataset_processes: 32\n"},
+        example(
+            {"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"},
+            {"train.yaml": f"{AXOLOTL}dataset_processes: 32\n"},
             values={f.host.cpus: 32},
         ),
     )
     good = (
-        Example(files={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 16\n"}),
-        Example(
-            files={"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"}, values={f.host.cpus: 192}
-        ),
-        Example(
-            files={"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 128\n"},
-            values={f.host.ram_gib: 1024},
+        example({"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 16\n"}),
+        example({"train.yaml": f"{AXOLOTL}dataset_processes: 128\n"}, values={f.host.cpus: 192}),
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}preprocessing_num_workers: 128\n"},
             why="64 GiB are little of the RAM of such a node",
+            values={f.host.ram_gib: 1024},
         ),
     )
 

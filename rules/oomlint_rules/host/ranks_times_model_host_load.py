@@ -37,24 +37,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from oomlint.errors import CannotEdit
-from oomlint.judgement import judge_host, settled
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.judgement import settled
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
+from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import copies, judge_ram
 
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-32B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "sequence_len: 2048\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-32B",
+    "sequence_len: 2048\n",
+    ONE_SAMPLE,
+    "adapter: lora\nlora_r: 16\nlora_target_linear: true\n",
 )
 
 
@@ -85,18 +80,17 @@ class RanksTimesModelHostLoad(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
-            fixed={
+        example(
+            {"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
+            {
                 "ds.json": _json(3).replace(
                     '"stage": 3', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true'
                 )
             },
-            hardware="8xA100-80GB",
-            host_memory="384GiB",
+            on="8xA100-80GB, 384GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "deepspeed --num_gpus 9 run_clm.py --deepspeed ds.json --do_train"
                     " --model_name_or_path Qwen/Qwen2.5-7B --dataset_name tatsu-lab/alpaca"
@@ -109,15 +103,13 @@ class RanksTimesModelHostLoad(Rule):
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(3)},
-            hardware="8xA100-80GB",
-            host_memory="384GiB",
+        example(
+            {"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(3)},
+            on="8xA100-80GB, 384GiB",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
+            on="8xA100-80GB, 1TiB",
         ),
     )
 
@@ -155,9 +147,6 @@ class RanksTimesModelHostLoad(Rule):
 def _sharded(run: Run) -> Iterator[Proposal]:
     if run.plan.parallel.backend != "zero" or run.plan.quant.method not in (None, "none"):
         return
-    try:
-        after = judge_host(run.what_if(ZERO_3), phase="load")
-    except CannotEdit:
-        return
+    after = host_after(run, ZERO_3, phase="load")
     if after is not None and not after.is_problem:
         yield Proposal.set("build the model sharded, with ZeRO stage 3", ZERO_3)

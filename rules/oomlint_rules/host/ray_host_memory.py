@@ -39,23 +39,16 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
-from oomlint.errors import CannotEdit
 from oomlint.judgement import confidence, judge_host, settled, severity_of_need
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.memory import state_bytes
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
+from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
@@ -99,29 +92,12 @@ class RayHostMemory(Rule):
     only_where = (Where(frameworks=RAY_TRAINERS),)
 
     bad = (
-        Example(
-            files={"train.sh": _VERL.format(away=True)},
-            fixed={"train.sh": _VERL.format(away=False)},
-            hardware="8xH100-80GB",
-            host_memory="180GiB",
-        ),
-        Example(
-            files={"train.sh": _OPENRLHF.format(more="")},
-            hardware="8xH100-80GB",
-            host_memory="180GiB",
-        ),
+        mended("train.sh", _VERL, away=(True, False), on="8xH100-80GB, 180GiB"),
+        example({"train.sh": _OPENRLHF.format(more="")}, on="8xH100-80GB, 180GiB"),
     )
     good = (
-        Example(
-            files={"train.sh": _VERL.format(away=True)},
-            hardware="8xH100-80GB",
-            host_memory="1TiB",
-        ),
-        Example(
-            files={"train.sh": _OPENRLHF.format(more="")},
-            hardware="8xH100-80GB",
-            host_memory="1TiB",
-        ),
+        example({"train.sh": _VERL.format(away=True)}, on="8xH100-80GB, 1TiB"),
+        example({"train.sh": _OPENRLHF.format(more="")}, on="8xH100-80GB, 1TiB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -211,10 +187,7 @@ def _on_gpu(run: Run, probe: Run) -> Iterator[Proposal]:
     if states is None or card is None or share is None:
         return
     changes = {f.offload.idle: "none"}
-    try:
-        after = judge_host(run.what_if(changes))
-    except CannotEdit:
-        return
+    after = host_after(run, changes)
     held = states.parameters + states.master + states.optimizer + share * card
     has_room = severity_of_need(run, "gpu", held) is None
     if after is not None and not after.is_problem and has_room:

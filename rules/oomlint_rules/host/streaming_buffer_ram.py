@@ -36,20 +36,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import LLAMA_FACTORY, example
 from oomlint_rules.host._ram import UNKNOWN_RAM
 
 _FIELD = f.data.shuffle_buffer
@@ -75,29 +66,23 @@ class StreamingBufferRam(Rule):
     only_where = (Where(meant={f.data.streaming: (True,), f.data.shuffle_buffer: KNOWN}),)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_LF}buffer_size: 16384\n"},
-            fixed={"train.yaml": f"{_LF}buffer_size: 1191\n"},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
+        example(
+            {"train.yaml": f"{_LF}buffer_size: 16384\n"},
+            {"train.yaml": f"{_LF}buffer_size: 1191\n"},
+            on="8xA100-80GB, 1TiB",
         ),
-        Example(
-            files={"train.sh": f"{_SWIFT} --shuffle_buffer_size 20000\n"},
-            hardware="8xA100-80GB",
+        example(
+            {"train.sh": f"{_SWIFT} --shuffle_buffer_size 20000\n"},
+            on="8xA100-80GB",
             why="nobody says how much RAM there is",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": f"{_LF}buffer_size: 1000\n"},
-            hardware="8xA100-80GB",
-            host_memory="1TiB",
-        ),
-        Example(files={"train.sh": f"{_SWIFT}\n"}, hardware="8xA100-80GB"),
-        Example(
-            files={"train.yaml": f"{LLAMA_FACTORY}buffer_size: 16384\n"},
-            hardware="8xA100-80GB",
-            host_memory="64GiB",
+        example({"train.yaml": f"{_LF}buffer_size: 1000\n"}, on="8xA100-80GB, 1TiB"),
+        example({"train.sh": f"{_SWIFT}\n"}, on="8xA100-80GB"),
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}buffer_size: 16384\n"},
+            on="8xA100-80GB, 64GiB",
             why="nothing is streamed",
         ),
     )

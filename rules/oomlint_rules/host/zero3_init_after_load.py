@@ -40,19 +40,12 @@ from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command, deepspeed, script
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command, deepspeed, example, script
+from oomlint_rules._scripts import facts_of
 from oomlint_rules.host._ram import RamVerdict, judge_ram
 
 _ACCELERATE = "accelerate launch --config_file acc.yaml"
@@ -86,35 +79,32 @@ class Zero3InitAfterLoad(Rule):
     explains = ("model_copies",)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": script("deepspeed='ds.json'", early=True, model=_LARGE),
                 "ds.json": deepspeed('"stage": 3'),
             },
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            on="8xA100-80GB, 512GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("", _ACCELERATE).replace("meta-llama/Llama-3.1-8B", _LARGE),
                 "acc.yaml": _accelerate("false  # true"),
             },
-            fixed={"acc.yaml": _accelerate("true  # true")},
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            {"acc.yaml": _accelerate("true  # true")},
+            on="8xA100-80GB, 512GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": LLAMA_FACTORY.replace("8B", "70B").replace("full", "lora"),
                 "acc.yaml": _accelerate("false  # true"),
                 "train.sh": f"{_ACCELERATE} src/train.py train.yaml\n",
             },
-            fixed={"acc.yaml": _accelerate("true  # true")},
-            hardware="8xA100-80GB",
-            host_memory="2TiB",
+            {"acc.yaml": _accelerate("true  # true")},
+            on="8xA100-80GB, 2TiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": script(
                     "deepspeed='ds.json'",
                     early=True,
@@ -126,25 +116,23 @@ class Zero3InitAfterLoad(Rule):
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": script("deepspeed='ds.json'", model=_LARGE),
                 "ds.json": deepspeed('"stage": 3'),
             },
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            on="8xA100-80GB, 512GiB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": script("deepspeed='ds.json'", early=True, model=_LARGE),
                 "ds.json": deepspeed('"stage": 2'),
             },
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            on="8xA100-80GB, 512GiB",
             why="stage 2 loads whole models anyway",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": script(
                     "deepspeed='ds.json'", early=True, head="Accelerator()\n", model=_LARGE
                 ),
@@ -152,17 +140,12 @@ class Zero3InitAfterLoad(Rule):
                 "train.sh": "accelerate launch --config_file acc.yaml train.py\n",
                 "acc.yaml": _accelerate("true"),
             },
-            hardware="8xA100-80GB",
-            host_memory="512GiB",
+            on="8xA100-80GB, 512GiB",
             why="the Accelerator knows of it before the model is loaded",
         ),
-        Example(
-            files={
-                "train.sh": command("", _ACCELERATE),
-                "acc.yaml": _accelerate("false"),
-            },
-            hardware="8xA100-80GB",
-            host_memory="2TiB",
+        example(
+            {"train.sh": command("", _ACCELERATE), "acc.yaml": _accelerate("false")},
+            on="8xA100-80GB, 2TiB",
             why="there is room for eight copies",
         ),
     )
@@ -170,7 +153,7 @@ class Zero3InitAfterLoad(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         verdict = judge_ram(run, phase="load")
-        facts = [fact for fact in run.facts if fact.kind == "load-before-zero3-config"]
+        facts = list(facts_of(run, "load-before-zero3-config"))
         if plan.load.zero3_init:  # an Accelerator that was told of it before
             return
         for fact in facts[:1]:
@@ -202,7 +185,7 @@ class Zero3InitAfterLoad(Rule):
         if run.plan.parallel.zero.stage == 3:
             severity = verdict.severity if verdict is not None else Severity.WARNING
             then = (*_amount(verdict), "create the training arguments first")
-        if any(each.kind == "accelerator-before-load" for each in run.facts):
+        if "accelerator-before-load" in run.fact_kinds:
             severity = Severity.INFO
             then = (
                 *then,

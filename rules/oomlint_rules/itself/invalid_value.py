@@ -34,8 +34,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import WrongValue
-from oomlint.linting.rule import MOST_OF_A_TITLE, Example, Finding, Rule, Severity, Where, short
+from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Severity, Where, short
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 
 
 class InvalidValue(Rule):
@@ -45,25 +46,25 @@ class InvalidValue(Rule):
     only_where = (Where(has="wrong"),)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     "base_model: meta-llama/Llama-3.2-1B\n"
                     "datasets:\n"
                     "  - path: tatsu-lab/alpaca\n"
                     "micro_batch_size: two\n"
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "ds.json": (
                     '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 4}}\n'
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     "model_name_or_path: meta-llama/Llama-3.2-1B\n"
                     "stage: sft\n"
@@ -74,12 +75,12 @@ class InvalidValue(Rule):
                     "output_dir: out\n"
                     "cutoff_len: long\n"
                 )
-            },
+            }
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     "base_model: meta-llama/Llama-3.2-1B\n"
                     "datasets:\n"
@@ -89,15 +90,15 @@ class InvalidValue(Rule):
             },
             why="the frameworks' parsers read quoted numbers",
         ),
-        Example(
-            files={
+        example(
+            {
                 "ds.json": (
                     '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}\n'
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "ds_template.json": (
                     '{\n  "train_micro_batch_size_per_gpu": CONFIG_MBSIZE,\n'
                     '  "bf16": {"enabled": CONFIG_BF16},\n  "zero_optimization": {"stage": 2}\n}\n'

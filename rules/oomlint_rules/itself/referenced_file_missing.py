@@ -42,16 +42,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, short
+from oomlint.linting.rule import Finding, Rule, Severity, Where, short
 from oomlint.runs.run import MissingFile, Run
+from oomlint_rules._examples import axolotl, example
 
-_RUN = (
-    "base_model: meta-llama/Llama-3.1-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-)
+_RUN = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpointing: true\n")
 
 _LONGEST_SHOWN = 50
 
@@ -63,29 +58,29 @@ class ReferencedFileMissing(Rule):
     only_where = (Where(has="missing"),)
 
     bad = (
-        Example(files={"train.yaml": f"{_RUN}deepspeed: configs/ours.json\n"}),
-        Example(
-            files={"train.sh": "llamafactory-cli train configs/sft.yaml\n"},
+        example({"train.yaml": f"{_RUN}deepspeed: configs/ours.json\n"}),
+        example(
+            {"train.sh": "llamafactory-cli train configs/sft.yaml\n"},
             why="the launch line names a file that is not there",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "accelerate launch --config_file ours.yaml trl/scripts/sft.py"
                     " --model_name_or_path meta-llama/Llama-3.1-8B --dataset_name tatsu-lab/alpaca"
                     " --output_dir out\n"
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_RUN}deepspeed: configs/ours.json\n",
                 "configs/ours.json": '{"id": "63860", "input": "a story", "output": "(C)"}\n',
             },
             why="a sample of the data stands in the file",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_RUN}deepspeed: configs/ours.json\n",
                 "configs/ours.json": (
                     '{"bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": "auto"}\n'
@@ -95,22 +90,19 @@ class ReferencedFileMissing(Rule):
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_RUN}deepspeed: configs/ours.json\n",
                 "configs/ours.json": (
                     '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}\n'
                 ),
             }
         ),
-        Example(
-            files={"train.yaml": f"{_RUN}deepspeed: deepspeed_configs/zero3_bf16.json\n"},
+        example(
+            {"train.yaml": f"{_RUN}deepspeed: deepspeed_configs/zero3_bf16.json\n"},
             why="Axolotl ships a file of that name",
         ),
-        Example(
-            files={"train.yaml": f'{_RUN}deepspeed: "..."\n'},
-            why="the name is to be filled in",
-        ),
+        example({"train.yaml": f'{_RUN}deepspeed: "..."\n'}, why="the name is to be filled in"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -38,10 +38,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement.unpredicted import is_to_be_named, what_tells_of
-from oomlint.linting.rule import Example, Finding, Rule, Severity, count, short
+from oomlint.linting.rule import Finding, Rule, Severity, short
 from oomlint.models import ModelFacts
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count
+from oomlint_rules._examples import example
 
 _REST = "datasets:\n  - path: tatsu-lab/alpaca\nmicro_batch_size: 1\n"
 
@@ -52,28 +54,28 @@ class UnknownModel(Rule):
     summary = "the model's dimensions are not known, so memory is not predicted"
 
     bad = (
-        Example(files={"train.yaml": f"base_model: acme/house-model\n{_REST}"}),
-        Example(
-            files={"train.yaml": f"base_model: /path/to/your/model\n{_REST}"},
+        example({"train.yaml": f"base_model: acme/house-model\n{_REST}"}),
+        example(
+            {"train.yaml": f"base_model: /path/to/your/model\n{_REST}"},
             why="the name is only a word for one",
         ),
-        Example(
-            files={"train.yaml": f"base_model: acme/house-model-13b\n{_REST}"},
+        example(
+            {"train.yaml": f"base_model: acme/house-model-13b\n{_REST}"},
             why="only the size is known, from the name",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "torchrun --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp \\\n"
                     "    --low_cpu_fsdp --use_peft --model_name acme/house-model\n"
                 )
-            },
+            }
         ),
     )
     good = (
-        Example(files={"train.yaml": f"base_model: meta-llama/Llama-3.1-8B\n{_REST}"}),
-        Example(
-            files={
+        example({"train.yaml": f"base_model: meta-llama/Llama-3.1-8B\n{_REST}"}),
+        example(
+            {
                 "train.yaml": f"base_model: ./house-model\n{_REST}",
                 "house-model/config.json": (
                     '{"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192,\n'

@@ -33,8 +33,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Rule
+from oomlint.linting.rule import Applicability, Finding, Rule
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 
 _HEAD = "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: tatsu-lab/alpaca\n"
 
@@ -46,37 +47,35 @@ class UnusedSuppression(Rule):
     applicability = Applicability.SAFE
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": (
                     f"{_HEAD}micro_batch_size: 1  # oomlint: ignore[micro-batch-size] small\n"
                 )
             },
-            fixed={"axolotl.yaml": f"{_HEAD}micro_batch_size: 1\n"},
+            {"axolotl.yaml": f"{_HEAD}micro_batch_size: 1\n"},
             why="no rule has that name",
         ),
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": (
                     f"{_HEAD}# oomlint: ignore[unused-suppression]\nmicro_batch_size: 1\n"
                 )
             },
-            fixed={"axolotl.yaml": f"{_HEAD}micro_batch_size: 1\n"},
+            {"axolotl.yaml": f"{_HEAD}micro_batch_size: 1\n"},
             why="the comment has its line for itself, which goes with it",
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": (
                     f"{_HEAD}micro_batch_size: 1  # oomlint: ignore[no-gradient-checkpointing]\n"
                 )
             },
             why="the rule that it names did not run",
         ),
-        Example(
-            files={"axolotl.yaml": f"{_HEAD}micro_batch_size: 1  # one sample a step\n"},
-        ),
+        example({"axolotl.yaml": f"{_HEAD}micro_batch_size: 1  # one sample a step\n"}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

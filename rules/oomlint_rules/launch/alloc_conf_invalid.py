@@ -37,7 +37,6 @@ from difflib import get_close_matches
 from oomlint.linting.rule import (
     KNOWN,
     Applicability,
-    Example,
     Finding,
     Proposal,
     Rule,
@@ -47,7 +46,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command
+from oomlint_rules._examples import command, example
 
 _KNOWN = (
     "backend",
@@ -77,31 +76,31 @@ class AllocConfInvalid(Rule):
     only_where = (Where(plan={f.env.alloc_conf: KNOWN}), Where(facts=("alloc-conf-after-import",)))
 
     bad = (
-        Example(
-            files={"train.sh": _with("expandable_segments:True,max_split_size_mb:128")},
-            fixed={"train.sh": _with("expandable_segments:True")},
+        example(
+            {"train.sh": _with("expandable_segments:True,max_split_size_mb:128")},
+            {"train.sh": _with("expandable_segments:True")},
         ),
-        Example(
-            files={"train.sh": _with("expandable_segment:True")},
-            fixed={"train.sh": _with("expandable_segments:True")},
+        example(
+            {"train.sh": _with("expandable_segment:True")},
+            {"train.sh": _with("expandable_segments:True")},
         ),
-        Example(files={"train.sh": _with("max_split_size_mb:16")}),
-        Example(files={"train.sh": _with("backend:cudaMallocAsync,expandable_segments:True")}),
-        Example(
-            files={
+        example({"train.sh": _with("max_split_size_mb:16")}),
+        example({"train.sh": _with("backend:cudaMallocAsync,expandable_segments:True")}),
+        example(
+            {
                 "train.py": (
                     "import os\nimport torch\n\n"
                     "torch.cuda.set_device(0)\nmodel = build()\n"
                     'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"\n'
                     "train(model)\n"
                 )
-            },
+            }
         ),
     )
     good = (
-        Example(files={"train.sh": _with("expandable_segments:True")}),
-        Example(files={"train.sh": _with("max_split_size_mb:512")}),
-        Example(files={"train.sh": _with("garbage_collection_threshold:0.6")}),
+        example({"train.sh": _with("expandable_segments:True")}),
+        example({"train.sh": _with("max_split_size_mb:512")}),
+        example({"train.sh": _with("garbage_collection_threshold:0.6")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -37,9 +37,11 @@ from collections.abc import Iterable
 
 from oomlint.dialects.machine.fields import scene
 from oomlint.judgement import judge_host
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 from oomlint_rules.launch._limits import enough, is_met, limited_by
 
 _WORDS = (
@@ -93,17 +95,14 @@ class ContainerMemoryLimitTooSmall(Rule):
     only_where = (Where(said=(scene.ram_limit,)),)
 
     bad = (
-        Example(files=_docker(" --memory=64g"), fixed=_docker(" --memory=264g")),
-        Example(
-            files=_job("              memory: 64Gi\n"),
-            fixed=_job("              memory: 168Gi\n"),
-        ),
+        example(_docker(" --memory=64g"), _docker(" --memory=264g")),
+        example(_job("              memory: 64Gi\n"), _job("              memory: 168Gi\n")),
     )
     good = (
-        Example(files=_docker("")),
-        Example(files=_docker(" --memory=1t")),
-        Example(files=_job("              memory: 512Gi\n")),
-        Example(files=_job("")),
+        example(_docker("")),
+        example(_docker(" --memory=1t")),
+        example(_job("              memory: 512Gi\n")),
+        example(_job("")),
         Example(files=_docker(" --memory=64g"), host_memory="512GiB"),
     )
 

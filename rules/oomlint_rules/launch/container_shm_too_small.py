@@ -40,19 +40,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 
 _GIB = 2**30
 # NCCL User Guide, "Troubleshooting: Shared memory": --shm-size=1g.
@@ -124,40 +116,27 @@ class ContainerShmTooSmall(Rule):
     only_where = (Where(plan={f.host.shm_gib: KNOWN}),)
 
     bad = (
-        Example(
-            files=_docker(" --shm-size=256m"), fixed=_docker(" --shm-size=16g"),
-            why="NCCL's guide asks for 1 GiB",
-        ),
-        Example(files=_docker(" --rm"), why="64 MiB by default"),
-        Example(
-            files=_docker(
+        example(_docker(" --shm-size=256m"), _docker(" --shm-size=16g"), why="NCCL's guide asks for 1 GiB"),
+        example(_docker(" --rm"), why="64 MiB by default"),
+        example(_docker(
                 " --shm-size=8m",
-                f"python train.py {_WORDS} --model_max_length 8192 --dataloader_num_workers 64",
-            ),
-            fixed=_docker(
+                f"python train.py {_WORDS} --model_max_length 8192 --dataloader_num_workers 64"), _docker(
                 " --shm-size=16g",
-                f"python train.py {_WORDS} --model_max_length 8192 --dataloader_num_workers 64",
-            ),
-            values={f.parallel.gpus_per_node: 1},
-            why="64 workers hold two batches of 192 KiB each",
-        ),
-        Example(files=_compose("mem_limit: 64g"), fixed=_compose("mem_limit: 64g", "shm_size: 16g")),
-        Example(files=_pod(""), why="a pod has 64 MiB unless a volume says otherwise"),
-        Example(
-            files=_pod("      volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 64Mi}}]\n"),
-            fixed=_pod("      volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 16Gi}}]\n"),
-        ),
+                f"python train.py {_WORDS} --model_max_length 8192 --dataloader_num_workers 64"), why="64 workers hold two batches of 192 KiB each", values={f.parallel.gpus_per_node: 1}),
+        example(_compose("mem_limit: 64g"), _compose("mem_limit: 64g", "shm_size: 16g")),
+        example(_pod(""), why="a pod has 64 MiB unless a volume says otherwise"),
+        example(_pod("      volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 64Mi}}]\n"), _pod("      volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 16Gi}}]\n")),
     )  # fmt: skip
     good = (
-        Example(files=_docker(" --ipc=host")),
-        Example(files=_docker(" --shm-size=8g")),
-        Example(files=_docker(" $OPTIONS"), why="nobody knows what the variable holds"),
-        Example(files=_compose("ipc: host")),
-        Example(files=_pod("      volumes: [{name: shm, emptyDir: {medium: Memory}}]\n")),
-        Example(
-            files=_docker("", f"python train.py {_WORDS}"),
-            values={f.parallel.gpus_per_node: 1},
+        example(_docker(" --ipc=host")),
+        example(_docker(" --shm-size=8g")),
+        example(_docker(" $OPTIONS"), why="nobody knows what the variable holds"),
+        example(_compose("ipc: host")),
+        example(_pod("      volumes: [{name: shm, emptyDir: {medium: Memory}}]\n")),
+        example(
+            _docker("", f"python train.py {_WORDS}"),
             why="one GPU and no workers",
+            values={f.parallel.gpus_per_node: 1},
         ),
     )
 

@@ -40,20 +40,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, script
+from oomlint_rules._examples import command, example, script
 from oomlint_rules._fixes import removal
+from oomlint_rules._scripts import facts_of
 
 _BLOCKING, _UNCACHED, _DETAIL = (
     f.env.launch_blocking, f.env.no_caching, f.env.distributed_debug,
@@ -75,31 +67,26 @@ class DebugEnvInProduction(Rule):
     only_where = (Where(said=(_BLOCKING, _UNCACHED, _DETAIL)), Where(facts=("debug-mode",)))
 
     bad = (
-        Example(
-            files={"train.sh": f"export CUDA_LAUNCH_BLOCKING=1\n{command('')}"},
-            fixed={"train.sh": f"export CUDA_LAUNCH_BLOCKING=0\n{command('')}"},
+        example(
+            {"train.sh": f"export CUDA_LAUNCH_BLOCKING=1\n{command('')}"},
+            {"train.sh": f"export CUDA_LAUNCH_BLOCKING=0\n{command('')}"},
         ),
-        Example(
-            files={"train.sh": f"CUDA_LAUNCH_BLOCKING=1 {command('')}"},
-            fixed={"train.sh": command("")},
+        example({"train.sh": f"CUDA_LAUNCH_BLOCKING=1 {command('')}"}, {"train.sh": command("")}),
+        example(
+            {"train.py": script(head="torch.autograd.set_detect_anomaly(True)\n")},
+            {"train.py": script(head="torch.autograd.set_detect_anomaly(False)\n")},
         ),
-        Example(
-            files={"train.py": script(head="torch.autograd.set_detect_anomaly(True)\n")},
-            fixed={"train.py": script(head="torch.autograd.set_detect_anomaly(False)\n")},
-        ),
-        Example(
-            files={"train.py": script(head="torch.cuda.memory._record_memory_history()\n")},
-        ),
+        example({"train.py": script(head="torch.cuda.memory._record_memory_history()\n")}),
     )
     good = (
-        Example(files={"train.sh": f"export CUDA_LAUNCH_BLOCKING=0\n{command('')}"}),
-        Example(files={"train.sh": f"export TORCH_DISTRIBUTED_DEBUG=INFO\n{command('')}"}),
-        Example(
-            files={
+        example({"train.sh": f"export CUDA_LAUNCH_BLOCKING=0\n{command('')}"}),
+        example({"train.sh": f"export TORCH_DISTRIBUTED_DEBUG=INFO\n{command('')}"}),
+        example(
+            {
                 "train.py": script(
                     head="torch.cuda.memory._record_memory_history(max_entries=100000)\n"
                 )
-            },
+            }
         ),
     )
 
@@ -122,9 +109,7 @@ class DebugEnvInProduction(Rule):
                         Proposal.set("switch it off", {field: _OFF[field]}),
                     ),
                 )
-        for fact in run.facts:
-            if fact.kind != "debug-mode":
-                continue
+        for fact in facts_of(run, "debug-mode"):
             what = fact.detail["what"]
             edits = (ReadyEdits(fact.mend),)
             yield self.finding(

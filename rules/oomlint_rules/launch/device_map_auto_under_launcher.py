@@ -36,10 +36,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, deepspeed, script
+from oomlint_rules._examples import command, deepspeed, example, script
 from oomlint_rules._fixes import removal
 
 _MAP = '    device_map="auto",\n'
@@ -54,32 +54,29 @@ class DeviceMapAutoUnderLauncher(Rule):
     only_where = (Where(plan={f.load.device_map: ("auto", "balanced")}),)
 
     bad = (
-        Example(
-            files={"train.py": script(load=_MAP), "train.sh": _TORCHRUN},
-            fixed={"train.py": script()},
-        ),
-        Example(
-            files={
+        example({"train.py": script(load=_MAP), "train.sh": _TORCHRUN}, {"train.py": script()}),
+        example(
+            {
                 "train.py": script("deepspeed='ds.json'", load=_MAP),
                 "ds.json": deepspeed('"stage": 3'),
             },
-            fixed={"train.py": script("deepspeed='ds.json'")},
+            {"train.py": script("deepspeed='ds.json'")},
             why="transformers refuses it under ZeRO-3",
         ),
     )
     good = (
-        Example(
-            files={"train.py": script(load=_MAP), "train.sh": "python train.py\n"},
+        example(
+            {"train.py": script(load=_MAP), "train.sh": "python train.py\n"},
             why="one process may spread the model over all cards",
         ),
-        Example(files={"train.py": script(load=_MAP)}, hardware="8xA100-80GB"),
-        Example(
-            files={
+        example({"train.py": script(load=_MAP)}, on="8xA100-80GB"),
+        example(
+            {
                 "train.py": script(load='    device_map={"": torch.cuda.current_device()},\n'),
                 "train.sh": _TORCHRUN,
-            },
+            }
         ),
-        Example(files={"train.sh": command("")}),
+        example({"train.sh": command("")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

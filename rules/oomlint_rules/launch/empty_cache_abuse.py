@@ -39,20 +39,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY
+from oomlint_rules._examples import LLAMA_FACTORY, example, mended
 from oomlint_rules._fixes import removal
+from oomlint_rules._scripts import facts_of
 
 _STEPS = f.env.empty_cache_steps
 
@@ -77,37 +69,32 @@ class EmptyCacheAbuse(Rule):
     only_where = (Where(facts=("empty-cache-in-loop",)), Where(plan={_STEPS: (1,)}))
 
     bad = (
-        Example(
-            files={"train.py": _LOOP.format(more="    torch.cuda.empty_cache()\n")},
-            fixed={"train.py": _LOOP.format(more="")},
-        ),
-        Example(
-            files={"train.yaml": f"{_LF}torch_empty_cache_steps: 1\n"},
-            fixed={"train.yaml": _LF},
-            hardware="1xA100-80GB",
+        mended("train.py", _LOOP, more=("    torch.cuda.empty_cache()\n", "")),
+        example(
+            {"train.yaml": f"{_LF}torch_empty_cache_steps: 1\n"},
+            {"train.yaml": _LF},
+            on="1xA100-80GB",
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": _LOOP.format(
                     more="    if step % 500 == 0:\n        torch.cuda.empty_cache()\n"
                 )
-            },
+            }
         ),
-        Example(files={"train.py": _LOOP.format(more="") + "torch.cuda.empty_cache()\n"}),
-        Example(
-            files={"train.yaml": f"{_LF}cutoff_len: 4096\ntorch_empty_cache_steps: 1\n"},
-            hardware="1xRTX-3090-24GB",
+        example({"train.py": _LOOP.format(more="") + "torch.cuda.empty_cache()\n"}),
+        example(
+            {"train.yaml": f"{_LF}cutoff_len: 4096\ntorch_empty_cache_steps: 1\n"},
+            on="1xRTX-3090-24GB",
             why="on a card that is nearly full it may be worth its price",
         ),
-        Example(files={"train.yaml": f"{_LF}torch_empty_cache_steps: 50\n"}),
+        example({"train.yaml": f"{_LF}torch_empty_cache_steps: 50\n"}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "empty-cache-in-loop":
-                continue
+        for fact in facts_of(run, "empty-cache-in-loop"):
             edits = (ReadyEdits(fact.mend),)
             yield self.finding(
                 run,

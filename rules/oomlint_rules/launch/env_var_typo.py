@@ -32,7 +32,6 @@ from collections.abc import Iterable
 
 from oomlint.linting.rule import (
     Applicability,
-    Example,
     Finding,
     Proposal,
     ReadyEdits,
@@ -43,7 +42,8 @@ from oomlint.linting.rule import (
     short,
 )
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command
+from oomlint_rules._examples import command, example
+from oomlint_rules._scripts import facts_of
 
 _SWIFT = "swift sft --model Qwen/Qwen2.5-VL-7B-Instruct --dataset data.jsonl --output_dir out\n"
 
@@ -59,17 +59,17 @@ class EnvVarTypo(Rule):
     only_where = (Where(facts=("unknown-env",)),)
 
     bad = (
-        Example(
-            files={"train.sh": f"NPROC_PER_NODE=4 IMAGAE_MAX_PIXELS=262144 {_SWIFT}"},
-            fixed={"train.sh": f"NPROC_PER_NODE=4 IMAGE_MAX_PIXELS=262144 {_SWIFT}"},
+        example(
+            {"train.sh": f"NPROC_PER_NODE=4 IMAGAE_MAX_PIXELS=262144 {_SWIFT}"},
+            {"train.sh": f"NPROC_PER_NODE=4 IMAGE_MAX_PIXELS=262144 {_SWIFT}"},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "export PYTORCH_CUDA_ALOC_CONF=expandable_segments:True\n" + command("")
                 )
             },
-            fixed={
+            {
                 "train.sh": (
                     "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" + command("")
                 )
@@ -77,19 +77,17 @@ class EnvVarTypo(Rule):
         ),
     )
     good = (
-        Example(files={"train.sh": f"NPROC_PER_NODE=4 IMAGE_MAX_PIXELS=262144 {_SWIFT}"}),
-        Example(files={"train.sh": "export MY_OWN_SETTING=1\n" + command("")}),
-        Example(files={"train.sh": "export NCCL_CHECKS_DISABLE=1\n" + command("")}),
-        Example(
-            files={"train.sh": "export PYTHONBUFFERED=16\n" + command("")},
+        example({"train.sh": f"NPROC_PER_NODE=4 IMAGE_MAX_PIXELS=262144 {_SWIFT}"}),
+        example({"train.sh": "export MY_OWN_SETTING=1\n" + command("")}),
+        example({"train.sh": "export NCCL_CHECKS_DISABLE=1\n" + command("")}),
+        example(
+            {"train.sh": "export PYTHONBUFFERED=16\n" + command("")},
             why="how output is buffered costs no memory",
         ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "unknown-env":
-                continue
+        for fact in facts_of(run, "unknown-env"):
             name, known = fact.detail["name"], fact.detail["known"]
             if known in _NO_MATTER:
                 continue

@@ -36,33 +36,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import confidence, settled, sharding_is_open
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import example, llama_factory
 
-_YAML = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: llama3\n"
-    "cutoff_len: 8704\n"
-    "flash_attn: fa2\n"
-    "per_device_train_batch_size: {micro}\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_YAML = llama_factory(
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "cutoff_len: 8704\nflash_attn: fa2\nper_device_train_batch_size: {micro}\n",
+    "output_dir: out\nbf16: true\n",
+    lora="all",
 )
 _SETTING = "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
 _LAUNCH = "torchrun --nproc_per_node 1 src/train.py train.yaml\n"
@@ -86,25 +70,24 @@ class ExpandableSegmentsUnset(Rule):
     only_where = (Where(has_card=True),)
 
     bad = (
-        Example(
-            files={"train.yaml": _YAML.format(micro=4), "train.sh": _LAUNCH},
-            fixed={"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_LAUNCH}"},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _YAML.format(micro=4), "train.sh": _LAUNCH},
+            {"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_LAUNCH}"},
+            on="1xA100-80GB",
         ),
-        Example(
-            files={"train.sh": _SWIFT},
-            fixed={"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_SWIFT}"},
-            hardware="1xA100-80GB",
+        example(
+            {"train.sh": _SWIFT},
+            {"train.sh": f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {_SWIFT}"},
+            on="1xA100-80GB",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _YAML.format(micro=4), "train.sh": _SETTING + _LAUNCH},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _YAML.format(micro=4), "train.sh": _SETTING + _LAUNCH}, on="1xA100-80GB"
         ),
-        Example(
-            files={"train.yaml": _YAML.format(micro=1), "train.sh": _LAUNCH},
-            hardware="1xA100-80GB",
+        example(
+            {"train.yaml": _YAML.format(micro=1), "train.sh": _LAUNCH},
+            on="1xA100-80GB",
             why="there is room",
         ),
     )

@@ -35,10 +35,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.machine.fields import docker
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, deepspeed
+from oomlint_rules._examples import command, deepspeed, example
 
 _MEMLOCK = f.host.memlock
 _JSON = deepspeed('"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/scratch"}')
@@ -76,27 +76,21 @@ class MemlockUlimit(Rule):
     only_where = (Where(plan={f.host.memlock: ("limited",)}),)
 
     bad = (
-        Example(
-            files={"train.sh": _docker(""), "ds.json": _JSON},
-            fixed={"train.sh": _docker(" --ulimit memlock=-1:-1")},
+        example(
+            {"train.sh": _docker(""), "ds.json": _JSON},
+            {"train.sh": _docker(" --ulimit memlock=-1:-1")},
         ),
-        Example(files={"compose.yaml": _compose(""), "ds.json": _JSON}),
+        example({"compose.yaml": _compose(""), "ds.json": _JSON}),
     )
     good = (
-        Example(
-            files={
-                "train.sh": _docker(" --ulimit memlock=-1 --ulimit stack=67108864"),
-                "ds.json": _JSON,
-            },
+        example(
+            {"train.sh": _docker(" --ulimit memlock=-1 --ulimit stack=67108864"), "ds.json": _JSON}
         ),
-        Example(
-            files={"compose.yaml": _compose("    ulimits:\n      memlock: -1\n"), "ds.json": _JSON},
+        example({"compose.yaml": _compose("    ulimits:\n      memlock: -1\n"), "ds.json": _JSON}),
+        example(
+            {"train.sh": _docker(""), "ds.json": _CPU}, why="what torch pins is not counted there"
         ),
-        Example(
-            files={"train.sh": _docker(""), "ds.json": _CPU},
-            why="what torch pins is not counted there",
-        ),
-        Example(files={"train.sh": f"{_RUN}\n", "ds.json": _JSON}, why="no container"),
+        example({"train.sh": f"{_RUN}\n", "ds.json": _JSON}, why="no container"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

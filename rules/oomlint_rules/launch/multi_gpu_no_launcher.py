@@ -38,22 +38,13 @@ import re
 from collections.abc import Iterable
 
 from oomlint.documents.text import Edit
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.plan.training import HEADLESS
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, script
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import command, example, script
 
 _PYTHON = re.compile(r"(python3?)(?= +(?:-m +)?[\w./]+)", re.ASCII)
 _OF_THE_MODEL = ("model.", "quant.", "trainable.")
@@ -68,20 +59,20 @@ class MultiGpuNoLauncher(Rule):
     only_where = (Where(plan={f.parallel.backend: ("dp",)}),)
 
     bad = (
-        Example(
-            files={"train.sh": command("", f"{_FOUR}python")},
-            fixed={"train.sh": command("", f"{_FOUR}torchrun --nproc_per_node 4")},
+        example(
+            {"train.sh": command("", f"{_FOUR}python")},
+            {"train.sh": command("", f"{_FOUR}torchrun --nproc_per_node 4")},
         ),
-        Example(
-            files={"train.py": script(), "train.sh": f"{_FOUR}python train.py\n"},
-            fixed={"train.sh": f"{_FOUR}torchrun --nproc_per_node 4 train.py\n"},
+        example(
+            {"train.py": script(), "train.sh": f"{_FOUR}python train.py\n"},
+            {"train.sh": f"{_FOUR}torchrun --nproc_per_node 4 train.py\n"},
         ),
     )
     good = (
-        Example(files={"train.sh": command("", f"{_FOUR}torchrun --nproc_per_node 4")}),
-        Example(files={"train.sh": command("", "CUDA_VISIBLE_DEVICES=0 python")}),
-        Example(
-            files={
+        example({"train.sh": command("", f"{_FOUR}torchrun --nproc_per_node 4")}),
+        example({"train.sh": command("", "CUDA_VISIBLE_DEVICES=0 python")}),
+        example(
+            {
                 "train.py": script(load='    device_map="auto",\n'),
                 "train.sh": f"{_FOUR}python train.py\n",
             },

@@ -35,39 +35,24 @@ from collections.abc import Iterable
 
 from oomlint.hardware import nccl_bytes
 from oomlint.judgement import confidence, settled
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import of_gib
+from oomlint.wording.amounts import gib, of_gib
+from oomlint_rules._examples import ONE_SAMPLE, ONE_SAMPLE_OF_LF, axolotl, example, llama_factory
 
-_AXOLOTL = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: {length}\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_AXOLOTL = axolotl(
+    "NousResearch/Meta-Llama-3-8B",
+    "sequence_len: {length}\nsample_packing: true\n",
+    ONE_SAMPLE,
+    "flash_attention: true\n",
+    lora="all",
 )
-_LLAMA_FACTORY = (
-    "model_name_or_path: NousResearch/Meta-Llama-3-8B\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: llama3\n"
-    "cutoff_len: {length}\n"
-    "flash_attn: fa2\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "NousResearch/Meta-Llama-3-8B",
+    "cutoff_len: {length}\nflash_attn: fa2\n",
+    ONE_SAMPLE_OF_LF,
+    lora="all",
 )
 
 
@@ -78,12 +63,12 @@ class NcclHeadroom(Rule):
     only_where = (Where(has_card=True),)
 
     bad = (
-        Example(files={"axolotl.yaml": _AXOLOTL.format(length=13056)}, hardware="8xA100-40GB"),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=13312)}, hardware="8xA100-40GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(length=13056)}, on="8xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(length=13312)}, on="8xA100-40GB"),
     )
     good = (
-        Example(files={"axolotl.yaml": _AXOLOTL.format(length=4096)}, hardware="8xA100-40GB"),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(length=4096)}, hardware="8xA100-40GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(length=4096)}, on="8xA100-40GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(length=4096)}, on="8xA100-40GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

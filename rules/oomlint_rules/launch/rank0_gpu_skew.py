@@ -30,9 +30,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.runs.run import Run
-from oomlint_rules._examples import script
+from oomlint_rules._examples import example, script
+from oomlint_rules._scripts import facts_of
 
 _LOOP = (
     "import torch\n"
@@ -53,19 +54,19 @@ class Rank0GpuSkew(Rule):
     summary = "every rank loads a checkpoint onto the same GPU"
     only_where = (Where(facts=("torch-load-no-map-location",)),)
 
-    bad = (Example(files={"train.py": _LOOP.format(arguments="'last.pt'")}),)
+    bad = (example({"train.py": _LOOP.format(arguments="'last.pt'")}),)
     good = (
-        Example(files={"train.py": _LOOP.format(arguments="'last.pt', map_location='cpu'")}),
-        Example(
-            files={
+        example({"train.py": _LOOP.format(arguments="'last.pt', map_location='cpu'")}),
+        example(
+            {
                 "train.py": _LOOP.format(arguments="'last.pt'").replace(
                     "DistributedDataParallel", "Parallel"
                 )
             },
             why="one GPU",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": f"import os\nrank = os.environ['LOCAL_RANK']\n{script()}{_LOADS}",
                 "train.sh": "torchrun --nproc_per_node 1 train.py\n",
             },
@@ -76,18 +77,17 @@ class Rank0GpuSkew(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         if run.plan.parallel.world == 1:
             return  # there is one rank to fill it
-        for fact in run.facts:
-            if fact.kind == "torch-load-no-map-location":
-                yield self.finding(
-                    run,
-                    # How large the file is, and whether this line is reached, only running tells.
-                    Severity.INFO,
-                    "torch.load without map_location fills the same GPU from every rank",
-                    at=fact,
-                    details=(
-                        "tensors go back to the GPU that they were saved from",
-                        'give map_location="cpu"',
-                    ),
-                    confidence="medium",
-                    resource="gpu",
-                )
+        for fact in facts_of(run, "torch-load-no-map-location"):
+            yield self.finding(
+                run,
+                # How large the file is, and whether this line is reached, only running tells.
+                Severity.INFO,
+                "torch.load without map_location fills the same GPU from every rank",
+                at=fact,
+                details=(
+                    "tensors go back to the GPU that they were saved from",
+                    'give map_location="cpu"',
+                ),
+                confidence="medium",
+                resource="gpu",
+            )

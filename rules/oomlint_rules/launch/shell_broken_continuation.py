@@ -39,17 +39,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
+from oomlint_rules._scripts import facts_of
 
 _HEAD = "torchrun --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
 _MODEL = "--model_name meta-llama/Meta-Llama-3-8B"
@@ -86,44 +79,35 @@ class ShellBrokenContinuation(Rule):
     only_where = (Where(facts=("broken-continuation",)),)
 
     bad = (
-        Example(
-            files={
-                "train.sh": f"{_HEAD} \\\n    {_MODEL}\n    --low_cpu_fsdp \\\n    --use_peft\n"
-            },
-            fixed={
-                "train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp \\\n    --use_peft\n"
-            },
+        example(
+            {"train.sh": f"{_HEAD} \\\n    {_MODEL}\n    --low_cpu_fsdp \\\n    --use_peft\n"},
+            {"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp \\\n    --use_peft\n"},
         ),
-        Example(
-            files={"train.sh": f"{_HEAD} \\\n    {_MODEL} \\ \n    --low_cpu_fsdp\n"},
-            fixed={"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"},
+        example(
+            {"train.sh": f"{_HEAD} \\\n    {_MODEL} \\ \n    --low_cpu_fsdp\n"},
+            {"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"},
             why="a blank follows the backslash",
         ),
-        Example(
-            files={
-                "train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    # --use_peft \\\n    --low_cpu_fsdp\n"
-            },
-            fixed={
-                "train.sh": f"    # --use_peft \\\n{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"
-            },
+        example(
+            {"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    # --use_peft \\\n    --low_cpu_fsdp\n"},
+            {"train.sh": f"    # --use_peft \\\n{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"},
             why="an option was commented out",
         ),
     )
     good = (
-        Example(files={"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"}),
-        Example(
-            files={
+        example({"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"}),
+        example(
+            {
                 "train.sh": (
                     f"# two cards\n{_HEAD} \\\n    {_MODEL} --low_cpu_fsdp\n# done\necho done\n"
                 )
-            },
+            }
         ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind == "broken-continuation":
-                yield self._broken(run, fact)
+        for fact in facts_of(run, "broken-continuation"):
+            yield self._broken(run, fact)
 
     def _broken(self, run: Run, fact: Fact) -> Finding:
         fault, loss, cure = _FAULTS[fact.detail["reason"]]

@@ -38,7 +38,6 @@ from collections.abc import Iterable
 from oomlint.documents.base import Fact
 from oomlint.linting.rule import (
     Applicability,
-    Example,
     Finding,
     Proposal,
     ReadyEdits,
@@ -48,7 +47,8 @@ from oomlint.linting.rule import (
     short,
 )
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY
+from oomlint_rules._examples import LLAMA_FACTORY, example
+from oomlint_rules._scripts import facts_of
 
 _RECIPE = (
     "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
@@ -88,16 +88,15 @@ class ShellEnvNotExported(Rule):
     only_where = (Where(facts=("env-not-exported",)),)
 
     bad = (
-        Example(
-            files={"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 && {_RECIPE}"},
-            fixed={"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"},
+        example(
+            {"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 && {_RECIPE}"},
+            {"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"},
         ),
-        Example(
-            files={"train.sh": f"WANDB_MODE=offline\n{_RECIPE}"},
-            why="a remark: the run trains the same",
+        example(
+            {"train.sh": f"WANDB_MODE=offline\n{_RECIPE}"}, why="a remark: the run trains the same"
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "#!/bin/bash\n"
                     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # fewer holes\n"
@@ -105,7 +104,7 @@ class ShellEnvNotExported(Rule):
                     f"{_RECIPE}"
                 )
             },
-            fixed={
+            {
                 "train.sh": (
                     "#!/bin/bash\n"
                     "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # fewer holes\n"
@@ -116,14 +115,14 @@ class ShellEnvNotExported(Rule):
         ),
     )
     good = (
-        Example(files={"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"}),
-        Example(files={"train.sh": f"export CUDA_VISIBLE_DEVICES=0,1 && {_RECIPE}"}),
-        Example(
-            files={"train.sh": f"set -a\nCUDA_VISIBLE_DEVICES=0,1\n{_RECIPE}"},
+        example({"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"}),
+        example({"train.sh": f"export CUDA_VISIBLE_DEVICES=0,1 && {_RECIPE}"}),
+        example(
+            {"train.sh": f"set -a\nCUDA_VISIBLE_DEVICES=0,1\n{_RECIPE}"},
             why="set -a exports what follows",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "NPROC_PER_NODE=2\n"
                     + _RECIPE.replace("--nproc_per_node 2", "--nproc_per_node $NPROC_PER_NODE")
@@ -131,22 +130,20 @@ class ShellEnvNotExported(Rule):
             },
             why="the script itself uses the value",
         ),
-        Example(files={"train.sh": f"NNODES=1\n{_RECIPE}"}, why="torchrun does not read it"),
-        Example(
-            files={"train.sh": "FORCE_TORCHRUN=1\ntorchrun src/train.py train.yaml\n"}
+        example({"train.sh": f"NNODES=1\n{_RECIPE}"}, why="torchrun does not read it"),
+        example(
+            {"train.sh": "FORCE_TORCHRUN=1\ntorchrun src/train.py train.yaml\n"}
             | {"train.yaml": LLAMA_FACTORY},
             why="only llamafactory-cli asks for it, and torchrun is there already",
         ),
-        Example(
-            files={"train.sh": f"ACCELERATE_USE_DEEPSPEED=false\n{_RECIPE}"},
+        example(
+            {"train.sh": f"ACCELERATE_USE_DEEPSPEED=false\n{_RECIPE}"},
             why="without the line it is off, too",
         ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "env-not-exported":
-                continue
+        for fact in facts_of(run, "env-not-exported"):
             if fact.detail["value"].lower() == "false":
                 continue  # off without the line, too; a variable from outside stays exported
             readers = _READ_BY.get(fact.detail["name"])

@@ -43,8 +43,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, short
+from oomlint.linting.rule import Finding, Rule, Severity, Where, short
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 
 _HEAD = (
     "import torch\n"
@@ -70,8 +71,8 @@ class SigkillNotCatchable(Rule):
     )
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": (
                     f"{_HEAD}try:\n"
                     "    trainer.train()\n"
@@ -79,10 +80,10 @@ class SigkillNotCatchable(Rule):
                     "    if e.errno == -9:\n"
                     '        trainer.save_model("rescue")\n'
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": (
                     f"{_HEAD}try:\n"
                     "    trainer.train()\n"
@@ -90,10 +91,10 @@ class SigkillNotCatchable(Rule):
                     "    torch.cuda.empty_cache()\n"
                     "    trainer.train()\n"
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "loop.py": (
                     "import torch\n"
                     "\n"
@@ -109,8 +110,8 @@ class SigkillNotCatchable(Rule):
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": (
                     f"{_HEAD}too_large = False\n"
                     "try:\n"
@@ -122,17 +123,17 @@ class SigkillNotCatchable(Rule):
                     "    args.per_device_train_batch_size = 1\n"
                     "    trainer.train()\n"
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "watch.py": (
                     "import subprocess\n"
                     'done = subprocess.run(["torchrun", "train.py"])\n'
                     "if done.returncode == -9:\n"
                     '    print("killed: out of host memory?")\n'
                 )
-            },
+            }
         ),
     )
 

@@ -38,18 +38,11 @@ from collections.abc import Iterable
 
 from oomlint.dialects.machine.fields import scene
 from oomlint.judgement import judge_host
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 from oomlint_rules.launch._limits import enough, is_met, limited_by
 
 _TRAINER = (
@@ -86,22 +79,18 @@ class SlurmMemTooSmall(Rule):
     only_where = (Where(said=(scene.ram_limit,)),)
 
     bad = (
-        Example(files=_job("--mem=64G"), fixed=_job("--mem=168G")),
-        Example(
-            files=_job("--ntasks-per-node=1", "--cpus-per-task=32", "--mem-per-cpu=2G", launch=_RECIPE),
-            fixed=_job("--ntasks-per-node=1", "--cpus-per-task=32", "--mem-per-cpu=8448M", launch=_RECIPE),
-            why="2 GiB times 32 CPUs",
-        ),
-        Example(files=_job(), fixed=_job(), why="what a site gives by default is for the site to say"),
+        example(_job("--mem=64G"), _job("--mem=168G")),
+        example(_job("--ntasks-per-node=1", "--cpus-per-task=32", "--mem-per-cpu=2G", launch=_RECIPE), _job("--ntasks-per-node=1", "--cpus-per-task=32", "--mem-per-cpu=8448M", launch=_RECIPE), why="2 GiB times 32 CPUs"),
+        example(_job(), _job(), why="what a site gives by default is for the site to say"),
     )  # fmt: skip
     good = (
-        Example(files=_job("--mem=512G")),
-        Example(files=_job("--mem=0")),
-        Example(files=_job("--exclusive")),
+        example(_job("--mem=512G")),
+        example(_job("--mem=0")),
+        example(_job("--exclusive")),
         Example(
             files=_job("--mem=64G"), host_memory="512GiB", why="the user says how much there is"
         ),
-        Example(files={"train.sh": _TRAINER, "ds.json": _DS}, why="no job of Slurm's"),
+        example({"train.sh": _TRAINER, "ds.json": _DS}, why="no job of Slurm's"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -41,19 +41,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import command, example
+from oomlint_rules._scripts import facts_of
 
 # x86-64 and most arm64 kernels: Documentation/admin-guide/mm/hugetlbpage.rst.
 _HUGE_PAGE = 2 << 20
@@ -72,29 +64,27 @@ class VmOvercommitStrict(Rule):
     only_where = (Where(facts=("kernel-setting",)),)
 
     bad = (
-        Example(
-            files={"train.sh": f"sudo sysctl -w vm.overcommit_memory=2\n{command('')}"},
-            fixed={"train.sh": f"sudo sysctl -w vm.overcommit_memory=0\n{command('')}"},
+        example(
+            {"train.sh": f"sudo sysctl -w vm.overcommit_memory=2\n{command('')}"},
+            {"train.sh": f"sudo sysctl -w vm.overcommit_memory=0\n{command('')}"},
         ),
-        Example(
-            files={"train.sh": f"echo 2 > /proc/sys/vm/overcommit_memory\n{_LLAMA_FACTORY}"},
-            fixed={"train.sh": f"echo 0 > /proc/sys/vm/overcommit_memory\n{_LLAMA_FACTORY}"},
+        example(
+            {"train.sh": f"echo 2 > /proc/sys/vm/overcommit_memory\n{_LLAMA_FACTORY}"},
+            {"train.sh": f"echo 0 > /proc/sys/vm/overcommit_memory\n{_LLAMA_FACTORY}"},
         ),
-        Example(
-            files={"train.sh": f"sysctl -w vm.nr_hugepages=32768\n{command('')}"},
+        example(
+            {"train.sh": f"sysctl -w vm.nr_hugepages=32768\n{command('')}"},
             why="64 GiB that nobody asks for",
         ),
     )
     good = (
-        Example(files={"train.sh": f"sudo sysctl -w vm.overcommit_memory=1\n{command('')}"}),
-        Example(files={"train.sh": f"# sysctl -w vm.overcommit_memory=2\n{command('')}"}),
-        Example(files={"train.sh": f"sysctl -w vm.nr_hugepages=0\n{command('')}"}),
+        example({"train.sh": f"sudo sysctl -w vm.overcommit_memory=1\n{command('')}"}),
+        example({"train.sh": f"# sysctl -w vm.overcommit_memory=2\n{command('')}"}),
+        example({"train.sh": f"sysctl -w vm.nr_hugepages=0\n{command('')}"}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in run.facts:
-            if fact.kind != "kernel-setting":
-                continue
+        for fact in facts_of(run, "kernel-setting"):
             name, value = fact.detail["name"], fact.detail["value"]
             if name == "vm.overcommit_memory" and value == 2:
                 yield self._strict(run, fact)

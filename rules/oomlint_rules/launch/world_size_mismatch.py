@@ -39,10 +39,10 @@ from math import lcm, prod
 
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.judgement import cards_missing, says_ranks
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate, command
+from oomlint_rules._examples import accelerate, command, example
 from oomlint_rules.host.ray_host_memory import ray_starts
 
 _PROCESSES = f.parallel.gpus_per_node
@@ -57,51 +57,49 @@ class WorldSizeMismatch(Rule):
     cost = 8
 
     bad = (
-        Example(
-            files={"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4")},
-            fixed={"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2")},
+        example(
+            {"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4")},
+            {"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2")},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("", "accelerate launch --config_file acc.yaml"),
                 "acc.yaml": accelerate("MULTI_GPU", processes=8),
             },
-            hardware="4xA100-80GB",
+            on="4xA100-80GB",
             why="a config for eight GPUs on a machine with four",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "tune run --nproc_per_node 8 full_finetune_distributed"
                     " --config llama3_1/8B_full batch_size=64\n"
                 )
             },
-            hardware="1xA10G-24GB",
+            on="1xA10G-24GB",
         ),
     )
     good = (
-        Example(
-            files={"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2")},
-        ),
-        Example(
-            files={
+        example({"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2")}),
+        example(
+            {
                 "train.sh": command("", "accelerate launch --config_file acc.yaml"),
                 "acc.yaml": accelerate("MULTI_GPU", processes=8),
             },
-            hardware="8xA100-80GB",
+            on="8xA100-80GB",
         ),
-        Example(
-            files={"train.sh": command("", "torchrun --nproc_per_node 2")},
-            hardware="8xA100-80GB",
+        example(
+            {"train.sh": command("", "torchrun --nproc_per_node 2")},
+            on="8xA100-80GB",
             why="nobody says that the other six are for this run",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command(
                     "--fsdp full_shard", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 1"
                 )
             },
-            hardware="1xA100-80GB",
+            on="1xA100-80GB",
             why="the second card that is shown is not there",
         ),
     )

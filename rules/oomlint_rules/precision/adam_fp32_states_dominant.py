@@ -34,30 +34,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, relief, sharding_is_open
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import axolotl, example, mended
 
-_YAML = (
-    "base_model: NousResearch/Llama-2-7b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "optimizer: {optimizer}\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_YAML = axolotl(
+    "NousResearch/Llama-2-7b-hf",
+    "sequence_len: 1024\nmicro_batch_size: 1\ngradient_checkpointing: true\n",
+    "optimizer: {optimizer}\nbf16: true\nflash_attention: true\n",
 )
 
 
@@ -80,20 +66,13 @@ class AdamFp32StatesDominant(Rule):
     )
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(optimizer="adamw_torch_fused")},
-            fixed={"axolotl.yaml": _YAML.format(optimizer="adamw_8bit")},
-            hardware="1xA40-48GB",
+        mended(
+            "axolotl.yaml", _YAML, optimizer=("adamw_torch_fused", "adamw_8bit"), on="1xA40-48GB"
         ),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _YAML.format(optimizer="adamw_8bit")}, hardware="1xA40-48GB"
-        ),
-        Example(
-            files={"axolotl.yaml": _YAML.format(optimizer="adamw_torch_fused")},
-            hardware="1xH100-80GB",
-        ),
+        example({"axolotl.yaml": _YAML.format(optimizer="adamw_8bit")}, on="1xA40-48GB"),
+        example({"axolotl.yaml": _YAML.format(optimizer="adamw_torch_fused")}, on="1xH100-80GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

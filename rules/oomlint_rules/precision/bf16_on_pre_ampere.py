@@ -33,37 +33,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import axolotl, example, llama_factory, mended
 from oomlint_rules.precision._cards import is_before_ampere, said_in, severity_of_named_card
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "dataset: instructions\n"
-    "template: qwen\n"
-    "cutoff_len: 512\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "{half}: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "cutoff_len: 512\nper_device_train_batch_size: 1\noutput_dir: out\n{half}: true\n",
+    template="qwen",
+    lora="all",
 )
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 512\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: {bf16}\n"
-    "{fp16}"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "sequence_len: 512\nmicro_batch_size: 1\ngradient_checkpointing: true\nbf16: {bf16}\n",
+    "{fp16}",
+    lora="all",
 )
 _SAYS_BF16 = frozenset({True, "bf16", "amp", "full"})
 
@@ -77,28 +63,28 @@ class Bf16OnPreAmpere(Rule):
     only_where = (Where(plan={f.precision.compute: ("bf16",)}, has_card=True),)
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(half="bf16")},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(half="bf16: false\nfp16")},
-            hardware="1xRTX-2080-Ti-11GB",
+        mended(
+            "train.yaml",
+            _LLAMA_FACTORY,
+            half=("bf16", "bf16: false\nfp16"),
+            on="1xRTX-2080-Ti-11GB",
         ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(bf16="true", fp16="")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(bf16="false", fp16="fp16: true\n")},
-            hardware="1xT4-16GB",
+        mended(
+            "axolotl.yaml",
+            _AXOLOTL,
+            bf16=("true", "false"),
+            fp16=("", "fp16: true\n"),
+            on="1xT4-16GB",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(half="fp16")},
-            hardware="1xRTX-2080-Ti-11GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(bf16="auto", fp16="")},
-            hardware="1xT4-16GB",
+        example({"train.yaml": _LLAMA_FACTORY.format(half="fp16")}, on="1xRTX-2080-Ti-11GB"),
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(bf16="auto", fp16="")},
+            on="1xT4-16GB",
             why="auto takes what the card has",
         ),
-        Example(files={"train.yaml": _LLAMA_FACTORY.format(half="bf16")}, hardware="1xL4-24GB"),
+        example({"train.yaml": _LLAMA_FACTORY.format(half="bf16")}, on="1xL4-24GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -33,36 +33,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief, judge_gpu, sharding_is_open
-from oomlint.linting.rule import Applicability, Example, Where, gib
+from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import ONE_SAMPLE_OF_LF, axolotl, example, llama_factory, mended
 from oomlint_rules._lowering import LowersPeak
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: microsoft/Phi-3-mini-4k-instruct\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: full\n"
-    "dataset: instructions\n"
-    "template: phi\n"
-    "cutoff_len: 1024\n"
-    "optim: {optimizer}\n"
-    "per_device_train_batch_size: 1\n"
-    "output_dir: out\n"
-    "bf16: true\n"
-    "pure_bf16: true\n"
+_LLAMA_FACTORY = llama_factory(
+    "microsoft/Phi-3-mini-4k-instruct",
+    "cutoff_len: 1024\noptim: {optimizer}\n",
+    ONE_SAMPLE_OF_LF,
+    "pure_bf16: true\n",
+    template="phi",
 )
-_AXOLOTL = (
-    "base_model: microsoft/Phi-3-mini-4k-instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 512\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "optimizer: {optimizer}\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_AXOLOTL = axolotl(
+    "microsoft/Phi-3-mini-4k-instruct",
+    "sequence_len: 512\nmicro_batch_size: 1\ngradient_checkpointing: true\n",
+    "optimizer: {optimizer}\nbf16: true\nflash_attention: true\n",
 )
 
 
@@ -80,26 +68,26 @@ class ForeachOptimizerTempPeak(LowersPeak):
     fix = "use the fused AdamW"
 
     bad = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch")},
-            fixed={"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch_fused")},
-            hardware="1xRTX-5090-32GB",
+        mended(
+            "train.yaml",
+            _LLAMA_FACTORY,
+            optimizer=("adamw_torch", "adamw_torch_fused"),
+            on="1xRTX-5090-32GB",
         ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch_fused")},
-            hardware="1xRTX-5090-32GB",
+        mended(
+            "axolotl.yaml",
+            _AXOLOTL,
+            optimizer=("adamw_torch", "adamw_torch_fused"),
+            on="1xRTX-5090-32GB",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch_fused")},
-            hardware="1xRTX-5090-32GB",
+        example(
+            {"train.yaml": _LLAMA_FACTORY.format(optimizer="adamw_torch_fused")},
+            on="1xRTX-5090-32GB",
         ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch")},
-            hardware="1xH100-80GB",
-            why="fits",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch")}, on="1xH100-80GB", why="fits"
         ),
     )
 

@@ -36,11 +36,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
-from oomlint.linting.rule import KNOWN, Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import KNOWN, Finding, Rule, Severity, Where
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import LLAMA_FACTORY, accelerate, command, example
 
 _HALF = 0.5
 _ACCELERATE = accelerate("MULTI_GPU").replace("bf16", "fp8")
@@ -54,19 +55,16 @@ class Fp8DoesNotShrinkStates(Rule):
     only_where = (Where(plan={f.precision.fp8_train: KNOWN}, has_card=True, has_risk=True),)
 
     bad = (
-        Example(files={"train.yaml": f"{LLAMA_FACTORY}fp8: true\n"}, hardware="1xH100-80GB"),
-        Example(
-            files={"train.sh": _COMMAND.replace(" --bf16", ""), "acc.yaml": _ACCELERATE},
-            hardware="8xL40S-48GB",
+        example({"train.yaml": f"{LLAMA_FACTORY}fp8: true\n"}, on="1xH100-80GB"),
+        example(
+            {"train.sh": _COMMAND.replace(" --bf16", ""), "acc.yaml": _ACCELERATE}, on="8xL40S-48GB"
         ),
     )
     good = (
-        Example(files={"train.yaml": LLAMA_FACTORY}, hardware="1xH100-80GB"),
-        Example(
-            files={
-                "train.yaml": f"{LLAMA_FACTORY}fp8: true\n".replace("Llama-3.1-8B", "Llama-3.2-1B")
-            },
-            hardware="1xH100-80GB",
+        example({"train.yaml": LLAMA_FACTORY}, on="1xH100-80GB"),
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}fp8: true\n".replace("Llama-3.1-8B", "Llama-3.2-1B")},
+            on="1xH100-80GB",
             why="fits",
         ),
     )

@@ -41,21 +41,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import axolotl, example
 
 _TORCHRUN = (
     "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
     " --low_cpu_fsdp --use_peft --peft_method lora --model_name meta-llama/Meta-Llama-3-8B"
 )
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-)
+_AXOLOTL = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpointing: true\n")
 _FSDP = (
     "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n  fsdp_state_dict_type: FULL_STATE_DICT\n"
 )
@@ -74,17 +69,17 @@ class FsdpInt8Flatten(Rule):
     only_where = (Where(plan={f.parallel.backend: ("fsdp1",)}),)
 
     bad = (
-        Example(
-            files={"train.sh": f"{_TORCHRUN} --quantization 8bit\n"},
-            fixed={"train.sh": f"{_TORCHRUN} --quantization 4bit\n"},
+        example(
+            {"train.sh": f"{_TORCHRUN} --quantization 8bit\n"},
+            {"train.sh": f"{_TORCHRUN} --quantization 4bit\n"},
         ),
-        Example(
-            files={"train.sh": f"{_TORCHRUN} --quantization --output_dir out\n"},
+        example(
+            {"train.sh": f"{_TORCHRUN} --quantization --output_dir out\n"},
             why="the bare switch means 8 bit",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}adapter: lora\nload_in_8bit: true\n{_FSDP}"},
-            fixed={
+        example(
+            {"train.yaml": f"{_AXOLOTL}adapter: lora\nload_in_8bit: true\n{_FSDP}"},
+            {
                 "train.yaml": (
                     f"{_AXOLOTL}adapter: qlora\nload_in_8bit: false\nload_in_4bit: true\n{_FSDP}"
                 )
@@ -92,15 +87,12 @@ class FsdpInt8Flatten(Rule):
         ),
     )
     good = (
-        Example(files={"train.sh": f"{_TORCHRUN} --quantization 4bit\n"}),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}adapter: qlora\nload_in_4bit: true\n{_FSDP}"},
+        example({"train.sh": f"{_TORCHRUN} --quantization 4bit\n"}),
+        example(
+            {"train.yaml": f"{_AXOLOTL}adapter: qlora\nload_in_4bit: true\n{_FSDP}"},
             why="Axolotl stores 4-bit weights as bf16 under FSDP",
         ),
-        Example(
-            files={"train.yaml": f"{_AXOLOTL}adapter: lora\nload_in_8bit: true\n"},
-            why="no FSDP",
-        ),
+        example({"train.yaml": f"{_AXOLOTL}adapter: lora\nload_in_8bit: true\n"}, why="no FSDP"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

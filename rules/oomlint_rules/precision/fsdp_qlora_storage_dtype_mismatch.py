@@ -32,9 +32,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._examples import example
 
 _SCRIPT = (
     "import torch\n"
@@ -61,12 +62,12 @@ class FsdpQloraStorageDtypeMismatch(Rule):
     only_where = (Where(plan={f.parallel.backend: ("fsdp1",), f.quant.method: ("bnb4",)}),)
 
     bad = (
-        Example(
-            files={"train.py": _SCRIPT.replace("STORAGE", "torch.bfloat16")},
-            fixed={"train.py": _SCRIPT.replace("STORAGE", "'float16'")},
+        example(
+            {"train.py": _SCRIPT.replace("STORAGE", "torch.bfloat16")},
+            {"train.py": _SCRIPT.replace("STORAGE", "'float16'")},
         ),
     )
-    good = (Example(files={"train.py": _SCRIPT.replace("STORAGE", "torch.float16")}),)
+    good = (example({"train.py": _SCRIPT.replace("STORAGE", "torch.float16")}),)
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan

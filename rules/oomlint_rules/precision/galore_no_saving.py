@@ -36,19 +36,10 @@ from collections.abc import Iterable
 
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.judgement import relief
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    short,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where, short
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, example
 
 _GALORE = LLAMA_FACTORY + "use_galore: true\n"
 _LAYERWISE = f"{AXOLOTL}optimizer: galore_adamw_layerwise\n"
@@ -67,14 +58,14 @@ class GaloreNoSaving(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _GALORE},
-            fixed={"train.yaml": _GALORE.replace("type: full\n", "type: full\npure_bf16: true\n")},
-            hardware="1xRTX-3090-24GB",
+        example(
+            {"train.yaml": _GALORE},
+            {"train.yaml": _GALORE.replace("type: full\n", "type: full\npure_bf16: true\n")},
+            on="1xRTX-3090-24GB",
         ),
-        Example(files={"train.yaml": f"{_LAYERWISE}gradient_accumulation_steps: 4\n"}),
-        Example(
-            files={
+        example({"train.yaml": f"{_LAYERWISE}gradient_accumulation_steps: 4\n"}),
+        example(
+            {
                 "train.sh": command("--optim galore_adamw_layerwise").replace(
                     "gradient_accumulation_steps 8", "gradient_accumulation_steps 1"
                 )
@@ -83,9 +74,9 @@ class GaloreNoSaving(Rule):
         ),
     )
     good = (
-        Example(files={"train.yaml": f"{_GALORE}pure_bf16: true\n"}, hardware="1xRTX-3090-24GB"),
-        Example(files={"train.yaml": f"{_LAYERWISE}gradient_accumulation_steps: 1\n"}),
-        Example(files={"train.yaml": _GALORE}, hardware="1xB200-180GB", why="it fits as it is"),
+        example({"train.yaml": f"{_GALORE}pure_bf16: true\n"}, on="1xRTX-3090-24GB"),
+        example({"train.yaml": f"{_LAYERWISE}gradient_accumulation_steps: 1\n"}),
+        example({"train.yaml": _GALORE}, on="1xB200-180GB", why="it fits as it is"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

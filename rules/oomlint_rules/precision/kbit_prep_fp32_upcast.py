@@ -30,9 +30,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example
 
 _SCRIPT = (
     "import torch\n"
@@ -60,17 +62,15 @@ class KbitPrepFp32Upcast(Rule):
     only_where = (Where(plan={f.quant.prepares_kbit: (True,)}, has_card=True),)
 
     bad = (
-        Example(
-            files={"train.py": _SCRIPT.format(micro=128)},
-            hardware="1xRTX-3090-24GB",
+        example(
+            {"train.py": _SCRIPT.format(micro=128)},
+            on="1xRTX-3090-24GB",
             values={f.seq.max_len: 2048},
         ),
     )
     good = (
-        Example(
-            files={"train.py": _SCRIPT.format(micro=1)},
-            hardware="1xH100-80GB",
-            values={f.seq.max_len: 2048},
+        example(
+            {"train.py": _SCRIPT.format(micro=1)}, on="1xH100-80GB", values={f.seq.max_len: 2048}
         ),
     )
 

@@ -33,17 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Relief, relief
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example, mended
 from oomlint_rules._lowering import LowersPeak
 
 _HIGH = 64
@@ -70,21 +64,13 @@ class LoraRankAllLinearLarge(LowersPeak):
     at = (f.trainable.r,)
 
     bad = (
-        Example(
-            files={"train.yaml": _LF.format(rank=512)},
-            fixed={"train.yaml": _LF.format(rank=64)},
-            hardware="1xRTX-4090-24GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(rank=512)},
-            fixed={"axolotl.yaml": _AXOLOTL.format(rank=64)},
-            hardware="1xRTX-4090-24GB",
-        ),
+        mended("train.yaml", _LF, rank=(512, 64), on="1xRTX-4090-24GB"),
+        mended("axolotl.yaml", _AXOLOTL, rank=(512, 64), on="1xRTX-4090-24GB"),
     )
     good = (
-        Example(files={"train.yaml": _LF.format(rank=16)}, hardware="1xRTX-4090-24GB"),
-        Example(files={"train.yaml": _LF.format(rank=512)}, hardware="1xH100-80GB"),
-        Example(files={"train.yaml": _LF.format(rank=512)}),
+        example({"train.yaml": _LF.format(rank=16)}, on="1xRTX-4090-24GB"),
+        example({"train.yaml": _LF.format(rank=512)}, on="1xH100-80GB"),
+        example({"train.yaml": _LF.format(rank=512)}),
     )
 
     def concerns(self, run: Run) -> bool:

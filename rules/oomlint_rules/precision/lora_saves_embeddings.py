@@ -37,10 +37,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oomlint.judgement import Relief
-from oomlint.linting.rule import KNOWN, Applicability, Example, Where, gib
+from oomlint.linting.rule import KNOWN, Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example
 from oomlint_rules._lowering import LowersPeak
 
 _WHOLE = ("embed_tokens", "lm_head", "wte", "word_embeddings", "embed_in", "embed_out")
@@ -68,18 +69,15 @@ class LoraSavesEmbeddings(LowersPeak):
     fix = "train the low-rank matrices alone"
 
     bad = (
-        Example(
-            files={"train.yaml": _QLORA + _SAVED + "sequence_len: 6144\n"},
-            hardware="1xRTX-3090-24GB",
-        ),
-        Example(
-            files={"train.yaml": f"{_LORA}additional_target: embed_tokens,lm_head\n"},
-            hardware="1xRTX-3090-24GB",
+        example({"train.yaml": _QLORA + _SAVED + "sequence_len: 6144\n"}, on="1xRTX-3090-24GB"),
+        example(
+            {"train.yaml": f"{_LORA}additional_target: embed_tokens,lm_head\n"},
+            on="1xRTX-3090-24GB",
         ),
     )
     good = (
-        Example(files={"train.yaml": _QLORA}, hardware="1xRTX-3090-24GB"),
-        Example(files={"train.yaml": _QLORA + _SAVED}, hardware="1xH100-80GB"),
+        example({"train.yaml": _QLORA}, on="1xRTX-3090-24GB"),
+        example({"train.yaml": _QLORA + _SAVED}, on="1xH100-80GB"),
     )
 
     def changes(self, run: Run) -> Mapping[Any, Any] | None:

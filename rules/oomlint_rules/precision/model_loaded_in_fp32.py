@@ -42,16 +42,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oomlint.judgement import Relief, sharding_is_open
-from oomlint.linting.rule import (
-    Applicability,
-    Confidence,
-    Example,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Confidence, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import example, mended
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import lowered
 from oomlint_rules.precision._cards import half_of
@@ -100,25 +95,15 @@ class ModelLoadedInFp32(LowersPeak):
     even_unsaid = True
 
     bad = (
-        Example(
-            files={"sft.yaml": _TRL.format(dtype="dtype: float32\n")},
-            fixed={"sft.yaml": _TRL.format(dtype="dtype: bfloat16\n")},
-            hardware="1xRTX-5090-32GB",
+        mended(
+            "sft.yaml", _TRL, dtype=("dtype: float32\n", "dtype: bfloat16\n"), on="1xRTX-5090-32GB"
         ),
-        Example(
-            files={"train.py": _SCRIPT.format(dtype="float32")},
-            fixed={"train.py": _SCRIPT.format(dtype="bfloat16")},
-            hardware="1xRTX-5090-32GB",
-        ),
+        mended("train.py", _SCRIPT, dtype=("float32", "bfloat16"), on="1xRTX-5090-32GB"),
     )
     good = (
-        Example(
-            files={"sft.yaml": _TRL.format(dtype="dtype: bfloat16\n")}, hardware="1xRTX-5090-32GB"
-        ),
-        Example(
-            files={"train.py": _SCRIPT.format(dtype="float32")},
-            hardware="1xH100-80GB",
-            why="fits in fp32 too",
+        example({"sft.yaml": _TRL.format(dtype="dtype: bfloat16\n")}, on="1xRTX-5090-32GB"),
+        example(
+            {"train.py": _SCRIPT.format(dtype="float32")}, on="1xH100-80GB", why="fits in fp32 too"
         ),
     )
 

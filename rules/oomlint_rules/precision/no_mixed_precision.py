@@ -35,9 +35,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oomlint.judgement import Relief
-from oomlint.linting.rule import Applicability, Example, Severity, Where, gib
+from oomlint.linting.rule import Applicability, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import axolotl, example, mended
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 from oomlint_rules.precision._cards import half_of
@@ -57,19 +59,11 @@ _SCRIPT = (
     ")\n"
     "Trainer(model=model, args=arguments, train_dataset=data).train()\n"
 )
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-1.5B-Instruct\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 5120\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: {bf16}\n"
+_AXOLOTL = axolotl(
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "sequence_len: 5120\nsample_packing: true\nmicro_batch_size: 1\n",
+    "gradient_checkpointing: true\nbf16: {bf16}\n",
+    lora="all",
 )
 
 
@@ -85,23 +79,13 @@ class NoMixedPrecision(LowersPeak):
     most = Severity.WARNING
 
     bad = (
-        Example(
-            files={"train.py": _SCRIPT.format(bf16="False")},
-            fixed={"train.py": _SCRIPT.format(bf16="True")},
-            hardware="1xH100-80GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(bf16="false")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(bf16="true")},
-            hardware="1xRTX-4080-16GB",
-        ),
+        mended("train.py", _SCRIPT, bf16=("False", "True"), on="1xH100-80GB"),
+        mended("axolotl.yaml", _AXOLOTL, bf16=("false", "true"), on="1xRTX-4080-16GB"),
     )
     good = (
-        Example(files={"train.py": _SCRIPT.format(bf16="True")}, hardware="1xH100-80GB"),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(bf16="false")},
-            hardware="1xH100-80GB",
-            why="fits in fp32",
+        example({"train.py": _SCRIPT.format(bf16="True")}, on="1xH100-80GB"),
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(bf16="false")}, on="1xH100-80GB", why="fits in fp32"
         ),
     )
 

@@ -34,7 +34,6 @@ from collections.abc import Iterable
 from oomlint.linting.rule import (
     KNOWN,
     Applicability,
-    Example,
     Finding,
     Proposal,
     Rule,
@@ -44,7 +43,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL
+from oomlint_rules._examples import AXOLOTL, example
 
 _FSDP2 = "fsdp_version: 2\nfsdp_config:\n  offload_params: false\n"
 _FSDP1 = "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n  offload_params: {offload}\n"
@@ -61,29 +60,19 @@ class Optimizer8bitIncompatible(Rule):
     only_where = (Where(plan={f.optimizer.name: KNOWN}, dialects=("axolotl",)),)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{AXOLOTL}optimizer: adamw_8bit\n{_FSDP2}"},
-            fixed={"train.yaml": f"{AXOLOTL}optimizer: adamw_torch_8bit\n{_FSDP2}"},
+        example(
+            {"train.yaml": f"{AXOLOTL}optimizer: adamw_8bit\n{_FSDP2}"},
+            {"train.yaml": f"{AXOLOTL}optimizer: adamw_torch_8bit\n{_FSDP2}"},
         ),
-        Example(
-            files={
-                "train.yaml": f"{AXOLOTL}optimizer: adamw_8bit\n{_FSDP1.format(offload='true')}"
-            },
-        ),
-        Example(
-            files={
-                "train.yaml": (
-                    f"{AXOLOTL}optimizer: muon\ndeepspeed: deepspeed_configs/zero2.json\n"
-                )
-            },
+        example({"train.yaml": f"{AXOLOTL}optimizer: adamw_8bit\n{_FSDP1.format(offload='true')}"}),
+        example(
+            {"train.yaml": (f"{AXOLOTL}optimizer: muon\ndeepspeed: deepspeed_configs/zero2.json\n")}
         ),
     )
     good = (
-        Example(files={"train.yaml": f"{AXOLOTL}optimizer: adamw_torch_8bit\n{_FSDP2}"}),
-        Example(
-            files={
-                "train.yaml": f"{AXOLOTL}optimizer: adamw_8bit\n{_FSDP1.format(offload='false')}"
-            },
+        example({"train.yaml": f"{AXOLOTL}optimizer: adamw_torch_8bit\n{_FSDP2}"}),
+        example(
+            {"train.yaml": f"{AXOLOTL}optimizer: adamw_8bit\n{_FSDP1.format(offload='false')}"}
         ),
     )
 

@@ -35,19 +35,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, relief
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example, mended
 
 _AXOLOTL = AXOLOTL + "sequence_len: 512\noptimizer: {optimizer}\n"
 _LF = LLAMA_FACTORY + "optim: {optimizer}\n"
@@ -70,34 +62,31 @@ class PagedOptimizerHostRam(Rule):
     )
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(optimizer="paged_adamw_32bit")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(optimizer="paged_adamw_8bit")},
-            hardware="8xA100-40GB",
-            host_memory="256GiB",
+        mended(
+            "axolotl.yaml",
+            _AXOLOTL,
+            optimizer=("paged_adamw_32bit", "paged_adamw_8bit"),
+            on="8xA100-40GB, 256GiB",
         ),
-        Example(
-            files={"train.yaml": _LF.format(optimizer="paged_adamw_32bit")},
-            fixed={"train.yaml": _LF.format(optimizer="paged_adamw_8bit")},
-            hardware="8xA100-40GB",
-            host_memory="256GiB",
+        mended(
+            "train.yaml",
+            _LF,
+            optimizer=("paged_adamw_32bit", "paged_adamw_8bit"),
+            on="8xA100-40GB, 256GiB",
         ),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(optimizer="paged_adamw_32bit")},
-            hardware="8xA100-40GB",
-            host_memory="1TiB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(optimizer="paged_adamw_32bit")}, on="8xA100-40GB, 1TiB"
         ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(optimizer="paged_adamw_32bit")},
-            hardware="8xA100-40GB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(optimizer="paged_adamw_32bit")},
+            on="8xA100-40GB",
             why="the host's RAM is unknown",
         ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch_fused")},
-            hardware="8xA100-40GB",
-            host_memory="256GiB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(optimizer="adamw_torch_fused")},
+            on="8xA100-40GB, 256GiB",
         ),
     )
 

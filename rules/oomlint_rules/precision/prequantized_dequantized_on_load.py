@@ -35,11 +35,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib, short
+from oomlint.linting.rule import Finding, Rule, Severity, Where, short
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example
 
 _PACKED = {"mxfp4": "mxfp4", "fp8": "fp8_weight", "fp8_block": "fp8_weight"}
 _SPOKEN = {"mxfp4": "MXFP4", "fp8": "FP8", "fp8_block": "FP8"}
@@ -64,22 +65,17 @@ class PrequantizedDequantizedOnLoad(Rule):
     explains = ("parameters",)
 
     bad = (
-        Example(files={"train.yaml": _LF}, hardware="1xA100-40GB"),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(dequantize="true")}, hardware="1xRTX-4090-24GB"
-        ),
-        Example(
-            files={"train.yaml": _LF.replace("20b", "120b")},
+        example({"train.yaml": _LF}, on="1xA100-40GB"),
+        example({"axolotl.yaml": _AXOLOTL.format(dequantize="true")}, on="1xRTX-4090-24GB"),
+        example(
+            {"train.yaml": _LF.replace("20b", "120b")},
             why="hardware unknown, and more than any common card has",
         ),
     )
     good = (
-        Example(files={"train.yaml": _LF}, hardware="1xH100-80GB"),
-        Example(files={"train.yaml": _LF}),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(dequantize="false")},
-            hardware="1xRTX-4090-24GB",
-        ),
+        example({"train.yaml": _LF}, on="1xH100-80GB"),
+        example({"train.yaml": _LF}),
+        example({"axolotl.yaml": _AXOLOTL.format(dequantize="false")}, on="1xRTX-4090-24GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

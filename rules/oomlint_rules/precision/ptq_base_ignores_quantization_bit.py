@@ -38,7 +38,6 @@ from typing import Any
 from oomlint.linting.rule import (
     KNOWN,
     Applicability,
-    Example,
     Finding,
     Proposal,
     Rule,
@@ -48,7 +47,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, script
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example, script
 from oomlint_rules._fixes import removal
 
 _BITS = {
@@ -81,27 +80,23 @@ class PtqBaseIgnoresQuantizationBit(Rule):
     only_where = (Where(plan={f.quant.requested_bits: KNOWN}),)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_LF.format(model=_INT8)}quantization_bit: 4\n"},
-            fixed={"train.yaml": _LF.format(model=_INT8)},
+        example(
+            {"train.yaml": f"{_LF.format(model=_INT8)}quantization_bit: 4\n"},
+            {"train.yaml": _LF.format(model=_INT8)},
         ),
-        Example(
-            files={"train.yaml": f"{_LF.format(model=_GPTQ)}quantization_bit: 4\n"},
-            fixed={"train.yaml": _LF.format(model=_GPTQ)},
+        example(
+            {"train.yaml": f"{_LF.format(model=_GPTQ)}quantization_bit: 4\n"},
+            {"train.yaml": _LF.format(model=_GPTQ)},
         ),
-        Example(
-            files={"train.yaml": f"{_LF.format(model='openai/gpt-oss-20b')}quantization_bit: 4\n"}
-        ),
-        Example(files={"axolotl.yaml": _QLORA.format(model="openai/gpt-oss-20b")}),
-        Example(files={"train.py": script(load="    load_in_4bit=True,\n", model=_GPTQ)}),
+        example({"train.yaml": f"{_LF.format(model='openai/gpt-oss-20b')}quantization_bit: 4\n"}),
+        example({"axolotl.yaml": _QLORA.format(model="openai/gpt-oss-20b")}),
+        example({"train.py": script(load="    load_in_4bit=True,\n", model=_GPTQ)}),
     )
     good = (
-        Example(files={"train.yaml": _LF.format(model=_GPTQ)}),
-        Example(
-            files={"train.yaml": f"{_LF.format(model='Qwen/Qwen2.5-7B')}quantization_bit: 4\n"}
-        ),
-        Example(
-            files={"axolotl.yaml": _QLORA.format(model="unsloth/llama-3-8b-bnb-4bit")},
+        example({"train.yaml": _LF.format(model=_GPTQ)}),
+        example({"train.yaml": f"{_LF.format(model='Qwen/Qwen2.5-7B')}quantization_bit: 4\n"}),
+        example(
+            {"axolotl.yaml": _QLORA.format(model="unsloth/llama-3-8b-bnb-4bit")},
             why="bitsandbytes wrote it in 4 bit",
         ),
     )

@@ -51,11 +51,11 @@ from oomlint.dialects.common.fields import (
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Setting
-from oomlint.linting.rule import Applicability, Example, Finding, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Rule, Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate, command, deepspeed
+from oomlint_rules._examples import accelerate, command, deepspeed, example
 from oomlint_rules._fixes import removal
 from oomlint_rules.settings._trainer import trainer_compares
 
@@ -106,82 +106,77 @@ class AccelerateVsTrainerMismatch(Rule):
     applicability = Applicability.SAFE
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--deepspeed ds.json", _ACCELERATE),
                 "acc.yaml": accelerate(
                     "DEEPSPEED",
                     "deepspeed_config:\n  zero_stage: 2\n  offload_optimizer_device: cpu\n",
                 ),
                 "ds.json": deepspeed('"stage": 3'),
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--deepspeed ds.json", _ACCELERATE),
                 "acc.yaml": accelerate("FSDP", "fsdp_config:\n  fsdp_version: 2\n"),
                 "ds.json": deepspeed('"stage": 3'),
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("", _ACCELERATE),
                 "acc.yaml": accelerate("DEEPSPEED", f"{_BY_FILE}  zero_stage: 3\n"),
                 "ds.json": deepspeed('"stage": 3'),
             },
-            fixed={"acc.yaml": accelerate("DEEPSPEED", _BY_FILE)},
+            {"acc.yaml": accelerate("DEEPSPEED", _BY_FILE)},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("", _ACCELERATE),
                 "acc.yaml": accelerate(
                     "DEEPSPEED",
                     "deepspeed_config:\n  gradient_accumulation_steps: 1\n  zero_stage: 3\n",
                 ),
             },
-            fixed={
-                "acc.yaml": accelerate(
-                    "DEEPSPEED",
-                    "deepspeed_config:\n  zero_stage: 3\n",
-                ),
-            },
+            {"acc.yaml": accelerate("DEEPSPEED", "deepspeed_config:\n  zero_stage: 3\n")},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("", _ACCELERATE).replace("--bf16", "--fp16"),
                 "acc.yaml": accelerate("MULTI_GPU"),
-            },
+            }
         ),
-        Example(files=_loop("torch.optim.AdamW")),
+        example(_loop("torch.optim.AdamW")),
     )
     good = (
-        Example(files=_loop("DummyOptim"), why="DeepSpeed makes the optimizer"),
-        Example(
-            files={
+        example(_loop("DummyOptim"), why="DeepSpeed makes the optimizer"),
+        example(
+            {
                 "train.sh": command("--deepspeed ds.json", _ACCELERATE),
                 "acc.yaml": accelerate("MULTI_GPU"),
                 "ds.json": deepspeed('"stage": 3'),
             },
             why="Accelerate only starts the processes",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("", _ACCELERATE),
                 "acc.yaml": accelerate("DEEPSPEED", _BY_FILE),
                 "ds.json": deepspeed('"stage": 3'),
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("", _ACCELERATE),
                 "acc.yaml": accelerate(
                     "DEEPSPEED",
                     "deepspeed_config:\n  gradient_accumulation_steps: 8\n  zero_stage: 3\n",
                 ),
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": f"{_ACCELERATE} sft.py --config /data/elsewhere/recipe.yaml\n",
                 "acc.yaml": accelerate(
                     "DEEPSPEED",

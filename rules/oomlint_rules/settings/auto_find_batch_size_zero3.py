@@ -28,10 +28,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, command, deepspeed
+from oomlint_rules._examples import AXOLOTL, command, deepspeed, example
 from oomlint_rules.settings._trainer import trainer_compares
 
 _AXOLOTL = f"{AXOLOTL}auto_find_batch_size: true\ndeepspeed: ds.json\n"
@@ -53,19 +53,19 @@ class AutoFindBatchSizeZero3(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 3')},
-            fixed={"train.yaml": _AXOLOTL.replace("size: true", "size: false")},
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 3')},
+            {"train.yaml": _AXOLOTL.replace("size: true", "size: false")},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--deepspeed ds.json --auto_find_batch_size True"),
                 "ds.json": deepspeed('"stage": 3'),
             },
-            fixed={"train.sh": command("--deepspeed ds.json --auto_find_batch_size False")},
+            {"train.sh": command("--deepspeed ds.json --auto_find_batch_size False")},
         ),
     )
-    good = (Example(files={"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 2')}),)
+    good = (example({"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 2')}),)
 
     def check(self, run: Run) -> Iterable[Finding]:
         if not trainer_compares(run):

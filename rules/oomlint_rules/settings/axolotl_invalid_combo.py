@@ -42,10 +42,10 @@ from collections.abc import Iterable
 
 from oomlint.dialects.axolotl.keys import own
 from oomlint.dialects.common.fields import ref
-from oomlint.linting.rule import Applicability, Example, Finding, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL
+from oomlint_rules._examples import AXOLOTL, example
 from oomlint_rules.settings._combinations import Combination, refusals, value_of
 
 _FSDP2 = "fsdp_version: 2\nfsdp_config:\n  offload_params: false\n"
@@ -211,42 +211,40 @@ class AxolotlInvalidCombo(Rule):
     only_where = (Where(dialects=("axolotl",)),)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{AXOLOTL}rl: dpo\nsample_packing: true\n"},
-            fixed={"train.yaml": f"{AXOLOTL}rl: dpo\n"},
+        example(
+            {"train.yaml": f"{AXOLOTL}rl: dpo\nsample_packing: true\n"},
+            {"train.yaml": f"{AXOLOTL}rl: dpo\n"},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     f"{AXOLOTL}deepspeed: deepspeed_configs/zero3_bf16.json\n"
                     "fsdp:\n  - full_shard\n"
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     f"{AXOLOTL}activation_offloading: true\n".replace(
                         "gradient_checkpointing: true\n", ""
                     )
                 )
-            },
+            }
         ),
-        Example(
-            files={"train.yaml": f"{AXOLOTL}adapter: qlora\nload_in_4bit: true\nrl: dpo\n{_FSDP2}"},
-        ),
-        Example(
-            files={"train.yaml": f"{AXOLOTL}save_strategy: epoch\nsave_steps: 100\n"},
-            fixed={"train.yaml": f"{AXOLOTL}save_strategy: epoch\n"},
+        example({"train.yaml": f"{AXOLOTL}adapter: qlora\nload_in_4bit: true\nrl: dpo\n{_FSDP2}"}),
+        example(
+            {"train.yaml": f"{AXOLOTL}save_strategy: epoch\nsave_steps: 100\n"},
+            {"train.yaml": f"{AXOLOTL}save_strategy: epoch\n"},
         ),
     )
     good = (
-        Example(files={"train.yaml": f"{AXOLOTL}sample_packing: true\nsave_steps: 100\n"}),
-        Example(files={"train.yaml": f"{AXOLOTL}activation_offloading: true\n"}),
-        Example(files={"train.yaml": f"{AXOLOTL}streaming: true\nmax_steps: 100\n"}),
-        Example(files={"train.yaml": f"{AXOLOTL}rl: dpo\n{_FSDP2}"}),
-        Example(
-            files={
+        example({"train.yaml": f"{AXOLOTL}sample_packing: true\nsave_steps: 100\n"}),
+        example({"train.yaml": f"{AXOLOTL}activation_offloading: true\n"}),
+        example({"train.yaml": f"{AXOLOTL}streaming: true\nmax_steps: 100\n"}),
+        example({"train.yaml": f"{AXOLOTL}rl: dpo\n{_FSDP2}"}),
+        example(
+            {
                 "train.yaml": f"{AXOLOTL}lora_o_kernel: true\ntrust_remote_code: true\n",
                 "setup.sh": "pip install 'git+https://github.com/axolotl-ai-cloud/axolotl@v0.13.0'\n",
             },

@@ -34,19 +34,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, accelerate, command
+from oomlint_rules._examples import AXOLOTL, accelerate, command, example, mended
 from oomlint_rules.settings._combinations import is_on, value_of
 
 _SIZE = f.parallel.cp
@@ -78,46 +69,42 @@ class ContextParallelConstraint(Rule):
     only_where = (Where(plan={f.parallel.cp: KNOWN}),)
 
     bad = (
-        Example(
-            files={"train.yaml": _AXOLOTL.format(attention="sdpa")},
-            fixed={"train.yaml": _AXOLOTL.format(attention="flash_attention_2")},
-        ),
-        Example(
-            files={
+        mended("train.yaml", _AXOLOTL, attention=("sdpa", "flash_attention_2")),
+        example(
+            {
                 "train.yaml": _AXOLOTL.format(attention="flash_attention_2").replace(
                     "micro_batch_size: 1", "micro_batch_size: 4\ngradient_accumulation_steps: 2"
                 )
                 + "sample_packing: true\n"
             },
-            fixed={
+            {
                 "train.yaml": _AXOLOTL.format(attention="flash_attention_2").replace(
                     "micro_batch_size: 1", "micro_batch_size: 1\ngradient_accumulation_steps: 8"
                 )
                 + "sample_packing: true\n"
             },
         ),
-        Example(
-            files={"train.sh": _COMMAND.format(more=""), "acc.yaml": _fsdp(1)},
-            fixed={"acc.yaml": _fsdp(2)},
+        example(
+            {"train.sh": _COMMAND.format(more=""), "acc.yaml": _fsdp(1)}, {"acc.yaml": _fsdp(2)}
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": _COMMAND.format(more=" --attn_implementation flash_attention_2"),
                 "acc.yaml": _fsdp(2),
             },
-            fixed={"train.sh": _COMMAND.format(more=" --attn_implementation sdpa")},
+            {"train.sh": _COMMAND.format(more=" --attn_implementation sdpa")},
         ),
     )
     good = (
-        Example(files={"train.yaml": _AXOLOTL.format(attention="flash_attention_2")}),
-        Example(
-            files={
+        example({"train.yaml": _AXOLOTL.format(attention="flash_attention_2")}),
+        example(
+            {
                 "train.yaml": _AXOLOTL.format(attention="sdpa").replace(
                     "context_parallel_size: 2", "context_parallel_size: 1"
                 )
             }
         ),
-        Example(files={"train.sh": _COMMAND.format(more=""), "acc.yaml": _fsdp(2)}),
+        example({"train.sh": _COMMAND.format(more=""), "acc.yaml": _fsdp(2)}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

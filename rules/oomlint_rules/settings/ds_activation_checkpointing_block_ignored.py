@@ -33,10 +33,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.deepspeed.keys import ds
-from oomlint.linting.rule import Applicability, Example, Finding, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
 from oomlint_rules._fixes import removal
 from oomlint_rules.settings._trainer import trainer_compares
 
@@ -53,30 +53,27 @@ class DsActivationCheckpointingBlockIgnored(Rule):
     only_where = (Where(plan={f.checkpointing.mode: ("none",)}),)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_OFF}deepspeed: ds.json\n",
                 "ds.json": deepspeed('"stage": 2', _BLOCK),
             },
-            fixed={"ds.json": deepspeed('"stage": 2')},
+            {"ds.json": deepspeed('"stage": 2')},
         ),
-        Example(
-            files={"train.yaml": _LF_OFF, "ds.json": deepspeed('"stage": 3', _BLOCK)},
-            fixed={"ds.json": deepspeed('"stage": 3')},
+        example(
+            {"train.yaml": _LF_OFF, "ds.json": deepspeed('"stage": 3', _BLOCK)},
+            {"ds.json": deepspeed('"stage": 3')},
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
                 "ds.json": deepspeed('"stage": 2', _BLOCK),
             },
             why="gradient checkpointing is on",
         ),
-        Example(
-            files={"ds.json": deepspeed('"stage": 2', _BLOCK)},
-            why="nobody knows whose model it is",
-        ),
+        example({"ds.json": deepspeed('"stage": 2', _BLOCK)}, why="nobody knows whose model it is"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

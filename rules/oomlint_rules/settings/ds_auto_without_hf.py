@@ -34,10 +34,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import enumerated
-from oomlint_rules._examples import command, deepspeed
+from oomlint_rules._examples import command, deepspeed, example
 
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
@@ -68,15 +68,15 @@ class DsAutoWithoutHf(Rule):
     only_where = (Where(frameworks=("deepspeed",)),)
 
     bad = (
-        Example(files={"train.py": _SCRIPT, "ds.json": _AUTO}),
-        Example(files={"train.sh": _COMMAND, "ds.json": _AUTO}),
+        example({"train.py": _SCRIPT, "ds.json": _AUTO}),
+        example({"train.sh": _COMMAND, "ds.json": _AUTO}),
     )
     good = (
-        Example(files={"train.py": _SCRIPT, "ds.json": _NUMBERS}),
-        Example(files={"train.sh": command("--deepspeed ds.json"), "ds.json": _AUTO}),
-        Example(files={"ds.json": _AUTO}, why="who reads it is not known"),
-        Example(
-            files={"train.py": _FILLS, "ds.json": deepspeed('"stage": 2')},
+        example({"train.py": _SCRIPT, "ds.json": _NUMBERS}),
+        example({"train.sh": command("--deepspeed ds.json"), "ds.json": _AUTO}),
+        example({"ds.json": _AUTO}, why="who reads it is not known"),
+        example(
+            {"train.py": _FILLS, "ds.json": deepspeed('"stage": 2')},
             why="the script fills it in by itself",
         ),
     )

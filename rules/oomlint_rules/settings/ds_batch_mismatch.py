@@ -41,20 +41,16 @@ from collections.abc import Iterable
 from math import prod
 
 from oomlint.dialects.deepspeed.keys import ds
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY
+from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example
 from oomlint_rules.settings._trainer import trainer_compares
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "micro_batch_size: 2\n"
-    "gradient_accumulation_steps: 4\n"
-    "gradient_checkpointing: true\n"
-    "deepspeed: ds.json\n"
+_AXOLOTL = axolotl(
+    "meta-llama/Llama-3.1-8B",
+    "micro_batch_size: 2\ngradient_accumulation_steps: 4\ngradient_checkpointing: true\n",
+    "deepspeed: ds.json\n",
 )
 
 
@@ -85,42 +81,35 @@ class DsBatchMismatch(Rule):
     only_where = (Where(plan={f.parallel.backend: ("zero",)}),)
 
     bad = (
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json("4", "4", '"auto"')},
-            fixed={"ds.json": _json('"auto"', "4", '"auto"')},
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json("4", "4", '"auto"')},
+            {"ds.json": _json('"auto"', "4", '"auto"')},
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json('"auto"', '"auto"', "32")},
-            fixed={"ds.json": _json('"auto"', '"auto"', '"auto"')},
-            hardware="8xA100-80GB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json('"auto"', '"auto"', "32")},
+            {"ds.json": _json('"auto"', '"auto"', '"auto"')},
+            on="8xA100-80GB",
             why="2 × 4 × 8 is 64",
         ),
-        Example(
-            files={"ds.json": _json("4", "4", "156")},
-            why="no number of GPUs makes 16 into 156",
-        ),
-        Example(
-            files={
-                "train.yaml": f"{_LLAMA_FACTORY}bf16: true\n",
-                "ds.json": _json("1", "1", '"auto"'),
-            },
-            fixed={"ds.json": _json("1", '"auto"', '"auto"')},
+        example({"ds.json": _json("4", "4", "156")}, why="no number of GPUs makes 16 into 156"),
+        example(
+            {"train.yaml": f"{_LLAMA_FACTORY}bf16: true\n", "ds.json": _json("1", "1", '"auto"')},
+            {"ds.json": _json("1", '"auto"', '"auto"')},
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_LLAMA_FACTORY}bf16: true\n",
                 "ds.json": _json('"auto"', '"auto"', '"auto"'),
-            },
+            }
         ),
-        Example(files={"train.yaml": _AXOLOTL, "ds.json": _json("2", "4", '"auto"')}),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": _json('"auto"', '"auto"', "64")},
-            hardware="8xA100-80GB",
+        example({"train.yaml": _AXOLOTL, "ds.json": _json("2", "4", '"auto"')}),
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": _json('"auto"', '"auto"', "64")}, on="8xA100-80GB"
         ),
-        Example(
-            files={"ds.json": _json("4", "4", "160")},
+        example(
+            {"ds.json": _json("4", "4", "160")},
             why="ten GPUs would make it right, and their number is not known",
         ),
     )

@@ -35,7 +35,6 @@ from typing import Any
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.linting.rule import (
     Applicability,
-    Example,
     Finding,
     Proposal,
     RemoveKey,
@@ -46,7 +45,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, deepspeed
+from oomlint_rules._examples import LLAMA_FACTORY, deepspeed, example
 from oomlint_rules._fixes import removal
 
 _OLD = (
@@ -72,35 +71,29 @@ class DsDeprecatedKeys(Rule):
     )
 
     bad = (
-        Example(
-            files={"ds.json": deepspeed('"stage": 2, "cpu_offload": true')},
-            fixed={
-                "ds.json": deepspeed('"stage": 2, "offload_optimizer": {\n    "device": "cpu"\n  }')
-            },
+        example(
+            {"ds.json": deepspeed('"stage": 2, "cpu_offload": true')},
+            {"ds.json": deepspeed('"stage": 2, "offload_optimizer": {\n    "device": "cpu"\n  }')},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
                 "ds.json": deepspeed(
                     '"stage": 2, "offload_optimizer": {"device": "cpu"}, '
                     '"cpu_offload_use_pin_memory": false'
                 ),
             },
-            fixed={"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')},
+            {"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')},
         ),
-        Example(
-            files={
+        example(
+            {
                 "ds.json": deepspeed("").replace(
                     '"zero_optimization": {}', '"zero_optimization": true'
                 )
-            },
+            }
         ),
     )
-    good = (
-        Example(
-            files={"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')},
-        ),
-    )
+    good = (example({"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')}),)
 
     def check(self, run: Run) -> Iterable[Finding]:
         for old, field, key in _OLD:

@@ -41,7 +41,6 @@ from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import UNKNOWN
 from oomlint.linting.rule import (
     Applicability,
-    Example,
     Finding,
     Proposal,
     RemoveKey,
@@ -53,7 +52,7 @@ from oomlint.linting.rule import (
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, deepspeed
+from oomlint_rules._examples import AXOLOTL, deepspeed, example
 from oomlint_rules.settings._levels import other_level
 
 
@@ -65,32 +64,32 @@ class DsKeyAtWrongLevel(Rule):
     only_where = (Where(has="stray"),)
 
     bad = (
-        Example(
-            files={"ds.json": deepspeed('"stage": 2', '  "overlap_comm": true,\n')},
-            fixed={"ds.json": deepspeed('"stage": 2, "overlap_comm": true')},
+        example(
+            {"ds.json": deepspeed('"stage": 2', '  "overlap_comm": true,\n')},
+            {"ds.json": deepspeed('"stage": 2, "overlap_comm": true')},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
                 "ds.json": deepspeed('"stage": 2', '  "offload_optimizer": {"device": "cpu"},\n'),
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "ds.json": deepspeed(
                     '"stage": 1', '  "stage3_gather_16bit_weights_on_model_save": false,\n'
                 )
             },
             why="it holds anyway: a remark",
         ),
-        Example(
-            files={"ds.json": deepspeed('"stage": 2, "gradient_clipping": 1.0')},
+        example(
+            {"ds.json": deepspeed('"stage": 2, "gradient_clipping": 1.0')},
             why="zero_optimization refuses it",
         ),
     )
     good = (
-        Example(files={"ds.json": deepspeed('"stage": 2, "overlap_comm": true')}),
-        Example(files={"ds.json": deepspeed('"stage": 2', '  "gradient_clipping": 1.0,\n')}),
+        example({"ds.json": deepspeed('"stage": 2, "overlap_comm": true')}),
+        example({"ds.json": deepspeed('"stage": 2', '  "gradient_clipping": 1.0,\n')}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

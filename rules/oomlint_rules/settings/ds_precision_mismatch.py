@@ -40,18 +40,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.deepspeed.keys import ds
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY
+from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example
 from oomlint_rules.settings._trainer import trainer_compares
 
-_AXOLOTL = (
-    "base_model: meta-llama/Llama-3.1-8B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-)
+_AXOLOTL = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpointing: true\n")
 
 
 _LLAMA_FACTORY = LLAMA_FACTORY.replace("bf16: true\n", "deepspeed: ds.json\n")
@@ -77,51 +71,43 @@ class DsPrecisionMismatch(Rule):
     cost = 7
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_AXOLOTL}fp16: true\ndeepspeed: ds.json\n",
                 "ds.json": _json("true", '"auto"'),
             },
-            fixed={"ds.json": _json('"auto"', '"auto"')},
+            {"ds.json": _json('"auto"', '"auto"')},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     f"{_AXOLOTL}fp16: true\ndeepspeed: deepspeed_configs/zero3_bf16.json\n"
-                ),
+                )
             },
             why="the preset switches bf16 on",
         ),
-        Example(
-            files={"ds.json": _json("true", "true")},
-            fixed={"ds.json": _json("true", "false")},
-        ),
-        Example(
-            files={"train.yaml": _LLAMA_FACTORY, "ds.json": _json("true", '"auto"')},
-            fixed={"ds.json": _json('"auto"', '"auto"')},
+        example({"ds.json": _json("true", "true")}, {"ds.json": _json("true", "false")}),
+        example(
+            {"train.yaml": _LLAMA_FACTORY, "ds.json": _json("true", '"auto"')},
+            {"ds.json": _json('"auto"', '"auto"')},
             why="no precision is switched on in the YAML",
         ),
     )
     good = (
-        Example(
-            files={
-                "train.yaml": f"{_LLAMA_FACTORY}bf16: true\n",
-                "ds.json": _json("true", "false"),
-            },
-        ),
-        Example(
-            files={
+        example({"train.yaml": f"{_LLAMA_FACTORY}bf16: true\n", "ds.json": _json("true", "false")}),
+        example(
+            {
                 "train.yaml": f"{_AXOLOTL}bf16: true\ndeepspeed: ds.json\n",
                 "ds.json": _json("true", "false"),
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_AXOLOTL}fp16: true\ndeepspeed: ds.json\n",
                 "ds.json": _json('"auto"', '"auto"'),
-            },
+            }
         ),
-        Example(files={"ds.json": _json("true", "false")}),
+        example({"ds.json": _json("true", "false")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

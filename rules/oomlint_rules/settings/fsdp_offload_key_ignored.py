@@ -32,10 +32,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, script
+from oomlint_rules._examples import LLAMA_FACTORY, example, script
 
 _WORDS = hf.fsdp_words
 
@@ -49,26 +49,26 @@ class FsdpOffloadKeyIgnored(Rule):
     only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": script(
                     "fsdp='full_shard auto_wrap'", "fsdp_config={'offload_params': True}"
                 )
             },
-            fixed={
+            {
                 "train.py": script(
                     "fsdp='full_shard auto_wrap offload'", "fsdp_config={'offload_params': True}"
                 )
             },
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     f"{LLAMA_FACTORY}fsdp: full_shard auto_wrap\n"
                     "fsdp_config:\n  fsdp_offload_params: true\n"
                 )
             },
-            fixed={
+            {
                 "train.yaml": (
                     f'{LLAMA_FACTORY}fsdp: "full_shard auto_wrap offload"\n'
                     "fsdp_config:\n  fsdp_offload_params: true\n"
@@ -77,19 +77,19 @@ class FsdpOffloadKeyIgnored(Rule):
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.py": script(
                     "fsdp='full_shard auto_wrap offload'", "fsdp_config={'offload_params': True}"
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.py": script(
                     "fsdp='full_shard auto_wrap'", "fsdp_config={'offload_params': False}"
                 )
-            },
+            }
         ),
     )
 

@@ -36,10 +36,10 @@ from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.llamafactory.keys import lf, lf_env
-from oomlint.linting.rule import Applicability, Example, Finding, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, deepspeed
+from oomlint_rules._examples import LLAMA_FACTORY, deepspeed, example
 from oomlint_rules.settings._combinations import Combination, refusals
 
 _JSON = deepspeed('"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
@@ -210,19 +210,18 @@ class LfInvalidCombo(Rule):
     only_where = (Where(dialects=("llama-factory",), frameworks=("llama-factory",)),)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_ZERO3}predict_with_generate: true\nval_size: 0.1\n",
                 "ds.json": _JSON,
             },
-            fixed={"train.yaml": f"{_ZERO3}val_size: 0.1\n"},
+            {"train.yaml": f"{_ZERO3}val_size: 0.1\n"},
         ),
-        Example(
-            files={"train.yaml": f"{LLAMA_FACTORY}quantization_bit: 4\n"},
-            fixed={"train.yaml": LLAMA_FACTORY},
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}quantization_bit: 4\n"}, {"train.yaml": LLAMA_FACTORY}
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": (
                     "CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train --stage sft --do_train"
                     " --model_name_or_path meta-llama/Llama-3.1-8B --finetuning_type full"
@@ -230,7 +229,7 @@ class LfInvalidCombo(Rule):
                     " --use_galore --galore_layerwise\n"
                 )
             },
-            fixed={
+            {
                 "train.sh": (
                     "CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train --stage sft --do_train"
                     " --model_name_or_path meta-llama/Llama-3.1-8B --finetuning_type full"
@@ -239,32 +238,32 @@ class LfInvalidCombo(Rule):
                 )
             },
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": _ZERO3,
                 "ds.json": _JSON,
                 "train.sh": "CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n",
-            },
+            }
         ),
-        Example(files={"train.yaml": f"{LLAMA_FACTORY}streaming: true\n"}),
+        example({"train.yaml": f"{LLAMA_FACTORY}streaming: true\n"}),
     )
     good = (
-        Example(files={"train.yaml": _ZERO3, "ds.json": _JSON}),
-        Example(
-            files={
+        example({"train.yaml": _ZERO3, "ds.json": _JSON}),
+        example(
+            {
                 "train.yaml": LLAMA_FACTORY.replace("type: full", "type: lora")
                 + "quantization_bit: 4\n"
-            },
+            }
         ),
-        Example(files={"train.yaml": f"{LLAMA_FACTORY}streaming: true\nmax_steps: 1000\n"}),
-        Example(
-            files={
+        example({"train.yaml": f"{LLAMA_FACTORY}streaming: true\nmax_steps: 1000\n"}),
+        example(
+            {
                 "train.yaml": _ZERO3,
                 "ds.json": _JSON,
                 "train.sh": (
                     "FORCE_TORCHRUN=1 CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n"
                 ),
-            },
+            }
         ),
     )
 

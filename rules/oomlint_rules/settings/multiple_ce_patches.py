@@ -32,19 +32,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.axolotl.keys import own
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    RemoveKey,
-    Rule,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, RemoveKey, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL
+from oomlint_rules._examples import AXOLOTL, example
 from oomlint_rules.settings._combinations import is_on, origin_of, value_of
 
 # From the one that saves most; the first that is on is kept.
@@ -66,18 +57,12 @@ class MultipleCePatches(Rule):
     only_where = (Where(dialects=("axolotl",)),)
 
     bad = (
-        Example(
-            files={"train.yaml": f"{_FUSED}liger_cross_entropy: true\n"},
-            fixed={"train.yaml": _FUSED},
-        ),
-        Example(
-            files={"train.yaml": f"{_FUSED}chunked_cross_entropy: true\n"},
-            fixed={"train.yaml": _FUSED},
-        ),
+        example({"train.yaml": f"{_FUSED}liger_cross_entropy: true\n"}, {"train.yaml": _FUSED}),
+        example({"train.yaml": f"{_FUSED}chunked_cross_entropy: true\n"}, {"train.yaml": _FUSED}),
     )
     good = (
-        Example(files={"train.yaml": _FUSED}),
-        Example(files={"train.yaml": f"{_FUSED}chunked_cross_entropy: false\n"}),
+        example({"train.yaml": _FUSED}),
+        example({"train.yaml": f"{_FUSED}chunked_cross_entropy: false\n"}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -35,10 +35,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, script
+from oomlint_rules._examples import command, example, mended, script
 from oomlint_rules._fixes import removal
 
 _CLIP = f.optimizer.clip_norm
@@ -75,39 +75,20 @@ class OptimizerInBwdConflict(Rule):
     only_where = (Where(plan={f.optimizer.in_backward: (True,)}),)
 
     bad = (
-        Example(
-            files={
-                "full.yaml": _TORCHTUNE.format(
-                    in_backward="True", more="gradient_accumulation_steps: 8\n"
-                )
-            },
-            fixed={
-                "full.yaml": _TORCHTUNE.format(
-                    in_backward="True", more="gradient_accumulation_steps: 1\n"
-                )
-            },
+        mended(
+            "full.yaml",
+            _TORCHTUNE,
+            in_backward="True",
+            more=("gradient_accumulation_steps: 8\n", "gradient_accumulation_steps: 1\n"),
         ),
-        Example(
-            files={
-                "full.yaml": _TORCHTUNE.format(in_backward="True", more="clip_grad_norm: 1.0\n")
-            },
-            fixed={"full.yaml": _TORCHTUNE.format(in_backward="True", more="")},
+        mended("full.yaml", _TORCHTUNE, in_backward="True", more=("clip_grad_norm: 1.0\n", "")),
+        example(
+            {"train.py": script("optim='galore_adamw_layerwise'", "gradient_accumulation_steps=4")},
+            {"train.py": script("optim='galore_adamw_layerwise'", "gradient_accumulation_steps=1")},
         ),
-        Example(
-            files={
-                "train.py": script(
-                    "optim='galore_adamw_layerwise'", "gradient_accumulation_steps=4"
-                )
-            },
-            fixed={
-                "train.py": script(
-                    "optim='galore_adamw_layerwise'", "gradient_accumulation_steps=1"
-                )
-            },
-        ),
-        Example(
-            files={"train.sh": command("--optim galore_adamw_layerwise", "python")},
-            fixed={
+        example(
+            {"train.sh": command("--optim galore_adamw_layerwise", "python")},
+            {
                 "train.sh": command("--optim galore_adamw_layerwise", "python").replace(
                     "accumulation_steps 8", "accumulation_steps 1"
                 )
@@ -115,16 +96,16 @@ class OptimizerInBwdConflict(Rule):
         ),
     )
     good = (
-        Example(files={"full.yaml": _TORCHTUNE.format(in_backward="True", more="")}),
-        Example(
-            files={
+        example({"full.yaml": _TORCHTUNE.format(in_backward="True", more="")}),
+        example(
+            {
                 "full.yaml": _TORCHTUNE.format(
                     in_backward="False",
                     more="gradient_accumulation_steps: 8\nclip_grad_norm: 1.0\n",
                 )
             }
         ),
-        Example(files={"train.py": script("optim='galore_adamw_layerwise'")}),
+        example({"train.py": script("optim='galore_adamw_layerwise'")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

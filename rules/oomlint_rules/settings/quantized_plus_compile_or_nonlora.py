@@ -36,11 +36,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.quantization import WITHOUT_GRADIENT
-from oomlint.errors import CannotEdit
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, script
+from oomlint_rules._examples import AXOLOTL, example, mended, script
+from oomlint_rules._fixes import changed
 
 _FRAMEWORKS = ("hf-trainer", "trl", "axolotl", "ms-swift")
 
@@ -69,20 +69,17 @@ class QuantizedPlusCompileOrNonlora(Rule):
     )
 
     bad = (
-        Example(
-            files={"axolotl.yaml": f"{AXOLOTL}load_in_4bit: true\n"},
-            fixed={"axolotl.yaml": f"{AXOLOTL}load_in_4bit: true\n{_ADAPTER}"},
+        example(
+            {"axolotl.yaml": f"{AXOLOTL}load_in_4bit: true\n"},
+            {"axolotl.yaml": f"{AXOLOTL}load_in_4bit: true\n{_ADAPTER}"},
         ),
-        Example(
-            files={"sft.yaml": _TRL.format(more="use_peft: false\n")},
-            fixed={"sft.yaml": _TRL.format(more="use_peft: true\n")},
-        ),
+        mended("sft.yaml", _TRL, more=("use_peft: false\n", "use_peft: true\n")),
     )
     good = (
-        Example(files={"sft.yaml": _TRL.format(more="use_peft: true\n")}),
-        Example(files={"axolotl.yaml": AXOLOTL}),
-        Example(
-            files={"train.py": script(load="    load_in_4bit=True,\n", head="import ours\n\n")},
+        example({"sft.yaml": _TRL.format(more="use_peft: true\n")}),
+        example({"axolotl.yaml": AXOLOTL}),
+        example(
+            {"train.py": script(load="    load_in_4bit=True,\n", head="import ours\n\n")},
             why="a script may wrap its model in a way that no reader sees",
         ),
     )
@@ -112,8 +109,4 @@ class QuantizedPlusCompileOrNonlora(Rule):
 
 def _config_decides(run: Run, method: str) -> bool:
     """Whether a key says if there is an adapter; a script may wrap its model unseen."""
-    try:
-        run.what_if({f.trainable.method: method})
-    except CannotEdit:
-        return False
-    return True
+    return changed(run, {f.trainable.method: method}) is not None

@@ -36,18 +36,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import Renaming, StrayKey
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    RenameKey,
-    Rule,
-    Severity,
-    short,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, RenameKey, Rule, Severity, short
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, script
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, example, script
 
 _LIBRARIES = frozenset({"transformers", "trl"})
 
@@ -65,26 +56,26 @@ class RenamedKey(Rule):
     applicability = Applicability.SAFE
 
     bad = (
-        Example(
-            files={"train.py": script("evaluation_strategy='epoch'")},
-            fixed={"train.py": script("eval_strategy='epoch'")},
+        example(
+            {"train.py": script("evaluation_strategy='epoch'")},
+            {"train.py": script("eval_strategy='epoch'")},
         ),
-        Example(
-            files={"train.yaml": f"{LLAMA_FACTORY}evaluation_strategy: epoch\nval_size: 0.1\n"},
-            fixed={"train.yaml": f"{LLAMA_FACTORY}eval_strategy: epoch\nval_size: 0.1\n"},
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}evaluation_strategy: epoch\nval_size: 0.1\n"},
+            {"train.yaml": f"{LLAMA_FACTORY}eval_strategy: epoch\nval_size: 0.1\n"},
         ),
-        Example(
-            files={"acc.yaml": _fsdp("fsdp_backward_prefetch_policy")},
-            fixed={"acc.yaml": _fsdp("fsdp_backward_prefetch")},
+        example(
+            {"acc.yaml": _fsdp("fsdp_backward_prefetch_policy")},
+            {"acc.yaml": _fsdp("fsdp_backward_prefetch")},
         ),
-        Example(
-            files={"train.yaml": f"{AXOLOTL}max_packed_sequence_len: 2048\n"},
+        example(
+            {"train.yaml": f"{AXOLOTL}max_packed_sequence_len: 2048\n"},
             why="sample_packing took its place",
         ),
     )
     good = (
-        Example(files={"train.py": script("eval_strategy='epoch'")}),
-        Example(files={"acc.yaml": _fsdp("fsdp_backward_prefetch")}),
+        example({"train.py": script("eval_strategy='epoch'")}),
+        example({"acc.yaml": _fsdp("fsdp_backward_prefetch")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

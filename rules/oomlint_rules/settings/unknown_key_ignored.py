@@ -53,7 +53,6 @@ from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import UNKNOWN
 from oomlint.linting.rule import (
     Applicability,
-    Example,
     Finding,
     Proposal,
     RenameKey,
@@ -65,7 +64,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example
 from oomlint_rules.settings._levels import other_level
 
 _TRL_SFT = (
@@ -86,8 +85,8 @@ class UnknownKeyIgnored(Rule):
     only_where = (Where(has="stray"),)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": (
                     "base_model: meta-llama/Llama-3.2-3B\n"
                     "datasets:\n"
@@ -98,7 +97,7 @@ class UnknownKeyIgnored(Rule):
                     "gradient_checkpointing: true\n"
                 )
             },
-            fixed={
+            {
                 "axolotl.yaml": (
                     "base_model: meta-llama/Llama-3.2-3B\n"
                     "datasets:\n"
@@ -110,8 +109,8 @@ class UnknownKeyIgnored(Rule):
                 )
             },
         ),
-        Example(
-            files={
+        example(
+            {
                 "ds.json": (
                     "{\n"
                     '  "train_micro_batch_size_per_gpu": 1,\n'
@@ -121,7 +120,7 @@ class UnknownKeyIgnored(Rule):
                     "}\n"
                 )
             },
-            fixed={
+            {
                 "ds.json": (
                     "{\n"
                     '  "train_micro_batch_size_per_gpu": 1,\n'
@@ -132,8 +131,8 @@ class UnknownKeyIgnored(Rule):
                 )
             },
         ),
-        Example(
-            files={
+        example(
+            {
                 "ds.json": (
                     "{\n"
                     '  "train_micro_batch_size_per_gpu": 1,\n'
@@ -142,7 +141,7 @@ class UnknownKeyIgnored(Rule):
                     "}\n"
                 )
             },
-            fixed={
+            {
                 "ds.json": (
                     "{\n"
                     '  "train_micro_batch_size_per_gpu": 1,\n'
@@ -153,46 +152,46 @@ class UnknownKeyIgnored(Rule):
             },
             why="zero_optimization refuses what it does not know",
         ),
-        Example(
-            files={"sft.yaml": _TRL_SFT, "requirements.txt": "trl==0.15.2\n"},
+        example(
+            {"sft.yaml": _TRL_SFT, "requirements.txt": "trl==0.15.2\n"},
             why="SFTConfig has max_length from TRL 0.16 on",
         ),
-        Example(
-            files={"axolotl.yaml": f"{AXOLOTL}eval_table_max_new_tokens: 128\n"},
+        example(
+            {"axolotl.yaml": f"{AXOLOTL}eval_table_max_new_tokens: 128\n"},
             why="releases before 0.5 have the key, and nothing tells which runs",
         ),
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": f"{AXOLOTL}eval_table_max_new_tokens: 128\n",
                 "requirements.txt": "axolotl==0.9.2\n",
             },
             why="eval_max_new_tokens took its place",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{LLAMA_FACTORY}our_own_key: 1024\n",
                 "requirements.txt": "llamafactory @ git+https://github.com/ours/LLaMA-Factory\n",
             },
             why="a remark: what is installed may know the key",
         ),
-        Example(
-            files={"train.yaml": f"{LLAMA_FACTORY}cut_off_len: 1024\n"},
-            fixed={"train.yaml": f"{LLAMA_FACTORY}cutoff_len: 1024\n"},
+        example(
+            {"train.yaml": f"{LLAMA_FACTORY}cut_off_len: 1024\n"},
+            {"train.yaml": f"{LLAMA_FACTORY}cutoff_len: 1024\n"},
             why="LLaMA-Factory refuses what it does not know",
         ),
     )
     good = (
-        Example(files={"sft.yaml": _TRL_SFT, "requirements.txt": "trl==0.16.0\n"}),
-        Example(files={"train.yaml": f"{LLAMA_FACTORY}cutoff_len: 1024\n"}),
-        Example(
-            files={
+        example({"sft.yaml": _TRL_SFT, "requirements.txt": "trl==0.16.0\n"}),
+        example({"train.yaml": f"{LLAMA_FACTORY}cutoff_len: 1024\n"}),
+        example(
+            {
                 "axolotl.yaml": f"{AXOLOTL}eval_table_max_new_tokens: 128\n",
                 "requirements.txt": "axolotl==0.4.0\n",
             },
             why="Axolotl 0.4 has the key",
         ),
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": (
                     "base_model: meta-llama/Llama-3.2-3B\n"
                     "datasets:\n"
@@ -200,10 +199,10 @@ class UnknownKeyIgnored(Rule):
                     "sequence_len: 2048\n"
                     "micro_batch_size: 1\n"
                 )
-            },
+            }
         ),
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": (
                     "base_model: meta-llama/Llama-3.2-3B\n"
                     "datasets:\n"

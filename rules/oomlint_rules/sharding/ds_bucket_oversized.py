@@ -35,19 +35,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judgement import Relief, relief
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed, example
 
 _SMALL = 50_000_000
 _LARGE = 200_000_000
@@ -75,39 +67,37 @@ class DsBucketOversized(Rule):
     only_where = (Where(plan={f.parallel.backend: ("zero",)}, has_card=True),)
 
     bad = (
-        Example(
-            files={"ds.json": deepspeed(_BUCKETS.format(size="5e8"))},
-            fixed={"ds.json": deepspeed(_BUCKETS.format(size="50000000"))},
-            hardware="4xT4-16GB",
+        example(
+            {"ds.json": deepspeed(_BUCKETS.format(size="5e8"))},
+            {"ds.json": deepspeed(_BUCKETS.format(size="50000000"))},
+            on="4xT4-16GB",
             why="the model is not known, and the buckets alone are much of the card",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_MODEL}sequence_len: 6144\ndeepspeed: ds.json\n",
                 "ds.json": deepspeed(_BUCKETS.format(size="5e8")),
             },
-            fixed={"ds.json": deepspeed(_BUCKETS.format(size="50000000"))},
-            hardware="8xT4-16GB",
+            {"ds.json": deepspeed(_BUCKETS.format(size="50000000"))},
+            on="8xT4-16GB",
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_MODEL}deepspeed: ds.json\n",
                 "ds.json": deepspeed(_BUCKETS.format(size="5e8")),
             },
-            hardware="8xH100-80GB",
+            on="8xH100-80GB",
         ),
-        Example(
-            files={"ds.json": deepspeed(_BUCKETS.format(size="50000000"))}, hardware="4xT4-16GB"
-        ),
-        Example(files={"ds.json": deepspeed(_BUCKETS.format(size="5e8"))}),
-        Example(
-            files={
+        example({"ds.json": deepspeed(_BUCKETS.format(size="50000000"))}, on="4xT4-16GB"),
+        example({"ds.json": deepspeed(_BUCKETS.format(size="5e8"))}),
+        example(
+            {
                 "train.sh": command("", "accelerate launch --config_file acc.yaml"),
                 "acc.yaml": accelerate("DEEPSPEED", "deepspeed_config:\n  zero_stage: 2\n"),
             },
-            hardware="8xH100-80GB",
+            on="8xH100-80GB",
         ),
     )
 

@@ -36,10 +36,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, example, mended
 
 _ORIGINAL = f.parallel.fsdp.use_orig_params
 
@@ -80,31 +80,28 @@ class Fsdp1LoraUniformRequiresGrad(Rule):
     )
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(more=_UNFROZEN, original="false")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(more=_UNFROZEN, original="true")},
-        ),
-        Example(
-            files={
+        mended("axolotl.yaml", _AXOLOTL, more=_UNFROZEN, original=("false", "true")),
+        example(
+            {
                 "train.yaml": _LF.format(modules="mlp"),
                 "acc.yaml": _fsdp("false"),
                 "train.sh": _LAUNCH,
             },
-            fixed={"acc.yaml": _fsdp("true")},
+            {"acc.yaml": _fsdp("true")},
         ),
     )
     good = (
-        Example(files={"axolotl.yaml": _AXOLOTL.format(more=_UNFROZEN, original="true")}),
-        Example(
-            files={
+        example({"axolotl.yaml": _AXOLOTL.format(more=_UNFROZEN, original="true")}),
+        example(
+            {
                 "axolotl.yaml": _AXOLOTL.format(
                     more="adapter: lora\nlora_r: 8\nlora_target_linear: true\n", original="false"
                 )
             },
             why="the Trainer wraps each adapter by itself",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": _LF.format(modules="all"),
                 "acc.yaml": _fsdp("false"),
                 "train.sh": _LAUNCH,

@@ -41,11 +41,12 @@ from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import judge_gpu, settled
-from oomlint.linting.rule import Example, Finding, Rule, Severity, Where, gib
+from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import accelerate, example
 
 _LLAMA_FACTORY = (
     "model_name_or_path: meta-llama/Llama-3.1-70B\nstage: sft\ndo_train: true\n"
@@ -88,24 +89,18 @@ class Fsdp2LoraUpcastsBase(Rule):
     explains = ("parameters",)
 
     bad = (
-        Example(files=_FILES, hardware="8xA100-40GB", values=_OLD),
-        Example(files=_FILES, values=_OLD),
-        Example(
-            files={"lora.yaml": _LLAMA_FACTORY, "acc.yaml": _FSDP2, "train.sh": _LF_LAUNCH},
-            hardware="8xA100-40GB",
+        example(_FILES, on="8xA100-40GB", values=_OLD),
+        example(_FILES, values=_OLD),
+        example(
+            {"lora.yaml": _LLAMA_FACTORY, "acc.yaml": _FSDP2, "train.sh": _LF_LAUNCH},
+            on="8xA100-40GB",
         ),
     )
     good = (
-        Example(files=_FILES, hardware="8xA100-40GB"),
-        Example(
-            files=_FILES,
-            hardware="8xA100-40GB",
-            values={"versions": {"accelerate": "1.14.0"}},
-        ),
-        Example(
-            files={**_FILES, "sft.yaml": _TRL + "load_in_4bit: true\n"},
-            hardware="8xA100-40GB",
-            values=_OLD,
+        example(_FILES, on="8xA100-40GB"),
+        example(_FILES, on="8xA100-40GB", values={"versions": {"accelerate": "1.14.0"}}),
+        example(
+            {**_FILES, "sft.yaml": _TRL + "load_in_4bit: true\n"}, on="8xA100-40GB", values=_OLD
         ),
     )
 

@@ -33,10 +33,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate, command
+from oomlint_rules._examples import accelerate, command, example, mended
 
 _LIMIT = f.parallel.fsdp.limit_all_gathers
 _PREFETCH = f.parallel.fsdp.forward_prefetch
@@ -87,21 +87,17 @@ class FsdpLimitAllGathersOff(Rule):
     only_where = (Where(plan={f.parallel.backend: ("fsdp1",)}, has_card=True),)
 
     bad = (
-        Example(
-            files={"train.yaml": _FOUNDRY.format(limit="false")},
-            fixed={"train.yaml": _FOUNDRY.format(limit="true")},
-            hardware="8xRTX-4090-24GB",
-        ),
-        Example(
-            files={"train.sh": _COMMAND, "acc.yaml": _fsdp("true")},
-            fixed={"acc.yaml": _fsdp("false")},
-            hardware="8xRTX-4090-24GB",
+        mended("train.yaml", _FOUNDRY, limit=("false", "true"), on="8xRTX-4090-24GB"),
+        example(
+            {"train.sh": _COMMAND, "acc.yaml": _fsdp("true")},
+            {"acc.yaml": _fsdp("false")},
+            on="8xRTX-4090-24GB",
         ),
     )
     good = (
-        Example(files={"train.yaml": _FOUNDRY.format(limit="true")}, hardware="8xRTX-4090-24GB"),
-        Example(files={"train.yaml": _FOUNDRY.format(limit="false")}, hardware="8xH100-80GB"),
-        Example(files={"train.sh": _COMMAND, "acc.yaml": _fsdp("true")}),
+        example({"train.yaml": _FOUNDRY.format(limit="true")}, on="8xRTX-4090-24GB"),
+        example({"train.yaml": _FOUNDRY.format(limit="false")}, on="8xH100-80GB"),
+        example({"train.sh": _COMMAND, "acc.yaml": _fsdp("true")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -39,21 +39,12 @@ from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import Relief, relief
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    count,
-    short,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where, short
 from oomlint.models.architectures import block_classes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, accelerate, command
+from oomlint.wording.amounts import count
+from oomlint_rules._examples import AXOLOTL, accelerate, command, example
 from oomlint_rules._fixes import removal
 
 _CLASSES = f.parallel.fsdp.wrap_classes
@@ -74,57 +65,55 @@ class FsdpWrapMissing(Rule):
     only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--gradient_checkpointing", _ACCELERATE),
                 "acc.yaml": _fsdp("  fsdp_auto_wrap_policy: NO_WRAP\n"),
             },
-            fixed={"acc.yaml": _fsdp("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n")},
+            {"acc.yaml": _fsdp("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n")},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": (
                     f"{_LARGE}fsdp:\n  - full_shard\nfsdp_config:\n  offload_params: false\n"
                 )
             },
-            fixed={
+            {
                 "train.yaml": (
                     f"{_LARGE}fsdp:\n  - full_shard\nfsdp_config:\n  offload_params: false\n"
                     "  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
                 )
             },
-            hardware="8xA100-80GB",
+            on="8xA100-80GB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--gradient_checkpointing", _ACCELERATE),
                 "acc.yaml": _fsdp(
                     "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
                     "  fsdp_transformer_layer_cls_to_wrap: MistralDecoderLayer\n"
                 ),
             },
-            fixed={
-                "acc.yaml": _fsdp("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
-            },
+            {"acc.yaml": _fsdp("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n")},
             why="the class of another model",
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--gradient_checkpointing", _ACCELERATE),
                 "acc.yaml": _fsdp("  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
             },
             why="accelerate asks the model for its block class",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--gradient_checkpointing", _ACCELERATE).replace(
                     "Llama-3.1-8B", "Llama-3.2-1B"
                 ),
                 "acc.yaml": _fsdp("  fsdp_auto_wrap_policy: NO_WRAP\n"),
             },
-            hardware="8xH100-80GB",
+            on="8xH100-80GB",
             why="one unit of a small model fits",
         ),
     )

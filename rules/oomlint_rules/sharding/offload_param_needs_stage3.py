@@ -38,19 +38,10 @@ from typing import Any
 
 from oomlint.dialects.table import Setting
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    SetFields,
-    Severity,
-    Where,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, SetFields, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed
+from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed, example
 from oomlint_rules._fixes import removal
 
 _PARAMS = '"offload_param": {"device": "cpu"}'
@@ -66,15 +57,15 @@ class OffloadParamNeedsStage3(Rule):
     only_where = (Where(plan={f.parallel.zero.stage: (0, 1, 2)}),)
 
     bad = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
                 "ds.json": deepspeed(f'"stage": 2, {_PARAMS}'),
             },
-            fixed={"ds.json": deepspeed(f'"stage": 3{_GATHERS}, {_PARAMS}')},
+            {"ds.json": deepspeed(f'"stage": 3{_GATHERS}, {_PARAMS}')},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("", "accelerate launch --config_file acc.yaml"),
                 "acc.yaml": accelerate(
                     "DEEPSPEED",
@@ -82,45 +73,43 @@ class OffloadParamNeedsStage3(Rule):
                     "  zero3_save_16bit_model: true\n",
                 ),
             },
-            fixed={
+            {
                 "acc.yaml": accelerate(
                     "DEEPSPEED",
                     "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: cpu\n"
                     "  zero3_save_16bit_model: true\n",
-                ),
+                )
             },
         ),
-        Example(
-            files={"ds.json": deepspeed('"stage": 2, "offload_param": {"device": "cpu"}')},
-            fixed={"ds.json": deepspeed('"stage": 2')},
+        example(
+            {"ds.json": deepspeed('"stage": 2, "offload_param": {"device": "cpu"}')},
+            {"ds.json": deepspeed('"stage": 2')},
             why="nothing says which runs use the file: what it does stays",
         ),
-        Example(
-            files={
+        example(
+            {
                 "ds.json": deepspeed(
                     '"stage": 2, "offload_param": {"device": "cpu", "pin_memory": true}'
                 )
             },
-            fixed={"ds.json": deepspeed('"stage": 2')},
+            {"ds.json": deepspeed('"stage": 2')},
             why="what stands beside the device means nothing without it",
         ),
-        Example(
-            files={"ds.json": deepspeed('"stage": 0, "offload_optimizer": {"device": "cpu"}')},
+        example(
+            {"ds.json": deepspeed('"stage": 0, "offload_optimizer": {"device": "cpu"}')},
             why="no optimizer of ZeRO is there to offload",
         ),
     )
     good = (
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
                 "ds.json": deepspeed(f'"stage": 3, {_PARAMS}'),
-            },
+            }
         ),
-        Example(
-            files={"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')},
-        ),
-        Example(
-            files={
+        example({"ds.json": deepspeed('"stage": 2, "offload_optimizer": {"device": "cpu"}')}),
+        example(
+            {
                 "train.sh": command(
                     "--deepspeed ds.json", "accelerate launch --config_file acc.yaml"
                 ),
@@ -131,9 +120,7 @@ class OffloadParamNeedsStage3(Rule):
             },
             why="the JSON takes the place of all that Accelerate's file says of DeepSpeed",
         ),
-        Example(
-            files={"ds.json": deepspeed('"stage": 2, "offload_param": {"device": "none"}')},
-        ),
+        example({"ds.json": deepspeed('"stage": 2, "offload_param": {"device": "none"}')}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

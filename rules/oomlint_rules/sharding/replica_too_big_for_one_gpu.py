@@ -34,25 +34,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import Peak, exceeds, judge_gpu, relief, settled, sharding_is_open
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where, gib
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
 from oomlint_rules._fixes import higher_sharding
 
-_YAML = (
-    "base_model: NousResearch/Meta-Llama-3-70B\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 8\n"
-    "lora_target_linear: true\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "deepspeed: ds.json\n"
+_YAML = axolotl(
+    "NousResearch/Meta-Llama-3-70B",
+    "adapter: lora\nlora_r: 8\nlora_target_linear: true\nsequence_len: 1024\n",
+    ONE_SAMPLE,
+    "deepspeed: ds.json\n",
 )
 _JSON = (
     "{\n"
@@ -78,23 +72,23 @@ class ReplicaTooBigForOneGpu(Rule):
     only_where = (Where(has_card=True, has_risk=True),)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _YAML, "ds.json": _JSON},
-            fixed={
+        example(
+            {"axolotl.yaml": _YAML, "ds.json": _JSON},
+            {
                 "ds.json": _JSON.replace(
                     '    "stage": 2\n',
                     '    "stage": 3,\n    "stage3_gather_16bit_weights_on_model_save": true\n',
                 )
             },
-            hardware="8xA100-80GB",
+            on="8xA100-80GB",
         ),
-        Example(
-            files={"axolotl.yaml": _YAML.replace("deepspeed: ds.json\n", "")},
-            hardware="8xA100-80GB",
+        example(
+            {"axolotl.yaml": _YAML.replace("deepspeed: ds.json\n", "")},
+            on="8xA100-80GB",
             why="DDP: there is no file in which to raise a stage",
         ),
-        Example(
-            files={
+        example(
+            {
                 "axolotl.yaml": _YAML.replace(
                     "NousResearch/Meta-Llama-3-70B", "huggyllama/llama-30b"
                 )
@@ -102,19 +96,13 @@ class ReplicaTooBigForOneGpu(Rule):
                 .replace("size: 1", "size: 4")
                 .replace("deepspeed: ds.json\n", "")
             },
-            hardware="8xA100-80GB",
+            on="8xA100-80GB",
             why="there is room for the rest only where the weights are shared",
         ),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _YAML, "ds.json": _JSON.replace("2", "3", 1)},
-            hardware="8xA100-80GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _YAML.replace("70B", "8B"), "ds.json": _JSON},
-            hardware="8xA100-80GB",
-        ),
+        example({"axolotl.yaml": _YAML, "ds.json": _JSON.replace("2", "3", 1)}, on="8xA100-80GB"),
+        example({"axolotl.yaml": _YAML.replace("70B", "8B"), "ds.json": _JSON}, on="8xA100-80GB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -45,10 +45,10 @@ from oomlint.dialects.accelerate.keys import own
 from oomlint.dialects.common.fields import fsdp, ref
 from oomlint.dialects.machine.fields import launch
 from oomlint.judgement import Relief, judge_gpu, relief
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate, command, deepspeed
+from oomlint_rules._examples import accelerate, command, deepspeed, example, mended
 
 _UNAPPLIED = f.parallel.unapplied
 _NAMES = {"fsdp": ("FSDP", "fsdp1"), "zero": ("DeepSpeed", "zero")}
@@ -75,60 +75,52 @@ class ShardingConfigNotApplied(Rule):
     cost = 4
 
     bad = (
-        Example(
-            files={"train.sh": _COMMAND, "acc.yaml": accelerate("MULTI_GPU", _FSDP)},
-            fixed={"acc.yaml": accelerate("FSDP", _FSDP)},
-            hardware="8xA100-80GB",
+        example(
+            {"train.sh": _COMMAND, "acc.yaml": accelerate("MULTI_GPU", _FSDP)},
+            {"acc.yaml": accelerate("FSDP", _FSDP)},
+            on="8xA100-80GB",
         ),
-        Example(
-            files={"train.sh": _COMMAND, "acc.yaml": accelerate("MULTI_GPU", _ZERO)},
-            fixed={"acc.yaml": accelerate("DEEPSPEED", _ZERO)},
+        example(
+            {"train.sh": _COMMAND, "acc.yaml": accelerate("MULTI_GPU", _ZERO)},
+            {"acc.yaml": accelerate("DEEPSPEED", _ZERO)},
         ),
-        Example(
-            files={"train.sh": _RECIPES.format(more="")},
-            fixed={"train.sh": _RECIPES.format(more=" --enable_fsdp")},
+        mended("train.sh", _RECIPES, more=("", " --enable_fsdp")),
+        example(
+            {"train.sh": command("--gradient_checkpointing", "deepspeed --num_gpus 4")},
+            on="4xRTX-4090-24GB",
         ),
-        Example(
-            files={"train.sh": command("--gradient_checkpointing", "deepspeed --num_gpus 4")},
-            hardware="4xRTX-4090-24GB",
-        ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--deepspeed ds.json --fsdp full_shard"),
                 "ds.json": deepspeed('"stage": 2'),
-            },
+            }
         ),
     )
     good = (
-        Example(files={"train.sh": _COMMAND, "acc.yaml": accelerate("FSDP", _FSDP)}),
-        Example(
-            files={
+        example({"train.sh": _COMMAND, "acc.yaml": accelerate("FSDP", _FSDP)}),
+        example(
+            {
                 "train.sh": _COMMAND,
                 "acc.yaml": accelerate("MULTI_GPU", "fsdp_config: {}\ndeepspeed_config: {}\n"),
             }
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": _COMMAND.replace("--output_dir", "--deepspeed ds.json --output_dir"),
                 "acc.yaml": accelerate("MULTI_GPU", _ZERO),
                 "ds.json": deepspeed('"stage": 2'),
             },
             why="the trainer brings a DeepSpeed config of its own",
         ),
-        Example(files={"train.sh": _RECIPES.format(more=" --enable_fsdp")}),
-        Example(
-            files={
+        example({"train.sh": _RECIPES.format(more=" --enable_fsdp")}),
+        example(
+            {
                 "train.sh": command("--deepspeed ds.json", "deepspeed --num_gpus 4"),
                 "ds.json": deepspeed('"stage": 2'),
             },
-            hardware="4xRTX-4090-24GB",
+            on="4xRTX-4090-24GB",
         ),
-        Example(
-            files={
-                "train.sh": command("--deepspeed ds.json"),
-                "ds.json": deepspeed('"stage": 2'),
-            },
-        ),
+        example({"train.sh": command("--deepspeed ds.json"), "ds.json": deepspeed('"stage": 2')}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -34,10 +34,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
 
 _SWITCH = f.compile.deepcompile
 _STAGE = '"stage": {stage}, "stage3_gather_16bit_weights_on_model_save": true'
@@ -69,21 +69,21 @@ class Zero3CompileOom(Rule):
     )
 
     bad = (
-        Example(
-            files={"train.yaml": _LF, "ds.json": _json("true")},
-            fixed={"ds.json": _json("false")},
-            hardware="8xRTX-3090-24GB",
+        example(
+            {"train.yaml": _LF, "ds.json": _json("true")},
+            {"ds.json": _json("false")},
+            on="8xRTX-3090-24GB",
         ),
-        Example(
-            files={"axolotl.yaml": _AXOLOTL.format(on="true"), "ds.json": _json("")},
-            fixed={"axolotl.yaml": _AXOLOTL.format(on="false")},
-            hardware="8xRTX-3090-24GB",
+        example(
+            {"axolotl.yaml": _AXOLOTL.format(on="true"), "ds.json": _json("")},
+            {"axolotl.yaml": _AXOLOTL.format(on="false")},
+            on="8xRTX-3090-24GB",
         ),
     )
     good = (
-        Example(files={"train.yaml": _LF, "ds.json": _json("true")}, hardware="8xH100-80GB"),
-        Example(files={"train.yaml": _LF, "ds.json": _json("false")}, hardware="8xRTX-3090-24GB"),
-        Example(files={"train.yaml": _LF, "ds.json": _json("true")}),
+        example({"train.yaml": _LF, "ds.json": _json("true")}, on="8xH100-80GB"),
+        example({"train.yaml": _LF, "ds.json": _json("false")}, on="8xRTX-3090-24GB"),
+        example({"train.yaml": _LF, "ds.json": _json("true")}),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

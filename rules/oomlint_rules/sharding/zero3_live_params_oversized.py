@@ -31,10 +31,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from oomlint.judgement import Relief
-from oomlint.linting.rule import Applicability, Example, Where, gib
+from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
 from oomlint_rules._lowering import LowersPeak
 
 _LOWER = 300_000_000
@@ -67,28 +68,26 @@ class Zero3LiveParamsOversized(LowersPeak):
     fix = "keep fewer gathered parameters"
 
     bad = (
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": deepspeed(_ZERO.format(size="1e9"))},
-            fixed={"ds.json": deepspeed(_ZERO.format(size="300000000"))},
-            hardware="8xRTX-3090-24GB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": deepspeed(_ZERO.format(size="1e9"))},
+            {"ds.json": deepspeed(_ZERO.format(size="300000000"))},
+            on="8xRTX-3090-24GB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{LLAMA_FACTORY}cutoff_len: 3072\ndeepspeed: ds.json\n",
                 "ds.json": deepspeed(_ZERO.format(size="1e9")),
             },
-            fixed={"ds.json": deepspeed(_ZERO.format(size="300000000"))},
-            hardware="8xRTX-3090-24GB",
+            {"ds.json": deepspeed(_ZERO.format(size="300000000"))},
+            on="8xRTX-3090-24GB",
         ),
     )
     good = (
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": deepspeed(_ZERO.format(size="1e9"))},
-            hardware="8xH100-80GB",
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": deepspeed(_ZERO.format(size="1e9"))},
+            on="8xH100-80GB",
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": deepspeed(_ZERO.format(size="1e9"))},
-        ),
+        example({"train.yaml": _AXOLOTL, "ds.json": deepspeed(_ZERO.format(size="1e9"))}),
     )
 
     def changes(self, run: Run) -> Mapping[Any, Any]:

@@ -38,19 +38,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import (
-    Applicability,
-    Example,
-    Finding,
-    Proposal,
-    Rule,
-    Severity,
-    Where,
-    gib,
-)
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed
+from oomlint.wording.amounts import gib
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
 
 _LORA = LLAMA_FACTORY.replace("type: full", "type: lora") + "deepspeed: ds.json\n"
 _AXOLOTL = f"{AXOLOTL}adapter: lora\nload_in_8bit: true\ndeepspeed: ds.json\n"
@@ -73,37 +65,28 @@ class Zero3WithQuantizedBase(Rule):
     only_where = (Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}),)
 
     bad = (
-        Example(
-            files={
-                "train.yaml": f"{_LORA}quantization_bit: 8\n",
-                "ds.json": deepspeed('"stage": 3'),
-            },
-            fixed={"ds.json": deepspeed('"stage": 2')},
+        example(
+            {"train.yaml": f"{_LORA}quantization_bit: 8\n", "ds.json": deepspeed('"stage": 3')},
+            {"ds.json": deepspeed('"stage": 2')},
         ),
-        Example(
-            files={"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 3')},
-            fixed={"ds.json": deepspeed('"stage": 2')},
+        example(
+            {"train.yaml": _AXOLOTL, "ds.json": deepspeed('"stage": 3')},
+            {"ds.json": deepspeed('"stage": 2')},
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.yaml": f"{_LORA.replace('8B', '70B')}quantization_bit: 4\n",
                 "ds.json": deepspeed('"stage": 3'),
             },
-            hardware="8xRTX-4090",
+            on="8xRTX-4090",
         ),
     )
     good = (
-        Example(
-            files={
-                "train.yaml": f"{_LORA}quantization_bit: 8\n",
-                "ds.json": deepspeed('"stage": 2'),
-            },
+        example(
+            {"train.yaml": f"{_LORA}quantization_bit: 8\n", "ds.json": deepspeed('"stage": 2')}
         ),
-        Example(
-            files={
-                "train.yaml": f"{_LORA}quantization_bit: 4\n",
-                "ds.json": deepspeed('"stage": 3'),
-            },
+        example(
+            {"train.yaml": f"{_LORA}quantization_bit: 4\n", "ds.json": deepspeed('"stage": 3')}
         ),
     )
 

@@ -42,24 +42,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oomlint.judgement import Relief, exceeds, settled
-from oomlint.linting.rule import Applicability, Example, Where, count, gib
+from oomlint.linting.rule import Applicability, Where
 from oomlint.memory import state_bytes
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate, command
+from oomlint.wording.amounts import count, gib
+from oomlint_rules._examples import ONE_SAMPLE, accelerate, axolotl, command, example
 from oomlint_rules._fixes import higher_sharding
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import what_is_enough
 
-_YAML = (
-    "base_model: NousResearch/Llama-2-13b-hf\n"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "sequence_len: 1024\n"
-    "micro_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "deepspeed: ds.json\n"
+_YAML = axolotl(
+    "NousResearch/Llama-2-13b-hf", "sequence_len: 1024\n", ONE_SAMPLE, "deepspeed: ds.json\n"
 )
 
 
@@ -103,29 +96,24 @@ class ZeroStageTooLow(LowersPeak):
     only_where = (Where(has_risk=True),)
 
     bad = (
-        Example(
-            files={"axolotl.yaml": _YAML, "ds.json": _json(2)},
-            fixed={"ds.json": _json(3, _GATHER)},
-            hardware="8xA100-40GB",
+        example(
+            {"axolotl.yaml": _YAML, "ds.json": _json(2)},
+            {"ds.json": _json(3, _GATHER)},
+            on="8xA100-40GB",
         ),
-        Example(
-            files={
+        example(
+            {
                 "train.sh": command("--gradient_checkpointing", _LAUNCH),
                 "acc.yaml": _fsdp("HYBRID_SHARD"),
             },
-            fixed={"acc.yaml": _fsdp("FULL_SHARD")},
-            hardware="4x8xRTX-4090-24GB",
+            {"acc.yaml": _fsdp("FULL_SHARD")},
+            on="4x8xRTX-4090-24GB",
         ),
     )
     good = (
-        Example(
-            files={"axolotl.yaml": _YAML, "ds.json": _json(3)},
-            hardware="8xA100-40GB",
-        ),
-        Example(
-            files={"axolotl.yaml": _YAML, "ds.json": _json(2)},
-            hardware="8xH200-141GB",
-            why="fits as it is",
+        example({"axolotl.yaml": _YAML, "ds.json": _json(3)}, on="8xA100-40GB"),
+        example(
+            {"axolotl.yaml": _YAML, "ds.json": _json(2)}, on="8xH200-141GB", why="fits as it is"
         ),
     )
 
