@@ -30,7 +30,7 @@ from oomlint.documents.python.nodes import PythonMapping
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
-from oomlint.plan.library_changes import LibraryChange
+from oomlint.plan.library_changes import LibraryChange, Release, release_of
 from oomlint.wording.spelling import is_misspelling
 
 Loader = Literal["pyyaml", "yaml12", "omegaconf"]
@@ -86,6 +86,34 @@ class Past(Struct, frozen=True):
     keys: MappingABC[str, str]
 
 
+class Spans(Struct, frozen=True):
+    """Keys that a table has and some releases of its framework have not: the first release with each, and the first
+    without it again, ``""`` where there is none."""
+
+    package: str
+    keys: MappingABC[str, tuple[str, str]]
+
+    def why_not(self, key: str, pinned: Release | None, beside: Iterable[str]) -> str | None:
+        """Why a key may not be added: the release that a project pins has it not yet, or, where none is pinned, a
+        key of the same file went before it came. ``None`` where nothing tells."""
+        key = key.partition(".")[0]
+        first = release_of(self.keys.get(key, ("", ""))[0])
+        if first is None:
+            return None
+        came = f"{self.package} has {key} from {_dotted(first)} on"
+        if pinned is not None:
+            return f"{came}, and the project pins {_dotted(pinned)}" if pinned < first else None
+        for other in beside:
+            gone = release_of(self.keys.get(other, ("", ""))[1])
+            if gone is not None and gone <= first:
+                return f"{came}, and the file has {other}, which went with {_dotted(gone)}"
+        return None
+
+
+def _dotted(release: Release) -> str:
+    return ".".join(map(str, release))
+
+
 class Table(Struct, frozen=True, dict=True):
     """The keys of one kind of file or call.
 
@@ -110,6 +138,8 @@ class Table(Struct, frozen=True, dict=True):
     """Spellings of older versions; they are no strangers, whatever the rows make of them."""
     past: Past | None = None
     """What the newest release does not know any more; no file is offered it."""
+    spans: Spans | None = None
+    """Which releases have which of the keys; no file is given one that its release lacks."""
     tuning: str = ""
     """A pattern of the keys that files which do the same job may have differently: sizes of buffers, logging."""
 
@@ -202,6 +232,17 @@ def past_keys(package: str, framework: str) -> Past:
     text = (Path(__file__).parent / "keys" / "past" / f"{framework}.txt").read_text("utf-8")
     lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
     return Past(package, {key: release for key, _, release in lines})
+
+
+def key_spans(package: str, framework: str) -> Spans:
+    """The keys listed in ``keys/spans/<framework>.txt``, of a package by the name under which projects pin it."""
+    text = (Path(__file__).parent / "keys" / "spans" / f"{framework}.txt").read_text("utf-8")
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            key, first, *gone = line.split()
+            found[key] = (first.strip("-"), gone[0] if gone else "")
+    return Spans(package, found)
 
 
 class Origin(Struct, frozen=True, eq=False):

@@ -1,4 +1,5 @@
-"""Options that a script's parser has, as far as that is known: no other may be written.
+"""Options that a parser has, of a script's own or of the release of a framework, as far as that is known: no other
+may be written.
 
 HfArgumentParser, TrlParser and argparse stop at an option that nobody declares (transformers 5.23
 hf_argparser.py:354), so that a fix that adds one keeps the run from starting.
@@ -40,11 +41,17 @@ def check_options(fields: Iterable[Any], run: Cells) -> None:
 
 
 def check_option(block: Block, row: Row, run: Cells) -> None:
-    """See that a block may be given the key of a row, if it is a command line, or a file in its place.
+    """See that a block may be given the key of a row: the release that reads it has it, and so does the script, if it
+    is a command line, or a file in its place.
 
     Raises:
         CannotEdit: the script would stop at it, or nothing shows that it would not.
     """
+    spans = block.table.spans
+    if spans is not None:
+        why = spans.why_not(row.key, run.version(spans.package), block.mapping.entries)
+        if why is not None:
+            raise CannotEdit(why)
     if _is_of_script(block) and _is_refused(row, block, run):
         raise CannotEdit("nothing shows that the script has an option for it")
     if _is_file_of_script(block) and _is_unparsed(row, run):
