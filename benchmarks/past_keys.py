@@ -1,7 +1,7 @@
 """Keys that releases of a framework had and that its newest state has no more, and which releases have the others.
 
     python -m benchmarks.past_keys (axolotl | llamafactory | ms_swift) CLONE
-    python -m benchmarks.past_keys --spans ms_swift CLONE
+    python -m benchmarks.past_keys --spans (llamafactory | ms_swift) CLONE
 
 prints the lines of ``lint/oomlint/dialects/keys/past/FRAMEWORK.txt``: each key with the first release without it. With
 ``--spans`` it prints those of ``keys/spans/FRAMEWORK.txt``: each key of the table that came or went between the
@@ -52,7 +52,7 @@ _FRAMEWORKS = {
         frozenset({"rank", "proj_type"}),  # of GaLore, in optim_args
     ),
     "llamafactory": Framework(
-        LLAMA_FACTORY, r"^src/((llamafactory|llmtuner)/hparams/\w+|utils/config)\.py$", r"Arguments$|Params$"
+        LLAMA_FACTORY, r"^src/((llamafactory|llmtuner)/hparams/\w+|utils/config)\.py$", r"Arguments$|Params$", first="0.1.3", inherits="0.1.3",
     ),
     "ms_swift": Framework(
         SWIFT,
