@@ -1,7 +1,7 @@
 """Keys that releases of a framework had and that its newest state has no more, and which releases have the others.
 
     python -m benchmarks.past_keys (axolotl | llamafactory | ms_swift) CLONE
-    python -m benchmarks.past_keys --spans (llamafactory | ms_swift) CLONE
+    python -m benchmarks.past_keys --spans (llamafactory | ms_swift | transformers) CLONE
 
 prints the lines of ``lint/oomlint/dialects/keys/past/FRAMEWORK.txt``: each key with the first release without it. With
 ``--spans`` it prints those of ``keys/spans/FRAMEWORK.txt``: each key of the table that came or went between the
@@ -25,6 +25,7 @@ from oomlint.dialects.llamafactory.keys import LLAMA_FACTORY
 from oomlint.dialects.ms_swift.keys import SWIFT
 from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS
+from oomlint.dialects.trainer.keys import TRAINER
 
 
 class Framework(Struct, frozen=True):
@@ -61,6 +62,9 @@ _FRAMEWORKS = {
         foreign=frozenset({"repo"}),  # what a Trainer pushes to, no option
         first="1.3.0",
         inherits="3.0.0",  # swift/llm/argument/train_args.py: over Seq2SeqTrainingArguments
+    ),
+    "transformers": Framework(
+        TRAINER, r"^src/transformers/training_args(_seq2seq)?\.py$", r"TrainingArguments$", first="4.28.0",
     ),
 }  # fmt: skip
 _CONFIGS = re.compile(r"^README\.md$|^docs/config(-reference)?\.(qmd|md)$")
@@ -188,7 +192,7 @@ def spans(name: str, path: str) -> None:
     had: dict[str, list[int]] = {}
     for number, release in enumerate(releases):
         keys = keys_of(clone, framework, f"v{release}")
-        if number >= releases.index(framework.inherits):
+        if framework.inherits and number >= releases.index(framework.inherits):
             keys |= inherited
         for key in keys:
             had.setdefault(key, []).append(number)

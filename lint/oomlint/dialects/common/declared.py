@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.table import Block, Row
-from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS
+from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS, TRANSFORMERS
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import MODEL_ROWS
 from oomlint.dialects.trl.keys import CONFIG_ROWS, MODEL_CONFIG_ROWS
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from oomlint.documents.python.parsers import Stored
 
 _ARGUMENTS = (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)
+_PASSED_ON = frozenset((row.key, row.field) for row in _ARGUMENTS)
+"""Keys that frameworks over the Trainer have by its name hand to its arguments."""
 
 
 def check_options(fields: Iterable[Any], run: Cells) -> None:
@@ -47,11 +49,11 @@ def check_option(block: Block, row: Row, run: Cells) -> None:
     Raises:
         CannotEdit: the script would stop at it, or nothing shows that it would not.
     """
-    spans = block.table.spans
-    if spans is not None:
-        why = spans.why_not(row.key, run.version(spans.package), block.mapping.entries)
-        if why is not None:
-            raise CannotEdit(why)
+    for spans in (block.table.spans, TRANSFORMERS if (row.key, row.field) in _PASSED_ON else None):
+        if spans is not None:
+            why = spans.why_not(row.key, run.version(spans.package), block.mapping.entries)
+            if why is not None:
+                raise CannotEdit(why)
     if _is_of_script(block) and _is_refused(row, block, run):
         raise CannotEdit("nothing shows that the script has an option for it")
     if _is_file_of_script(block) and _is_unparsed(row, run):
