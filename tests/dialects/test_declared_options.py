@@ -168,6 +168,7 @@ def test_every_dialects_wishes_pass_the_guard(monkeypatch: pytest.MonkeyPatch) -
         ("transformers==4.44.2", "", "from 4.45.0 on, and the project pins 4.44.2"),
         ("", ", evaluation_strategy='no'", None),
         ("transformers==4.45.0", "", None),
+        ("transformers==4.45", "", None),
         ("", "", None),
     ],
 )

@@ -97,21 +97,30 @@ class Spans(Struct, frozen=True):
         """Why a key may not be added: the release that a project pins has it not yet, or, where none is pinned, a
         key of the same file went before it came. ``None`` where nothing tells."""
         key = key.partition(".")[0]
-        first = release_of(self.keys.get(key, ("", ""))[0])
-        if first is None:
+        first = self.keys.get(key, ("", ""))[0]
+        came = _beginning(first)
+        if came is None:
             return None
-        came = f"{self.package} has {key} from {_dotted(first)} on"
+        said = f"{self.package} has {key} from {first} on"
         if pinned is not None:
-            return f"{came}, and the project pins {_dotted(pinned)}" if pinned < first else None
+            is_older = pinned < came
+            return (
+                f"{said}, and the project pins {'.'.join(map(str, pinned))}" if is_older else None
+            )
         for other in beside:
-            gone = release_of(self.keys.get(other, ("", ""))[1])
-            if gone is not None and gone <= first:
-                return f"{came}, and the file has {other}, which went with {_dotted(gone)}"
+            gone = self.keys.get(other, ("", ""))[1]
+            went = _beginning(gone)
+            if went is not None and went <= came:
+                return f"{said}, and the file has {other}, which went with {gone}"
         return None
 
 
-def _dotted(release: Release) -> str:
-    return ".".join(map(str, release))
+def _beginning(version: str) -> Release | None:
+    """The numbers of a version up to its last that is not zero: a project may pin 4.45 for 4.45.0."""
+    release = release_of(version)
+    while release and not release[-1]:
+        release = release[:-1]
+    return release
 
 
 class Table(Struct, frozen=True, dict=True):
