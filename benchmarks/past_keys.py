@@ -1,9 +1,11 @@
-"""Keys that releases of a framework had and that its newest state has no more.
+"""Keys that releases of a framework had and that its newest state has no more, and which releases have the others.
 
     python -m benchmarks.past_keys (axolotl | llamafactory | ms_swift) CLONE
+    python -m benchmarks.past_keys --spans (llamafactory | ms_swift | transformers) CLONE
 
-prints the lines of ``lint/oomlint/dialects/keys/past/FRAMEWORK.txt``: each key with the first release without it. CLONE is
-a clone of the framework's repository with its tags. Nothing of it is run: classes are read as text.
+prints the lines of ``lint/oomlint/dialects/keys/past/FRAMEWORK.txt``: each key with the first release without it. With
+``--spans`` it prints those of ``keys/spans/FRAMEWORK.txt``: each key of the table that came or went between the
+releases. CLONE is a clone of the framework's repository with its tags. Nothing of it is run: classes are read as text.
 """
 
 from __future__ import annotations
@@ -22,19 +24,24 @@ from oomlint.dialects.axolotl.keys import AXOLOTL
 from oomlint.dialects.llamafactory.keys import LLAMA_FACTORY
 from oomlint.dialects.ms_swift.keys import SWIFT
 from oomlint.dialects.table import Table
+from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS
+from oomlint.dialects.trainer.keys import TRAINER
 
 
 class Framework(Struct, frozen=True):
     """Where a framework declares its keys, over all its releases: in ``files``, as fields of classes called like
     ``classes``; of others' options that stand there too, ``foreign`` are the keys. ``history`` are paths of which each
     change counts, not only those that a release has; with these, code that reads ``cfg.KEY`` and configs in the README
-    count as well, as long as there are no classes."""
+    count as well, as long as there are no classes. ``first`` is the first release that declares its keys so; from
+    ``inherits`` on the classes have those of transformers' arguments, too."""
 
     table: Table
     files: str
     classes: str
     history: tuple[str, ...] = ()
     foreign: frozenset[str] = frozenset()
+    first: str = ""
+    inherits: str = ""
 
 
 _FRAMEWORKS = {
@@ -46,13 +53,18 @@ _FRAMEWORKS = {
         frozenset({"rank", "proj_type"}),  # of GaLore, in optim_args
     ),
     "llamafactory": Framework(
-        LLAMA_FACTORY, r"^src/((llamafactory|llmtuner)/hparams/\w+|utils/config)\.py$", r"Arguments$|Params$"
+        LLAMA_FACTORY, r"^src/((llamafactory|llmtuner)/hparams/\w+|utils/config)\.py$", r"Arguments$|Params$", first="0.1.3", inherits="0.1.3",
     ),
     "ms_swift": Framework(
         SWIFT,
         r"^swift/(llm/(argument|utils/argument|sft)|arguments|trainers|rlhf_trainers/args_mixin)",
         r"(Arguments|Args|Mixin)$",
         foreign=frozenset({"repo"}),  # what a Trainer pushes to, no option
+        first="1.3.0",
+        inherits="3.0.0",  # swift/llm/argument/train_args.py: over Seq2SeqTrainingArguments
+    ),
+    "transformers": Framework(
+        TRAINER, r"^src/transformers/training_args(_seq2seq)?\.py$", r"TrainingArguments$", first="4.28.0",
     ),
 }  # fmt: skip
 _CONFIGS = re.compile(r"^README\.md$|^docs/config(-reference)?\.(qmd|md)$")
@@ -170,7 +182,32 @@ def main(name: str, path: str) -> None:
             print(key, releases[gone[key]][1].lstrip("v"))
 
 
+def spans(name: str, path: str) -> None:
+    """Of each key of the table that came or went, the first release with it ("-" for the first of all), and the first
+    without it."""
+    framework, clone = _FRAMEWORKS[name], Clone(path)
+    releases = [tag.lstrip("v") for _, tag in clone.releases()]
+    releases = releases[releases.index(framework.first) :]
+    inherited = {row.key.partition(".")[0] for row in (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)}
+    had: dict[str, list[int]] = {}
+    for number, release in enumerate(releases):
+        keys = keys_of(clone, framework, f"v{release}")
+        if framework.inherits and number >= releases.index(framework.inherits):
+            keys |= inherited
+        for key in keys:
+            had.setdefault(key, []).append(number)
+    for key in sorted({name.partition(".")[0] for name in framework.table.names} & had.keys()):
+        came, went = had[key][0], had[key][-1] + 1
+        if came or went < len(releases):
+            first = releases[came] if came else "-"
+            print(key, first, *releases[went : went + 1])
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in _FRAMEWORKS or not Path(sys.argv[2]).is_dir():
-        sys.exit(__doc__)
-    main(sys.argv[1], sys.argv[2])
+    match sys.argv[1:]:
+        case ["--spans", name, path] if name in _FRAMEWORKS and _FRAMEWORKS[name].first:
+            spans(name, path)
+        case [name, path] if name in _FRAMEWORKS and Path(path).is_dir():
+            main(name, path)
+        case _:
+            sys.exit(__doc__)

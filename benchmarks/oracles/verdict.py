@@ -21,6 +21,7 @@ from benchmarks.oracles.framework import Case, Framework, Part
 from oomlint.dialects.kinds import AUTO, BadValue
 from oomlint.documents.base import UNKNOWN
 from oomlint.plan import Plan
+from oomlint.plan.library_changes import release_of
 from oomlint.runs.run import Run
 
 _LOADERS = Path(__file__).with_name("loaders")
@@ -89,7 +90,8 @@ class Verdict:
     taken: dict[str, Tally] = field(default_factory=lambda: {"safe": Tally(), "unsafe": Tally()})
     """What it takes of the files that safe fixes, or all fixes, have changed."""
     unjudged: list[str] = field(default_factory=list)
-    """What this machine is at fault for: a package or a GPU that it lacks."""
+    """What this environment is at fault for: a package or a GPU that it lacks, and the release of the framework
+    where it refuses a file as it came and the project pins another."""
 
 
 def judge(framework: Framework, tmp: Path, machines: Sequence[str] = MACHINES) -> Verdict:
@@ -148,6 +150,13 @@ def weigh(
         verdict.unjudged.append(f"{name}: {error}")
         return
     before = heard.get(case.name, {})
+    other = _other_release(case.run, verdict.versions)
+    if other is not None and "error" in (before if case.fixed else answer):
+        heard.setdefault(case.name, answer)
+        verdict.unjudged.append(
+            f"{name}: the project pins {other}, and this one refuses it: {error}"
+        )
+        return
     if case.fixed and not case.rule:
         _count(verdict.taken["safe" if SAFE in case.fixed else "unsafe"], before, error)
     answer = {**answer, "gist": _told(case, answer.get("values"))}
@@ -180,6 +189,15 @@ def weigh(
             found.append(f"{name}: {sentence}")
         verdict.compared += len(keys)
         verdict.keys |= keys
+
+
+def _other_release(run: Run, judges: Mapping[str, str]) -> str | None:
+    """What the project of a run pins of a package that judges, where that is another release."""
+    for package, version in judges.items():
+        pinned = release_of(run.plan.versions.get(package.replace("_", "-")))
+        if pinned is not None and pinned != release_of(version):
+            return f"{package} {'.'.join(map(str, pinned))}"
+    return None
 
 
 def _count(tally: Tally, before: Mapping[str, Any], error: str | None) -> None:

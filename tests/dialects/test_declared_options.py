@@ -160,3 +160,31 @@ def test_every_dialects_wishes_pass_the_guard(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(type(run.dialect), "express", lambda *_: {hf.use_peft: True})
     with pytest.raises(CannotEdit, match="nothing shows that the script has an option for it"):
         run.what_if(_LORA)
+
+
+@pytest.mark.parametrize(
+    ("pinned", "more", "said"),
+    [
+        ("transformers==4.44.2", "", "from 4.45.0 on, and the project pins 4.44.2"),
+        ("", ", evaluation_strategy='no'", None),
+        ("transformers==4.45.0", "", None),
+        ("transformers==4.45", "", None),
+        ("", "", None),
+    ],
+)
+def test_no_fix_writes_an_argument_that_the_release_of_transformers_lacks(
+    pinned: str, more: str, said: str | None
+) -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n"
+        f"args = TrainingArguments(output_dir='o', bf16=True{more})\n"
+        "Trainer(model=model, args=args, train_dataset=data).train()\n"
+    )
+    run = run_of({"a.py": script, "requirements.txt": f"{pinned}\n"}, "a.py")
+    fused = {f.loss.logits_materialised: "fused"}
+    if said is None:
+        assert run.what_if(fused).plan.loss.logits_materialised == "fused"
+    else:
+        with pytest.raises(CannotEdit, match=said):
+            run.what_if(fused)

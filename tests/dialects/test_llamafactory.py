@@ -209,6 +209,17 @@ def test_liger_fuses_the_loss_where_no_logits_are_needed() -> None:
     assert run_of(dpo).plan.loss.liger.rms is True
 
 
+@pytest.mark.parametrize(("release", "has_it"), [("0.8.3", False), ("0.9.0", True)])
+def test_no_fix_writes_a_key_that_the_release_lacks(release: str, has_it: bool) -> None:
+    (run,) = runs_of({"a.yaml": SFT, "requirements.txt": f"llamafactory=={release}\n"}, "a.yaml")
+    wish = {"loss.logits_materialised": "fused"}
+    if has_it:
+        assert run.what_if(wish).plan.loss.logits_materialised == "fused"
+    else:
+        with pytest.raises(CannotEdit, match=r"has enable_liger_kernel from 0\.9\.0 on"):
+            run.what_if(wish)
+
+
 @pytest.mark.parametrize(
     ("stage", "more", "packing", "pad"),
     [

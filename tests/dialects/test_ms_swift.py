@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,73 @@ def test_deepspeed_presets_by_name() -> None:
     added = fixed(_run, script, {"parallel.zero.stage": 3})
     assert "--deepspeed zero3" in added
     assert _run(added).plan.parallel.zero.stage == 3
+
+
+_OF_TWO = (
+    "NPROC_PER_NODE=4 swift sft --sft_type full --model_type qwen1half-7b-chat "
+    "--model_id_or_path Qwen/Qwen1.5-7B-Chat --dataset d --batch_size 4 --max_length 4096"
+)
+
+
+def _of(release: str) -> Callable[[str], Run]:
+    """Reads a script in a project that pins a release, or none."""
+    pins = {"requirements.txt": f"ms-swift=={release}\n"} if release else {}
+    return lambda script: linked.run_of({"run.sh": script, **pins}, "run.sh")
+
+
+@pytest.mark.parametrize(
+    ("release", "named", "changes", "preset"),
+    [
+        ("2.0.3.post1", "default-zero2", {"parallel.zero.stage": 3}, "default-zero3"),
+        ("2.0.3.post1", "default-zero3", {"offload.params": "cpu"}, "zero3-offload"),
+        ("2.6.1", "default-zero2", {"offload.optimizer": "cpu"}, "zero2-offload"),
+        ("", "default-zero2", {"offload.optimizer": "cpu"}, "zero2-offload"),
+        ("2.0.3.post1", "default-zero2", {"offload.optimizer": "cpu"}, None),
+        ("2.3.2", "default-zero2", {"offload.optimizer": "cpu"}, None),
+        ("2.0.2", "default-zero3", {"offload.params": "cpu"}, None),
+    ],
+)
+def test_a_preset_is_named_that_the_release_ships(
+    release: str, named: str, changes: dict[str, Any], preset: str | None
+) -> None:
+    read, script = _of(release), f"{_OF_TWO} --deepspeed {named}\n"
+    if preset is None:
+        with pytest.raises(CannotEdit, match=r"ms-swift 2\.\S+ ships no DeepSpeed config"):
+            read(script).what_if(changes)
+    else:
+        assert f"--deepspeed {preset}\n" in fixed(read, script, changes)
+
+
+@pytest.mark.parametrize(("release", "ships"), [("3.0.2", False), ("3.0.3", True)])
+def test_the_preset_that_offloads_both_did_not_at_first(release: str, ships: bool) -> None:
+    run = _of(release)("swift sft --model a/b --train_type full --dataset d --deepspeed zero3\n")
+    both = {"offload.optimizer": "cpu", "offload.params": "cpu"}
+    if ships:
+        assert run.what_if(both).settings["ref.deepspeed"].value == "zero3_offload"
+    else:
+        with pytest.raises(CannotEdit, match="ships no"):
+            run.what_if(both)
+
+
+def test_the_preset_of_version_two_that_offloads_keeps_the_optimizer_on_the_gpu() -> None:
+    plan = _of("")(f"{_OF_TWO} --deepspeed zero3-offload\n").plan
+    assert (plan.parallel.zero.stage, plan.offload.params) == (3, "cpu")
+    assert plan.offload.optimizer == "none"
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [
+        ("2.0.3.post1", "ms-swift has use_liger_kernel from 3.0.0 on, and the project pins 2.0.3"),
+        ("", "ms-swift has use_liger_kernel from 3.0.0 on, and the file has sft_type, which went"),
+    ],
+)
+def test_no_fix_writes_an_option_that_the_release_lacks(release: str, said: str) -> None:
+    run = _of(release)(f"{_OF_TWO}\n")
+    with pytest.raises(CannotEdit, match=said):
+        run.what_if({"loss.logits_materialised": "fused"})
+    newer = _of("3.1.0")(LORA.replace("tuner_type", "train_type"))
+    assert newer.what_if({"loss.logits_materialised": "fused"}).settings["hf.liger"].value is True
 
 
 def test_length_is_the_models_own_unless_named() -> None:

@@ -66,6 +66,30 @@ def test_a_new_refusal_after_a_fix_counts_and_an_old_one_does_not() -> None:
     assert len(old.still_refused) == 1
 
 
+@pytest.mark.parametrize(
+    ("pinned", "came", "judged"),
+    [
+        ("0.9.0", {"error": "ValueError: no key a"}, False),
+        ("0.19.0", {"error": "ValueError: no key a"}, True),
+        ("0.9.0", {"values": {}}, True),
+    ],
+)
+def test_a_refusal_of_what_is_written_for_another_release_says_nothing(
+    pinned: str, came: dict[str, Any], judged: bool
+) -> None:
+    framework = importlib.import_module("benchmarks.oracles.framework")
+    verdict = importlib.import_module("benchmarks.oracles.verdict")
+    judge = framework.Framework("Axolotl", "axolotl_config", ("axolotl",), ())
+    files = {"t.yaml": _YAML, "requirements.txt": f"axolotl=={pinned}\n"}
+    weighed, heard = verdict.Verdict({"axolotl": "0.19.0"}), dict[str, Any]()
+    for stage, answer in (("", came), ("1xL4-24GB", {"error": "ValueError: no key b"})):
+        case = framework.Case("t.yaml", Path("/w"), "t.yaml", run_of(files, "t.yaml"), stage)
+        verdict.weigh(judge, case, answer, weighed, heard)
+    assert bool(weighed.refused_after) is judged
+    assert bool(weighed.unjudged) is not judged
+    assert weighed.taken["unsafe"].only_after == judged
+
+
 def test_a_missing_package_is_no_refusal() -> None:
     weighed = _weighed({"error": "ImportError: no vllm"})
     assert weighed.refused_before == []

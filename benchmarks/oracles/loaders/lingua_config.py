@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
+from unittest.mock import MagicMock
 
 from protocol import NotMine, checkout, flat, plain, serve, stand_in
 
@@ -21,6 +22,11 @@ def prepare() -> Any:
         "wandb",
         "lm_eval",
     )
+    import torch
+
+    # Where torch is there, xformers would have registered a kernel with it that Lingua names on import.
+    kernels: Any = torch.ops
+    kernels.xformers_flash = MagicMock()
     from apps.main.train import TrainArgs
     from omegaconf import OmegaConf
 

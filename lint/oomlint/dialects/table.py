@@ -30,7 +30,7 @@ from oomlint.documents.python.nodes import PythonMapping
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
-from oomlint.plan.library_changes import LibraryChange
+from oomlint.plan.library_changes import LibraryChange, Release, release_of
 from oomlint.wording.spelling import is_misspelling
 
 Loader = Literal["pyyaml", "yaml12", "omegaconf"]
@@ -96,6 +96,43 @@ class Refusal(Struct, frozen=True):
     """What stands in one that does, a regular expression."""
 
 
+class Spans(Struct, frozen=True):
+    """Keys that a table has and some releases of its framework have not: the first release with each, and the first
+    without it again, ``""`` where there is none."""
+
+    package: str
+    keys: MappingABC[str, tuple[str, str]]
+
+    def why_not(self, key: str, pinned: Release | None, beside: Iterable[str]) -> str | None:
+        """Why a key may not be added: the release that a project pins has it not yet, or, where none is pinned, a
+        key of the same file went before it came. ``None`` where nothing tells."""
+        key = key.partition(".")[0]
+        first = self.keys.get(key, ("", ""))[0]
+        came = _beginning(first)
+        if came is None:
+            return None
+        said = f"{self.package} has {key} from {first} on"
+        if pinned is not None:
+            is_older = pinned < came
+            return (
+                f"{said}, and the project pins {'.'.join(map(str, pinned))}" if is_older else None
+            )
+        for other in beside:
+            gone = self.keys.get(other, ("", ""))[1]
+            went = _beginning(gone)
+            if went is not None and went <= came:
+                return f"{said}, and the file has {other}, which went with {gone}"
+        return None
+
+
+def _beginning(version: str) -> Release | None:
+    """The numbers of a version up to its last that is not zero: a project may pin 4.45 for 4.45.0."""
+    release = release_of(version)
+    while release and not release[-1]:
+        release = release[:-1]
+    return release
+
+
 class Table(Struct, frozen=True, dict=True):
     """The keys of one kind of file or call.
 
@@ -121,6 +158,8 @@ class Table(Struct, frozen=True, dict=True):
     refusal: Refusal | None = None
     past: Past | None = None
     """What the newest release does not know any more; no file is offered it."""
+    spans: Spans | None = None
+    """Which releases have which of the keys; no file is given one that its release lacks."""
     tuning: str = ""
     """A pattern of the keys that files which do the same job may have differently: sizes of buffers, logging."""
 
@@ -213,6 +252,17 @@ def past_keys(package: str, framework: str) -> Past:
     text = (Path(__file__).parent / "keys" / "past" / f"{framework}.txt").read_text("utf-8")
     lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
     return Past(package, {key: release for key, _, release in lines})
+
+
+def key_spans(package: str, framework: str) -> Spans:
+    """The keys listed in ``keys/spans/<framework>.txt``, of a package by the name under which projects pin it."""
+    text = (Path(__file__).parent / "keys" / "spans" / f"{framework}.txt").read_text("utf-8")
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            key, first, *gone = line.split()
+            found[key] = (first.strip("-"), gone[0] if gone else "")
+    return Spans(package, found)
 
 
 class Origin(Struct, frozen=True, eq=False):

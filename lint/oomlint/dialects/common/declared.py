@@ -1,4 +1,5 @@
-"""Options that a script's parser has, as far as that is known: no other may be written.
+"""Options that a parser has, of a script's own or of the release of a framework, as far as that is known: no other
+may be written.
 
 HfArgumentParser, TrlParser and argparse stop at an option that nobody declares (transformers 5.23
 hf_argparser.py:354), so that a fix that adds one keeps the run from starting.
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.table import Block, Row
-from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS
+from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS, TRANSFORMERS
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import MODEL_ROWS
 from oomlint.dialects.trl.keys import CONFIG_ROWS, MODEL_CONFIG_ROWS
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from oomlint.documents.python.parsers import Stored
 
 _ARGUMENTS = (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)
+_PASSED_ON = frozenset((row.key, row.field) for row in _ARGUMENTS)
+"""Keys that frameworks over the Trainer have by its name hand to its arguments."""
 
 
 def check_options(fields: Iterable[Any], run: Cells) -> None:
@@ -40,11 +43,17 @@ def check_options(fields: Iterable[Any], run: Cells) -> None:
 
 
 def check_option(block: Block, row: Row, run: Cells) -> None:
-    """See that a block may be given the key of a row, if it is a command line, or a file in its place.
+    """See that a block may be given the key of a row: the release that reads it has it, and so does the script, if it
+    is a command line, or a file in its place.
 
     Raises:
         CannotEdit: the script would stop at it, or nothing shows that it would not.
     """
+    for spans in (block.table.spans, TRANSFORMERS if (row.key, row.field) in _PASSED_ON else None):
+        if spans is not None:
+            why = spans.why_not(row.key, run.version(spans.package), block.mapping.entries)
+            if why is not None:
+                raise CannotEdit(why)
     if _is_of_script(block) and _is_refused(row, block, run):
         raise CannotEdit("nothing shows that the script has an option for it")
     if _is_file_of_script(block) and _is_unparsed(row, run):

@@ -27,8 +27,9 @@ AXOLOTL_HOME = "deepspeed_configs"
 LLAMA_FACTORY_HOME = "examples/deepspeed"
 _HOME = re.compile(rf"(?:^|/)(?:{AXOLOTL_HOME}/zero|{LLAMA_FACTORY_HOME}/ds_z)[^/]*\.json$")
 
-# ms-swift 3602360a config/*.json and release/2.6 llm/ds_config/*.json, by the words that its
-# option takes for them: stage, device of the optimizer, device of the parameters.
+# ms-swift 3602360a config/*.json and llm/ds_config/*.json of the tags v2.0.3 to v2.6.1 (whose zero3_offload.json leaves
+# the optimizer on the GPU), by the words that its option takes for them: stage, device of the optimizer, device of
+# the parameters.
 SWIFT_PRESETS: MappingABC[str, tuple[int, str, str]] = {
     "zero0": (0, "none", "none"),
     "zero1": (1, "none", "none"),
@@ -39,7 +40,7 @@ SWIFT_PRESETS: MappingABC[str, tuple[int, str, str]] = {
     "default-zero2": (2, "none", "none"),
     "default-zero3": (3, "none", "none"),
     "zero2-offload": (2, "cpu", "none"),
-    "zero3-offload": (3, "cpu", "cpu"),
+    "zero3-offload": (3, "none", "cpu"),
 }
 
 # What a fix may ask of another preset; buckets and the like are each preset's own tuning.

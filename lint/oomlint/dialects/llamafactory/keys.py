@@ -22,7 +22,7 @@ from oomlint.dialects.kinds import (
     read_list,
 )
 from oomlint.dialects.llamafactory.releases import LARGER_IMAGES, LONGER_CUTOFF, MORE_FRAMES
-from oomlint.dialects.table import Renaming, Row, Table, known_keys, past_keys
+from oomlint.dialects.table import Renaming, Row, Table, key_spans, known_keys, past_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
@@ -251,6 +251,7 @@ LLAMA_FACTORY = Table(
     rows=_ROWS,
     known=known_keys("llamafactory") | KNOWN_TRAINING_ARGUMENTS,
     past=past_keys("llamafactory", "llamafactory"),
+    spans=key_spans("llamafactory", "llamafactory"),
     known_prefixes=(
         *KNOWN_PREFIXES, "kt_config.", "vllm_config.", "sglang_config.", "generation_config.",
         "ray_init_kwargs.", "rope_scaling.",

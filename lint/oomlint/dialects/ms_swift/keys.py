@@ -27,7 +27,7 @@ from oomlint.dialects.kinds import (
     read_integer,
 )
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
-from oomlint.dialects.table import Row, Table, known_keys, past_keys
+from oomlint.dialects.table import Row, Table, key_spans, known_keys, past_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
@@ -381,6 +381,7 @@ SWIFT = Table(
     ),
     known=KNOWN,
     past=past_keys("ms-swift", "ms_swift"),
+    spans=key_spans("ms-swift", "ms_swift"),
     known_prefixes=(*KNOWN_PREFIXES, "device_groups.", "model_kwargs.", "ENV."),
     ignores_unknown=False,
     section="training",

@@ -39,7 +39,7 @@ from oomlint.dialects.kinds import (
     read_text,
 )
 from oomlint.dialects.releases import FUSED_BY_TRAINER
-from oomlint.dialects.table import Renaming, Row, Table, known_keys
+from oomlint.dialects.table import Renaming, Row, Table, key_spans, known_keys
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.documents.base import Name
 from oomlint.plan.fields import f
@@ -246,6 +246,9 @@ TRAINING_ARGUMENTS = (
     Row("dataloader_pin_memory", f.data.pin_memory, BOOLEAN, default=True, source=f"{SOURCE}:1332"),
     Row("dataloader_persistent_workers", f.data.persistent, BOOLEAN, default=False, source=f"{SOURCE}:1335"),
 )  # fmt: skip
+
+TRANSFORMERS = key_spans("transformers", "training_arguments")
+"""Which releases of transformers have which of these arguments."""
 
 SEQ2SEQ_ARGUMENTS = (
     Row("predict_with_generate", f.eval.generate, BOOLEAN, default=False, source="transformers 5.23 training_args_seq2seq.py"),
