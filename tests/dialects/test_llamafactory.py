@@ -704,7 +704,7 @@ def test_parts_of_layers_and_modules_beside_them_are_trained(modules: str, train
         f"template: llama3\noutput_dir: out\nfinetuning_type: freeze\n{modules}"
     )
     (run,) = link({"a.yaml": text}).runs
-    assert Facts(run.placed.plan).trained_numel == trained
+    assert Facts(run.placed.plan).trained.numel == trained
 
 
 @pytest.mark.parametrize("key", ["use_galore", "use_apollo", "use_badam"])

@@ -660,7 +660,7 @@ def test_what_is_named_anew_is_trained_where_everything_is_frozen() -> None:
     line = "swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset x --train_type full"
     run = _run(f"{line} --freeze_parameters_ratio 1 --trainable_parameters lm_head model.norm\n")
     assert run.plan.trainable.method == "freeze"
-    assert Facts(run.placed.plan).trained_numel == 152_064 * 3584 + 3584
+    assert Facts(run.placed.plan).trained.numel == 152_064 * 3584 + 3584
     assert _run(f"{line} --trainable_parameters lm_head\n").plan.trainable.method == "full"
 
 

@@ -18,7 +18,6 @@ from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Proposal, Severity
 from oomlint.memory import state_bytes
 from oomlint.memory.facts import Facts
-from oomlint.memory.host import processes_of
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -1062,7 +1061,7 @@ def test_a_script_that_spreads_its_model_is_one_process(gpus: int | None, stages
     run = run_of({"train.py": _TRAINER}, hardware=hardware)
     assert run.plan.parallel.backend == "device_map_pp"
     assert Facts(run.placed.plan).pp == stages
-    assert processes_of(Facts(run.placed.plan)) == 1
+    assert Facts(run.placed.plan).ranks.processes == 1
 
 
 _OF_OWN = """
