@@ -1060,7 +1060,7 @@ def test_a_script_that_spreads_its_model_is_one_process(gpus: int | None, stages
     hardware = None if gpus is None else f"{gpus}xA100-80GB"
     run = run_of({"train.py": _TRAINER}, hardware=hardware)
     assert run.plan.parallel.backend == "device_map_pp"
-    assert Facts(run.placed.plan).pp == stages
+    assert Facts(run.placed.plan).ranks.pp == stages
     assert Facts(run.placed.plan).ranks.processes == 1
 
 
