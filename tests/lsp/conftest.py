@@ -89,13 +89,16 @@ class Editor:
     async def pushed(
         self, uri: str, wanted: Callable[[list[types.Diagnostic]], Any] = bool
     ) -> list[types.Diagnostic]:
-        """The same by what the client calls the document."""
-        while True:
+        """The same by what the client calls the document: asked for again and again, since the client is told of a
+        notification before or after it keeps what that says."""
+
+        async def kept() -> list[types.Diagnostic] | None:
             found = self.client.diagnostics.get(uri)
-            if found is not None and wanted(list(found)):
-                return list(found)
-            more = self.client.wait_for_notification(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
-            await asyncio.wait_for(more, PATIENCE)
+            return None if found is None else list(found)
+
+        found = await asked(kept, lambda f: f is not None and wanted(f))
+        assert found is not None
+        return found
 
     async def actions(
         self, name: str, at: types.Range | None = None, only: list[str] | None = None
