@@ -122,8 +122,10 @@ def test_a_longer_sequence_never_lowers_the_peak(
 @settings(max_examples=40, deadline=None)
 @given(world=st.sampled_from([1, 2, 8, 64]), chosen=choices)
 def test_a_higher_zero_stage_never_raises_the_states(world: int, chosen: dict[str, Any]) -> None:
+    # What ZeRO lays flat has no rows and columns by which a second moment could be told.
+    flattened = chosen["optimizer.kind"] in ("adafactor", "came")
     totals = []
-    for stage in (0, 1, 2, 3):
+    for stage in (1, 2, 3) if flattened else (0, 1, 2, 3):
         found = state_bytes(
             plan(parallel__world=world).with_values(chosen | {"parallel.zero.stage": stage})
         )
