@@ -373,6 +373,36 @@ def test_keys_that_any_file_of_the_projects_own_copy_of_a_package_declares(tmp_p
     assert [wrong.entry.key for wrong in run.wrong] == ["rlhf_type"][knows:]
 
 
+def test_a_package_above_the_project_is_no_copy_of_its_own(tmp_path):
+    (tmp_path / "swift").mkdir()
+    (tmp_path / "swift/args.py").write_text("class Ours:\n    our_weight: float = 1.0\n")
+    project = tmp_path / "project"
+    project.mkdir()
+    command = "swift sft --model Qwen/Qwen2.5-7B --dataset a.jsonl --our_weight 2"
+    (project / "run.sh").write_text(f"{command}\n")
+    workspace = Workspace(project, named=[project])
+    [run] = Linker(workspace, registry(), LinkOptions()).link(["run.sh"]).runs
+    assert [stray.path for stray in run.stray] == ["our_weight"]
+
+
+@pytest.mark.parametrize(
+    ("between", "wrong"),
+    [("type=int, help='how many (of each)', ", []), ("'x', " * 200, ["moe_router_topk"])],
+)
+def test_an_option_takes_several_values_by_its_own_call(tmp_path, between, wrong):
+    (tmp_path / "megatron").mkdir()
+    declared = f"group.add_argument('--moe-router-topk', {between}nargs='+')\n"
+    (tmp_path / "megatron/arguments.py").write_text(declared)
+    options = (
+        "--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1"
+    )
+    command = f"torchrun pretrain_gpt.py {options} --max-position-embeddings 8"
+    (tmp_path / "run.sh").write_text(f"{command} --moe-router-topk '1 2'\n")
+    workspace = Workspace(tmp_path, named=[tmp_path])
+    [run] = Linker(workspace, registry(), LinkOptions()).link(["run.sh"]).runs
+    assert [each.entry.key for each in run.wrong] == wrong
+
+
 def test_numbers_out_of_range_are_so_in_every_copy():
     files = {
         "run.yaml": f"{LLAMA_FACTORY}per_device_train_batch_size: -1\n",

@@ -303,8 +303,8 @@ def _found(run: Run) -> Iterator[Basis]:
 
 
 def _of_commits(run: Run) -> Iterator[Basis]:
-    """Packages of which a commit alone says the release, of a submodule that nobody has checked out or in a
-    requirement, where the run is another before a change of theirs than behind it."""
+    """Packages of which only a repository tells the release, of a submodule that nobody has checked out or of a commit or
+    a fork in a requirement, where the run is another before a change of theirs than behind it."""
     others: dict[str, list[Estimate]] = {}
     for changes, other in run.alternatives:
         if changes[0].package in run.parts.untold:

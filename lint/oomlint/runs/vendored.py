@@ -55,8 +55,9 @@ _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
 # A field of a class, and an option of a parser.
 _FIELD = rb"(?m)^[ \t]+(\w+)[ \t]*:"
 _OPTION = rb"[\"']--([\w-]+)[\"']"
-# An option of argparse that takes several values (``nargs='+'``), with what brackets stand in its call one deep.
-_LIST = rb"[\"']--([\w-]+)[\"'](?:[^()]|\([^()]*\))*?\bnargs\s*=\s*(?:[\"'][*+]|[2-9])"
+# An option of argparse that takes several values (``nargs='+'``), with what brackets stand in its call one deep: looked
+# for so far and no further, since a list of options has no end of a call.
+_LIST = rb"[\"']--([\w-]+)[\"'](?:[^()]|\([^()]{0,200}\)){0,600}?\bnargs\s*=\s*(?:[\"'][*+]|[2-9])"
 # A framework's package is some ten folders deep, and has some hundreds of files (ms-swift 4.4: 6, 560).
 _PACKAGE_DEEPEST, _MOST_OF_PACKAGE = 10, 2000
 
@@ -288,7 +289,8 @@ class OwnReaders:
     def declared_by_copy(self, claim: Claim) -> Declared:
         """What the project's copy of the framework's whole package declares: later releases, and people who change
         it, do so in files that none of this one's are named as."""
-        around = self.workspace.search_folders(claim.path)
+        project = self.workspace.project_around(claim.path)
+        around = [p for p in self.workspace.search_folders(claim.path) if p.is_relative_to(project)]
         folders = [str(each / package) for package in claim.dialect.packages for each in around]
         for folder in folders:
             if folder not in self._copies:
