@@ -9,7 +9,7 @@ from oomlint.errors import UsageError
 from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import fix_all
 from oomlint.linting.engine import Options, Selection, all_rules, lint
-from oomlint.linting.rule import Proposal, Rule, Severity
+from oomlint.linting.rule import Applicability, Proposal, Rule, Severity
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 1\ndatasets:\n  - path: a/b\n"
 
@@ -49,6 +49,23 @@ class Fails(Rule):
 
 UNUSED = next(rule for rule in all_rules() if rule.name == "unused-suppression")
 ALL = (Talks, Whispers, UNUSED)
+
+
+class Shouts(Rule, code="OOM113", name="shouts", fixes=Applicability.UNSAFE, cost=7):
+    """Says in its head what the others say in their bodies."""
+
+    def check(self, run):
+        yield self.warning(run, "found it", at="batch.micro", confidence="low")
+
+
+def test_what_a_head_says_is_the_rule_s():
+    said = (Shouts.code, Shouts.name, Shouts.applicability, Shouts.cost)
+    assert said == ("OOM113", "shouts", Applicability.UNSAFE, 7)
+    unnamed = type("Unnamed", (Rule,), {"__module__": "acme.no_such_thing"}, code="ACM101")
+    assert (unnamed.name, unnamed.applicability, unnamed.cost) == ("no-such-thing", None, 0)
+    (diagnosis,) = run_lint({"a.yaml": RUN}, rules=(Shouts,)).diagnoses
+    found = diagnosis.finding
+    assert (found.severity, found.confidence) == (Severity.WARNING, "low")
 
 
 def run_lint(files, rules=ALL, **selection):

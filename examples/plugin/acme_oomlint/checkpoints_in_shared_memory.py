@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint import Applicability, Example, Finding, Proposal, Rule, Run, Severity, gib
+from oomlint import Applicability, Example, Finding, Proposal, Rule, Run, gib
 
 _IN_RAM = ("/dev/shm", "/run")
 
@@ -47,11 +47,8 @@ _CONFIG = (
 )
 
 
-class CheckpointsInSharedMemory(Rule):
-    code = "ACM501"
-    name = "checkpoints-in-shared-memory"
+class CheckpointsInSharedMemory(Rule, code="ACM501", fixes=Applicability.UNSAFE):
     summary = "checkpoints are written to a folder that lives in RAM"
-    applicability = Applicability.UNSAFE
 
     bad = (
         Example(
@@ -75,9 +72,8 @@ class CheckpointsInSharedMemory(Rule):
         folder = save.dir.rstrip("/").rpartition("/")[2]
         size = run.estimate.disk_checkpoint_bytes
         each = f", of {gib(size)}," if size is not None else ""
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             f"checkpoints go to {place}, which lives in RAM",
             at="save.dir",
             details=(f"each one that is kept{each} takes memory of the host until it is deleted",),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
 from enum import IntEnum
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct, field
 
@@ -31,6 +31,10 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count as count, enumerated, gib as gib
+
+if TYPE_CHECKING:
+    # In ``typing`` from Python 3.11 on.
+    from typing_extensions import Unpack
 
 # What of a title one name from the user's files may take.
 _MOST_OF_A_NAME = 24
@@ -234,14 +238,35 @@ def _has_risk(run: Run) -> bool:
     return peak is not None and peak.severity is not None
 
 
+class Told(TypedDict, total=False):
+    """What a finding may say beside its title: see :meth:`Rule.finding`."""
+
+    at: Any | tuple[Any, ...] | Location | Fact | StrayKey
+    rests_on: tuple[Any, ...]
+    details: Iterable[str]
+    judged: Peak | None
+    confidence: Confidence | None
+    resource: Resource | None
+    predicted: float | None
+    limit: float | None
+    proposals: Iterable[Proposal]
+    notes: Iterable[Note]
+
+
 class Rule:
-    """Subclass, set the class attributes, write ``check``."""
+    """Subclass, say in its head what it is, write ``check``::
+
+        class NoGradientCheckpointing(Rule, code="OOM101", fixes=Applicability.SAFE, cost=2):
+            summary = "activations of every layer are kept because checkpointing is off"
+
+    The head's words become class attributes, which a subclass may set as well.
+    """
 
     code: ClassVar[str]
     """``OOM`` and three digits; the first is the family."""
 
     name: ClassVar[str]
-    """Kebab case, as users know it."""
+    """Kebab case, as users know it; where a head that says the code does not say it, the module's."""
 
     summary: ClassVar[str]
     """One line for lists, no final full stop."""
@@ -272,6 +297,24 @@ class Rule:
 
     bad: ClassVar[tuple[Example, ...]] = ()
     good: ClassVar[tuple[Example, ...]] = ()
+
+    def __init_subclass__(
+        cls,
+        *,
+        code: str | None = None,
+        name: str | None = None,
+        fixes: Applicability | None = None,
+        cost: int | None = None,
+        **others: Any,
+    ) -> None:
+        super().__init_subclass__(**others)
+        if code is not None:
+            cls.code = code
+            cls.name = name or cls.__module__.rpartition(".")[2].replace("_", "-")
+        if fixes is not None:
+            cls.applicability = fixes
+        if cost is not None:
+            cls.cost = cost
 
     def check(self, run: Run) -> Iterable[Finding]:
         raise NotImplementedError
@@ -335,6 +378,15 @@ class Rule:
             notes=tuple(notes),
             evidence=evidence,
         )
+
+    def error(self, run: Run, message: str, **told: Unpack[Told]) -> Finding:
+        return self.finding(run, Severity.ERROR, message, **told)
+
+    def warning(self, run: Run, message: str, **told: Unpack[Told]) -> Finding:
+        return self.finding(run, Severity.WARNING, message, **told)
+
+    def info(self, run: Run, message: str, **told: Unpack[Told]) -> Finding:
+        return self.finding(run, Severity.INFO, message, **told)
 
     @staticmethod
     def note(run: Run, field: Any, message: str) -> Note:
