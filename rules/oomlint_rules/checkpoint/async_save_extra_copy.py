@@ -71,9 +71,7 @@ _DCP = 'state = {"model": model.state_dict()}\ndcp.async_save(state, checkpoint_
 _NOTEWORTHY = 64 * 2**30
 
 
-class AsyncSaveExtraCopy(Rule):
-    code = "OOM506"
-    name = "async-save-extra-copy"
+class AsyncSaveExtraCopy(Rule, code="OOM506"):
     summary = "saving in the background needs a copy in RAM, or saves what training changes"
     only_where = (
         Where(facts=("async-save-thread", "dcp-async-save")),
@@ -110,9 +108,8 @@ class AsyncSaveExtraCopy(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         for fact in facts_of(run, "async-save-thread"):
-            yield self.finding(
+            yield self.warning(
                 run,
-                Severity.WARNING,
                 "the state dict saved in the background refers to the live weights",
                 at=fact,
                 details=(

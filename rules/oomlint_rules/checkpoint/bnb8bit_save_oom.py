@@ -66,12 +66,8 @@ _OVERRIDE = (
 _YAML = f"{AXOLOTL}adapter: lora\nlora_r: 8\nlora_target_linear: true\nload_in_8bit: true\n"
 
 
-class Bnb8bitSaveOom(Rule):
-    code = "OOM510"
-    name = "bnb8bit-save-oom"
+class Bnb8bitSaveOom(Rule, code="OOM510", fixes=Applicability.UNSAFE, cost=9):
     summary = "saving 8-bit weights makes a second copy of them on the GPU, in old stacks"
-    applicability = Applicability.UNSAFE
-    cost = 9
     only_where = (Where(plan={f.quant.method: ("bnb8",)}),)
 
     bad = (

@@ -78,13 +78,9 @@ _NOTEWORTHY = 200 * 2**30
 _ADAPTERS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})
 
 
-class FsdpFullStateDictSave(Rule):
-    code = "OOM505"
-    name = "fsdp-full-state-dict-save"
+class FsdpFullStateDictSave(Rule, code="OOM505", fixes=Applicability.SAFE, cost=5):
     summary = "FSDP gathers the whole model in the RAM of one node to save it"
-    applicability = Applicability.SAFE
     explains = ("gather",)
-    cost = 5
     only_where = (
         Where(plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.parallel.fsdp.state_dict: ("full",)}),
     )

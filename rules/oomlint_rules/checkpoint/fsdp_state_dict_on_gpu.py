@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
@@ -71,9 +71,7 @@ _WHY = {
 }
 
 
-class FsdpStateDictOnGpu(Rule):
-    code = "OOM508"
-    name = "fsdp-state-dict-on-gpu"
+class FsdpStateDictOnGpu(Rule, code="OOM508"):
     summary = "saving gathers FSDP's full state dict on every GPU"
     only_where = (
         Where(facts=("state-dict-on-gpu",)),
@@ -103,9 +101,8 @@ class FsdpStateDictOnGpu(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         if run.framework == "llama-recipes" and run.plan.save.gather_device == "gpu":
-            yield self.finding(
+            yield self.warning(
                 run,
-                Severity.WARNING,
                 "saving the adapter gathers the whole model on every GPU",
                 at=f.save.gather_device,
                 details=("llama-recipes 0.0.4 and later gather the adapter alone",),
@@ -115,9 +112,8 @@ class FsdpStateDictOnGpu(Rule):
             reason = fact.detail["reason"]
             if reason == "of-trainer" and run.plan.parallel.backend not in ("fsdp1", "fsdp2"):
                 continue
-            yield self.finding(
+            yield self.warning(
                 run,
-                Severity.WARNING,
                 f"FULL_STATE_DICT gathers the model on every GPU: {_WHY[reason]}",
                 at=fact,
                 details=("pass FullStateDictConfig(offload_to_cpu=True, rank0_only=True)",),

@@ -55,12 +55,8 @@ _JSON = deepspeed('"stage": 3, "offload_optimizer": {"device": "cpu"}')
 _OPTIONS = "--deepspeed ds.json --eval_strategy steps --save_steps 100 --eval_steps 100"
 
 
-class LoadBestReloadOom(Rule):
-    code = "OOM513"
-    name = "load-best-reload-oom"
+class LoadBestReloadOom(Rule, code="OOM513", fixes=Applicability.UNSAFE, cost=9):
     summary = "the best checkpoint is read back at the end, beside all that training holds"
-    applicability = Applicability.UNSAFE
-    cost = 9
     only_where = (Where(meant={f.save.load_best_at_end: (True,), f.parallel.backend: ("zero",)}),)
 
     bad = (

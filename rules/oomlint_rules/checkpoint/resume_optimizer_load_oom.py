@@ -69,12 +69,8 @@ _FIXED = _JSON.replace('"stage": 3', '"stage": 3, "pipeline_loading_checkpoint":
 _LF = f"{LLAMA_FACTORY}deepspeed: ds.json\n"
 
 
-class ResumeOptimizerLoadOom(Rule):
-    code = "OOM512"
-    name = "resume-optimizer-load-oom"
+class ResumeOptimizerLoadOom(Rule, code="OOM512", fixes=Applicability.SAFE, cost=1):
     summary = "resuming reads the optimizer states beside those that are there"
-    applicability = Applicability.SAFE
-    cost = 1
     only_where = (Where(plan={f.load.resume: (True,)}),)
 
     bad = (

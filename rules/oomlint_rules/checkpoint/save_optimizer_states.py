@@ -51,12 +51,8 @@ _YAML = axolotl(
 _LARGE = 12e9
 
 
-class SaveOptimizerStates(Rule):
-    code = "OOM502"
-    name = "save-optimizer-states"
+class SaveOptimizerStates(Rule, code="OOM502", fixes=Applicability.UNSAFE, cost=9):
     summary = "checkpoints of a large model carry the optimizer states"
-    applicability = Applicability.UNSAFE
-    cost = 9
     only_where = (Where(meant={f.trainable.method: ("full",), f.save.contents: KNOWN}),)
 
     bad = (mended("axolotl.yaml", _YAML, only=("", "save_only_model: true\n")),)

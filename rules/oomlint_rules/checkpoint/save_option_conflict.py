@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed, example, script
@@ -51,12 +51,8 @@ _STOPS = "transformers stops with an error"
 _STOPS_LATE = f"{_STOPS} once the model is loaded"
 
 
-class SaveOptionConflict(Rule):
-    code = "OOM507"
-    name = "save-option-conflict"
+class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9):
     summary = "options of saving that transformers refuses together"
-    applicability = Applicability.UNSAFE
-    cost = 9
     only_where = (
         Where(plan={f.save.load_best_at_end: (True,)}),
         Where(plan={f.save.save_only_model: (True,)}),
@@ -139,9 +135,8 @@ class SaveOptionConflict(Rule):
 
     def _reload(self, run: Run, engine: str) -> Finding:
         best, only = run.key(f.save.load_best_at_end), run.key(f.save.save_only_model)
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             f"{best} cannot go with {only} under {engine}",
             at=(f.save.load_best_at_end, f.save.save_only_model),
             details=("a checkpoint without the optimizer cannot be loaded back", _STOPS_LATE),
@@ -155,9 +150,8 @@ class SaveOptionConflict(Rule):
 
     def _sharded(self, run: Run) -> Finding:
         only = run.key(f.save.save_only_model)
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             f"{only} cannot go with FSDP's SHARDED_STATE_DICT",
             at=f.save.save_only_model,
             details=(_STOPS_LATE,),
@@ -178,9 +172,8 @@ class SaveOptionConflict(Rule):
             return
         best = run.key(f.save.load_best_at_end)
         if evaluates != saves:
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 f"{best} needs an evaluation at every save",
                 at=(f.eval.strategy, f.save.load_best_at_end),
                 details=(
@@ -200,9 +193,8 @@ class SaveOptionConflict(Rule):
                 else [],
             )
         elif saves == "steps" and _misses(plan.save.every, plan.eval.every):
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 f"{best} needs an evaluation at every save",
                 at=(f.save.every, f.eval.every),
                 details=(

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled
-from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -49,12 +49,8 @@ _FREQUENT = 10
 _USUAL = 500
 
 
-class SaveTooFrequent(Rule):
-    code = "OOM503"
-    name = "save-too-frequent"
+class SaveTooFrequent(Rule, code="OOM503", fixes=Applicability.SAFE, cost=1):
     summary = "a sharded model is gathered and saved every few steps"
-    applicability = Applicability.SAFE
-    cost = 1
     only_where = (Where(plan={f.save.every: KNOWN}),)
 
     bad = (example({"axolotl.yaml": _YAML.format(every=5)}),)
@@ -80,9 +76,8 @@ class SaveTooFrequent(Rule):
         size = settled(run).estimate.disk_checkpoint_bytes
         what = f"a checkpoint of {gib(size)}" if whole and size else "a checkpoint"
         base = () if whole else ("of an adapter transformers 4 gathers the frozen base as well",)
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"{what} is gathered and written every {'step' if every == 1 else f'{every:g} steps'}",
             at=f.save.every,
             details=(

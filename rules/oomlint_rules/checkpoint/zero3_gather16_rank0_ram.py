@@ -86,13 +86,9 @@ _NOTEWORTHY = 100 * 2**30
 _ADAPTERS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})
 
 
-class Zero3Gather16Rank0Ram(Rule):
-    code = "OOM504"
-    name = "zero3-gather16-rank0-ram"
+class Zero3Gather16Rank0Ram(Rule, code="OOM504", fixes=Applicability.UNSAFE, cost=5):
     summary = "saving under ZeRO-3 gathers the whole model in the RAM of one node"
-    applicability = Applicability.UNSAFE
     explains = ("gather",)
-    cost = 5
     only_where = (
         Where(
             plan={

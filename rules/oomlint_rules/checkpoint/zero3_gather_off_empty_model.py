@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import confidence, settled
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -53,12 +53,8 @@ _JSON = deepspeed('"stage": 3')
 _GATHERS = deepspeed('"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
 
 
-class Zero3GatherOffEmptyModel(Rule):
-    code = "OOM511"
-    name = "zero3-gather-off-empty-model"
+class Zero3GatherOffEmptyModel(Rule, code="OOM511", fixes=Applicability.UNSAFE, cost=5):
     summary = "under ZeRO-3 no model file is saved unless the weights are gathered"
-    applicability = Applicability.UNSAFE
-    cost = 5
     only_where = (Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}),)
 
     bad = (
@@ -111,9 +107,8 @@ class Zero3GatherOffEmptyModel(Rule):
         dims = plan.model.dims
         size = 2 * dims.params_total if dims is not None and dims.params_total else None
         cost = "2 bytes a parameter" if size is None else gib(size)
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             "checkpoints will hold shards, and no model file for from_pretrained to load",
             at=(GATHER, f.parallel.zero.stage),
             details=(

@@ -78,12 +78,8 @@ _LLAMA_FACTORY = llama_factory(
 )
 
 
-class Zero3SaveGpuHeadroom(Rule):
-    code = "OOM501"
-    name = "zero3-save-gpu-headroom"
+class Zero3SaveGpuHeadroom(Rule, code="OOM501", fixes=Applicability.SAFE, cost=4):
     summary = "gathering weights at a save needs more GPU memory than training leaves"
-    applicability = Applicability.SAFE
-    cost = 4
     only_where = (Where(has_card=True),)
 
     bad = (

@@ -65,11 +65,8 @@ _CONVERT = (
 )
 
 
-class ZeroToFp32Ram(Rule):
-    code = "OOM509"
-    name = "zero-to-fp32-ram"
+class ZeroToFp32Ram(Rule, code="OOM509", fixes=Applicability.UNSAFE):
     summary = "joining a ZeRO checkpoint holds the whole model in fp32 in RAM"
-    applicability = Applicability.UNSAFE
     only_where = (Where(facts=("zero-to-fp32",)),)
 
     bad = (
