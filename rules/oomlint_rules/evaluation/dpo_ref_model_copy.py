@@ -76,12 +76,8 @@ _TRL_FIXED = _TRL.format(precompute="").replace("max_length: 6144\n", f"max_leng
 _AXOLOTL_FIXED = _AXOLOTL.format(precompute="").replace("rl: dpo\n", f"rl: dpo\n{_ON}")
 
 
-class DpoRefModelCopy(Rule):
-    code = "OOM603"
-    name = "dpo-ref-model-copy"
+class DpoRefModelCopy(Rule, code="OOM603", fixes=Applicability.SAFE, cost=3):
     summary = "the reference model is a second copy on a card that has no room for it"
-    applicability = Applicability.SAFE
-    cost = 3
     # The answers of PPO and GRPO are new in every step: their reference is needed then.
     only_where = (Where(plan={f.objective.ref_model: ("copy",), f.objective.kind: ("dpo", "kto")}),)
 

@@ -84,12 +84,8 @@ _SFT = (
 _LOSS_ONLY = "    prediction_loss_only=True,\n"
 
 
-class EvalAccumulationHostRam(Rule):
-    code = "OOM609"
-    name = "eval-accumulation-host-ram"
+class EvalAccumulationHostRam(Rule, code="OOM609", fixes=Applicability.DISPLAY, cost=7):
     summary = "logits that evaluation moves to RAM add up there"
-    applicability = Applicability.DISPLAY
-    cost = 7
     only_where = (Where(meant={f.eval.enabled: (True,), f.eval.accumulation_steps: KNOWN}),)
 
     bad = (

@@ -62,13 +62,9 @@ _UNKNOWN = _TRL.replace("Qwen/Qwen2.5-7B-Instruct", "our-team/vision-model").rep
 )
 
 
-class EvalBatchLargerThanTrain(Rule):
-    code = "OOM602"
-    name = "eval-batch-larger-than-train"
+class EvalBatchLargerThanTrain(Rule, code="OOM602", fixes=Applicability.SAFE, cost=1):
     summary = "evaluation runs with a larger batch than training, and does not fit"
-    applicability = Applicability.SAFE
     explains = ("activations", "logits")
-    cost = 1
     only_where = (Where(plan={f.eval.enabled: (True,)}),)
 
     bad = (
@@ -128,9 +124,8 @@ class EvalBatchLargerThanTrain(Rule):
         proposals = [Proposal.set(f"evaluate with a batch of {micro}", changes)]
         if now is None:
             if said and micro <= 2:
-                yield self.finding(
+                yield self.info(
                     run,
-                    Severity.INFO,
                     batch,
                     at=(f.batch.eval_micro, f.eval.strategy, f.batch.micro),
                     details=(

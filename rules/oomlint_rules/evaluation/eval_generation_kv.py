@@ -62,12 +62,8 @@ _COMMAND = (
 _LARGE = 8 * 2**30
 
 
-class EvalGenerationKv(Rule):
-    code = "OOM605"
-    name = "eval-generation-kv"
+class EvalGenerationKv(Rule, code="OOM605", fixes=Applicability.SAFE, cost=1):
     summary = "evaluation generates for several samples at once, and their caches do not fit"
-    applicability = Applicability.SAFE
-    cost = 1
     only_where = (Where(meant={f.eval.enabled: (True,), f.eval.generate: (True,)}),)
 
     bad = (

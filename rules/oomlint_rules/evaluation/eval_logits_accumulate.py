@@ -94,13 +94,9 @@ _REDUCED = "    preprocess_logits_for_metrics=best_tokens,\n"
 _BATCHES = 50
 
 
-class EvalLogitsAccumulate(Rule):
-    code = "OOM604"
-    name = "eval-logits-accumulate"
+class EvalLogitsAccumulate(Rule, code="OOM604", fixes=Applicability.SAFE, cost=1):
     summary = "evaluation keeps the logits of all batches on the GPU"
-    applicability = Applicability.SAFE
     explains = ("logits",)
-    cost = 1
     only_where = (Where(meant={f.eval.enabled: (True,), f.eval.keeps_logits: (True,)}),)
 
     bad = (

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, example
@@ -60,12 +60,8 @@ _SFT = (
 )
 
 
-class EvalTrainInterleaveFragmentation(Rule):
-    code = "OOM610"
-    name = "eval-train-interleave-fragmentation"
+class EvalTrainInterleaveFragmentation(Rule, code="OOM610", fixes=Applicability.SAFE, cost=3):
     summary = "evaluation between training steps fragments a card that is nearly full"
-    applicability = Applicability.SAFE
-    cost = 3
     only_where = (
         Where(plan={f.eval.enabled: (True,), f.eval.strategy: ("steps", "epoch")}, has_card=True),
     )
@@ -102,9 +98,8 @@ class EvalTrainInterleaveFragmentation(Rule):
         changes = {_STEPS: _EVERY}
         if changed(run, changes) is None:
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             "evaluation asks for blocks of other sizes and leaves free memory in pieces",
             at=(f.eval.strategy, f.eval.every),
             details=(

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
-from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, mended
@@ -68,12 +68,8 @@ _TRL = (
 )
 
 
-class GrpoBatchSemantics(Rule):
-    code = "OOM612"
-    name = "grpo-batch-semantics"
+class GrpoBatchSemantics(Rule, code="OOM612", fixes=Applicability.UNSAFE, cost=8):
     summary = "a round of generation that holds no whole groups of answers"
-    applicability = Applicability.UNSAFE
-    cost = 8
     only_where = (
         Where(plan={f.objective.rollout.generation_batch: KNOWN, f.objective.rollout.n: KNOWN}),
     )
@@ -109,9 +105,8 @@ class GrpoBatchSemantics(Rule):
         if not total or not group or origin is None:
             return
         if group < 2 and run.framework == "trl" and run.plan.objective.kind in _COMPARE:
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 "one answer to a prompt has no others to be compared with",
                 at=(f.objective.rollout.n,),
                 details=("the run stops with an error", "it takes at least 2 answers to a prompt"),
@@ -127,9 +122,8 @@ class GrpoBatchSemantics(Rule):
             problem = f"fewer than {least}, {group} answers a rank"
         else:
             return
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             f"a generation round makes {total} completions, {problem}",
             at=(_ROUND, f.objective.rollout.n),
             details=(

@@ -83,13 +83,9 @@ _OPENRLHF = (
 )
 
 
-class LogprobMicroBatchTooLarge(Rule):
-    code = "OOM611"
-    name = "logprob-micro-batch-too-large"
+class LogprobMicroBatchTooLarge(Rule, code="OOM611", fixes=Applicability.SAFE, cost=3):
     summary = "the pass that takes log probabilities builds more logits than fit"
-    applicability = Applicability.SAFE
     explains = ("logits",)
-    cost = 3
     only_where = (
         Where(plan={f.batch.max_tokens_per_gpu: KNOWN}),
         Where(plan={f.objective.rollout.rollout_micro_batch: KNOWN}),
@@ -161,9 +157,8 @@ class LogprobMicroBatchTooLarge(Rule):
         if found is None or not found.is_worthwhile or not found.before.may_gain_by("logits"):
             return  # another part of the need decides
         unit = "full samples" if scored is None else "tokens"
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             f"log probabilities of {scored or tokens:,} tokens at a time build {_logits(found)} of logits",
             at=(f.batch.max_tokens_per_gpu, f.batch.micro) if scored is None else _SCORED,
             details=(

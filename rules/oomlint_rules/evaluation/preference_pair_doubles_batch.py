@@ -68,13 +68,9 @@ _TRL = trl(
 )
 
 
-class PreferencePairDoublesBatch(Rule):
-    code = "OOM601"
-    name = "preference-pair-doubles-batch"
+class PreferencePairDoublesBatch(Rule, code="OOM601", fixes=Applicability.SAFE, cost=5):
     summary = "chosen and rejected answers run together: twice the batch that the config names"
-    applicability = Applicability.SAFE
     explains = ("activations", "logits")
-    cost = 5
     only_where = (Where(plan={f.objective.pairs_per_sample: (2,)}),)
 
     bad = (

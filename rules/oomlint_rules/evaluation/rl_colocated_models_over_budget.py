@@ -60,12 +60,8 @@ _KINDS = ("ppo", "grpo", "rloo", "gkd")
 _SHARE = 0.1
 
 
-class RlColocatedModelsOverBudget(Rule):
-    code = "OOM607"
-    name = "rl-colocated-models-over-budget"
+class RlColocatedModelsOverBudget(Rule, code="OOM607", fixes=Applicability.SAFE, cost=6):
     summary = "the models of RL training together are more than the cards hold"
-    applicability = Applicability.SAFE
-    cost = 6
     only_where = (Where(plan={f.objective.kind: _KINDS}, has_card=True),)
 
     bad = (

@@ -64,12 +64,8 @@ _USUAL = 0.3
 _HALF = 0.5
 
 
-class VllmColocateUtilization(Rule):
-    code = "OOM606"
-    name = "vllm-colocate-utilization"
+class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cost=3):
     summary = "the generation engine on the training cards takes too large a share of them"
-    applicability = Applicability.SAFE
-    cost = 3
     only_where = (
         Where(
             plan={

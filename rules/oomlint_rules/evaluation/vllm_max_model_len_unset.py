@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.runs.run import Run
@@ -67,11 +67,8 @@ _SWIFT = (
 )
 
 
-class VllmMaxModelLenUnset(Rule):
-    code = "OOM613"
-    name = "vllm-max-model-len-unset"
+class VllmMaxModelLenUnset(Rule, code="OOM613", fixes=Applicability.SAFE):
     summary = "vLLM makes room for the model's full length, more than its share of the card holds"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.objective.rollout.engine: ("vllm_colocate",)}),)
 
     bad = (
@@ -108,9 +105,8 @@ class VllmMaxModelLenUnset(Rule):
             return
         length, known = _enough(run)
         where = "" if run.limits.gpu_bytes is not None else " of an 80 GB card"
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             f"vLLM makes room for the model's {dims.ctx:,} tokens: {gib(need)} of key-value cache",
             at=(_LENGTH, f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
             details=(
