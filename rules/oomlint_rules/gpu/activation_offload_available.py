@@ -62,13 +62,9 @@ _LLAMA_FACTORY = llama_factory(
 )
 
 
-class ActivationOffloadAvailable(LowersPeak):
-    code = "OOM114"
-    name = "activation-offload-available"
+class ActivationOffloadAvailable(LowersPeak, code="OOM114", fixes=Applicability.SAFE, cost=6):
     summary = "checkpoints of the layers fill the card and could wait in host RAM"
-    applicability = Applicability.SAFE
     explains = ("activations",)
-    cost = 6
     only_where = (Where(plan={f.checkpointing.mode: ("full",)}, has_card=True, has_risk=True),)
     change = {f.checkpointing.offload: "cpu"}
     at = (f.checkpointing.offload, f.checkpointing.mode)

@@ -47,13 +47,9 @@ _YAML = axolotl(
 )
 
 
-class AttentionQuadraticFallback(LowersPeak):
-    code = "OOM104"
-    name = "attention-quadratic-fallback"
+class AttentionQuadraticFallback(LowersPeak, code="OOM104", fixes=Applicability.SAFE, cost=0):
     summary = "eager attention holds a tokens x tokens matrix for every head"
-    applicability = Applicability.SAFE
     explains = ("activations",)
-    cost = 0
     only_where = (Where(plan={f.model.attn_impl: ("eager",)}, has_risk=True),)
     change = {f.model.attn_impl: "sdpa"}
     at = (f.model.attn_impl, f.seq.max_len)

@@ -58,12 +58,8 @@ _AXOLOTL = axolotl(
 _FP32 = _AXOLOTL.replace("fp16: true", "fp16: false")
 
 
-class FlashAttnUnsupportedGpu(Rule):
-    code = "OOM109"
-    name = "flash-attn-unsupported-gpu"
+class FlashAttnUnsupportedGpu(Rule, code="OOM109", fixes=Applicability.SAFE, cost=0):
     summary = "FlashAttention does not run on this card, or in fp32"
-    applicability = Applicability.SAFE
-    cost = 0
     only_where = (
         Where(plan={f.model.attn_impl: ("flash2", "flash3")}, has_card=True),
         Where(plan={f.model.attn_impl: ("flash2", "flash3")}, said=(shared.stops,)),
@@ -105,9 +101,8 @@ class FlashAttnUnsupportedGpu(Rule):
         )
 
     def _in_fp32(self, run: Run, cause: str) -> Finding:
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             cause,
             at=(f.model.attn_impl, f.model.id),
             details=("training stops at the first batch", "with bf16 on it runs, and needs less"),

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, mended
@@ -68,12 +68,8 @@ _SCRIPT = (
 )
 
 
-class FsdpGcWrongLayer(Rule):
-    code = "OOM113"
-    name = "fsdp-gc-wrong-layer"
+class FsdpGcWrongLayer(Rule, code="OOM113", fixes=Applicability.SAFE, cost=2):
     summary = "the trainer's gradient checkpointing is on under FSDP, which has its own"
-    applicability = Applicability.SAFE
-    cost = 2
     only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
     bad = (
@@ -96,18 +92,16 @@ class FsdpGcWrongLayer(Rule):
             return
         off = {hf.checkpointing: False}
         if parallel.fsdp.activation_checkpointing:
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 f"{run.key('hf.checkpointing')} and FSDP's activation_checkpointing are both on",
                 at=hf.checkpointing,
                 details=("transformers refuses to start with both",),
                 proposals=[Proposal.set("leave checkpointing to FSDP", off)],
             )
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"{run.key('hf.checkpointing')} checkpoints inside the units of FSDP",
             at=hf.checkpointing,
             details=(

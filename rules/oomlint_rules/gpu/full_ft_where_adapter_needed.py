@@ -35,7 +35,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judgement import Relief, judge_gpu, judge_host, relief, sharding_is_open
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example
@@ -56,13 +56,9 @@ _AXOLOTL = AXOLOTL + "sequence_len: 512\noptimizer: adamw_torch_fused\nflash_att
 _LF = LLAMA_FACTORY + "cutoff_len: 512\n"
 
 
-class FullFtWhereAdapterNeeded(Rule):
-    code = "OOM117"
-    name = "full-ft-where-adapter-needed"
+class FullFtWhereAdapterNeeded(Rule, code="OOM117", fixes=Applicability.DISPLAY, cost=9):
     summary = "full fine-tuning that nothing brings onto these cards, where an adapter fits"
-    applicability = Applicability.DISPLAY
     explains = ("gradients", "optimizer_states")
-    cost = 9
     only_where = (Where(plan={f.trainable.method: ("full",)}, has_card=True),)
 
     bad = (
@@ -90,9 +86,8 @@ class FullFtWhereAdapterNeeded(Rule):
             found = relief(run, changes)
             if found is None or not found.suffices:
                 continue
-            yield self.finding(
+            yield self.info(
                 run,
-                Severity.INFO,
                 "full fine-tuning does not fit, whatever this config shards or offloads",
                 at=(f.trainable.method, f.model.id),
                 details=(

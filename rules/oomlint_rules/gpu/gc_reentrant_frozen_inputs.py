@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import axolotl, example, mended
@@ -50,12 +50,8 @@ _AXOLOTL = axolotl(
 _PREPARES_INPUTS = frozenset({"llama-factory", "trl", "ms-swift", "unsloth"})
 
 
-class GcReentrantFrozenInputs(Rule):
-    code = "OOM112"
-    name = "gc-reentrant-frozen-inputs"
+class GcReentrantFrozenInputs(Rule, code="OOM112", fixes=Applicability.SAFE, cost=0):
     summary = "reentrant checkpointing over frozen embeddings passes no gradients"
-    applicability = Applicability.SAFE
-    cost = 0
     only_where = (
         Where(plan={f.trainable.method: ("freeze",), f.checkpointing.reentrant: (True,)}),
     )
@@ -79,9 +75,8 @@ class GcReentrantFrozenInputs(Rule):
             return
         if not run.is_explicit(f.checkpointing.reentrant) and not run.is_explicit(hf.reentrant):
             return
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             "reentrant checkpointing with frozen embeddings: trained layers get no gradients",
             at=f.checkpointing.reentrant,
             details=(

@@ -41,9 +41,7 @@ _YAML = axolotl(
 )
 
 
-class GpuMemoryAtRisk(Rule):
-    code = "OOM100"
-    name = "gpu-memory-at-risk"
+class GpuMemoryAtRisk(Rule, code="OOM100"):
     summary = "the run is likely to run out of GPU memory"
     is_headline = True
     only_where = (Where(has_card=True, has_risk=True),)

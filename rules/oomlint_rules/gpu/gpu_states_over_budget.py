@@ -73,13 +73,9 @@ _JSON = (
 )
 
 
-class GpuStatesOverBudget(Rule):
-    code = "OOM105"
-    name = "gpu-states-over-budget"
+class GpuStatesOverBudget(Rule, code="OOM105", fixes=Applicability.SAFE, cost=3):
     summary = "model states alone exceed the memory of a GPU"
-    applicability = Applicability.SAFE
     explains = ("parameters", "gradients", "optimizer_states")
-    cost = 3
     only_where = (Where(has_card=True, has_risk=True),)
 
     bad = (

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Finding, Rule, Severity, Where, short
+from oomlint.linting.rule import Finding, Rule, Where, short
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
 from oomlint_rules._scripts import facts_of
@@ -47,9 +47,7 @@ _LOOP = (
 )
 
 
-class GraphRetentionLeak(Rule):
-    code = "OOM116"
-    name = "graph-retention-leak"
+class GraphRetentionLeak(Rule, code="OOM116"):
     summary = "a sum or list of losses keeps the graph of every step alive"
     only_where = (Where(facts=("loss-accumulated-with-graph",)),)
 
@@ -65,9 +63,8 @@ class GraphRetentionLeak(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         for fact in facts_of(run, "loss-accumulated-with-graph"):
             loss, into = fact.detail["loss"], fact.detail["into"]
-            yield self.finding(
+            yield self.warning(
                 run,
-                Severity.WARNING,
                 f"{short(into)} keeps {short(loss)} with its graph, step after step",
                 at=fact,
                 details=("memory grows with it", f"use {loss}.detach() or {loss}.item()"),

@@ -84,13 +84,9 @@ _HALF = 0.5
 _FUSED = {f.loss.logits_materialised: "fused"}
 
 
-class LogitsMaterializedLargeVocab(Rule):
-    code = "OOM103"
-    name = "logits-materialized-large-vocab"
+class LogitsMaterializedLargeVocab(Rule, code="OOM103", fixes=Applicability.SAFE, cost=4):
     summary = "the loss keeps every logit in memory where a fused loss would not"
-    applicability = Applicability.SAFE
     explains = ("logits",)
-    cost = 4
     only_where = (Where(plan={f.loss.logits_materialised: ("full",)}, has_risk=True),)
 
     bad = (

@@ -78,13 +78,9 @@ _LONG = 8192
 _SHARE = 0.3
 
 
-class LongContextOverBudget(Rule):
-    code = "OOM106"
-    name = "long-context-over-budget"
+class LongContextOverBudget(Rule, code="OOM106", fixes=Applicability.DISPLAY, cost=8):
     summary = "one sample at the length limit is more than the card holds"
-    applicability = Applicability.DISPLAY
     explains = ("activations", "logits")
-    cost = 8
     only_where = (Where(has_risk=True),)
 
     bad = (

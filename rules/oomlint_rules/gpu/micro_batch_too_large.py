@@ -54,13 +54,9 @@ _YAML = axolotl(
 )
 
 
-class MicroBatchTooLarge(LowersPeak):
-    code = "OOM102"
-    name = "micro-batch-too-large"
+class MicroBatchTooLarge(LowersPeak, code="OOM102", fixes=Applicability.SAFE, cost=5):
     summary = "the micro batch does not fit; a smaller one with more accumulation does the same"
-    applicability = Applicability.SAFE
     explains = ("activations", "logits")
-    cost = 5
     at = (f.batch.micro,)
     only_where = (Where(has_risk=True),)
 

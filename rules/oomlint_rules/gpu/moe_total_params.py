@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled, sharding_is_open
-from oomlint.linting.rule import Finding, Rule, Severity
+from oomlint.linting.rule import Finding, Rule
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
@@ -63,9 +63,7 @@ _LLAMA_FACTORY = llama_factory(
 _LARGE = 100e9
 
 
-class MoeTotalParams(Rule):
-    code = "OOM110"
-    name = "moe-total-params"
+class MoeTotalParams(Rule, code="OOM110"):
     summary = "all experts take memory, though few are active"
     explains = ("parameters",)
 
@@ -114,9 +112,8 @@ class MoeTotalParams(Rule):
             details.append(
                 f"the offloaded states take {gib(need)} of host RAM a node, which is not known"
             )
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"memory follows all {count(total)} parameters, not the {count(active)} active for a token",
             at=(f.model.id,),
             details=details,

@@ -52,13 +52,9 @@ _REST = "optimizer: adamw_torch_fused\nbf16: true\nflash_attention: true\n"
 _FIXED = _REST.replace("bf16: true\n", "bf16: true\ngradient_checkpointing: true\n")
 
 
-class NoGradientCheckpointing(LowersPeak):
-    code = "OOM101"
-    name = "no-gradient-checkpointing"
+class NoGradientCheckpointing(LowersPeak, code="OOM101", fixes=Applicability.SAFE, cost=2):
     summary = "activations of every layer are kept because checkpointing is off"
-    applicability = Applicability.SAFE
     explains = ("activations",)
-    cost = 2
     only_where = (Where(plan={f.checkpointing.mode: ("none",)}, has_risk=True),)
     change = {f.checkpointing.mode: "full"}
     at = (f.checkpointing.mode, f.batch.micro, f.seq.max_len)

@@ -71,13 +71,9 @@ _LARGE_MASK = 2**29
 _SHARE = 0.02
 
 
-class PackingWithoutVarlenAttention(Rule):
-    code = "OOM111"
-    name = "packing-without-varlen-attention"
+class PackingWithoutVarlenAttention(Rule, code="OOM111", fixes=Applicability.UNSAFE, cost=7):
     summary = "packed samples are kept apart by a tokens x tokens mask, or not at all"
-    applicability = Applicability.UNSAFE
     explains = ("activations",)
-    cost = 7
     only_where = (
         Where(
             plan={

@@ -85,13 +85,9 @@ _USUAL = 4096
 _SEEN = 16384
 
 
-class SeqLenUncapped(Rule):
-    code = "OOM107"
-    name = "seq-len-uncapped"
+class SeqLenUncapped(Rule, code="OOM107", fixes=Applicability.DISPLAY, cost=8):
     summary = "nothing limits the length of samples, and a long one would not fit"
-    applicability = Applicability.DISPLAY
     explains = ("activations", "logits")
-    cost = 8
     only_where = (Where(plan={f.seq.unbounded: (True,)}),)
 
     bad = (

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
-from oomlint.linting.rule import Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -57,9 +57,7 @@ _AXOLOTL = axolotl(
 _SHARE = 0.2
 
 
-class VariableLengthLatePeak(Rule):
-    code = "OOM115"
-    name = "variable-length-late-peak"
+class VariableLengthLatePeak(Rule, code="OOM115"):
     summary = "only the longest batch fills the card, and it may come late"
     only_where = (Where(plan={f.seq.packing: ("none",)}, has_card=True),)
     explains = ("activations", "logits")
@@ -90,9 +88,8 @@ class VariableLengthLatePeak(Rule):
         half = settled(run).assuming({f.seq.max_len: length // 2}).estimate.gpu.peak_bytes
         if half is None or now.predicted - half < _SHARE * limit:
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"the peak may come late, with the first sample of {length:,} tokens",
             at=(f.seq.max_len, f.batch.micro),
             details=(

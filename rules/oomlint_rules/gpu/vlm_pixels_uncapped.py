@@ -76,13 +76,9 @@ _OF_IMAGES = (
 )
 
 
-class VlmPixelsUncapped(Rule):
-    code = "OOM108"
-    name = "vlm-pixels-uncapped"
+class VlmPixelsUncapped(Rule, code="OOM108", fixes=Applicability.UNSAFE, cost=8):
     summary = "images are not scaled down before the vision model sees them"
-    applicability = Applicability.UNSAFE
     explains = ("activations",)
-    cost = 8
 
     bad = (
         example({"train.sh": _SWIFT.format(env="")}),

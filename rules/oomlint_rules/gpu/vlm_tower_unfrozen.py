@@ -53,12 +53,8 @@ _SWIFT = (
 )
 
 
-class VlmTowerUnfrozen(LowersPeak):
-    code = "OOM118"
-    name = "vlm-tower-unfrozen"
+class VlmTowerUnfrozen(LowersPeak, code="OOM118", fixes=Applicability.UNSAFE, cost=8):
     summary = "the vision tower is trained with the rest where a frozen one would fit"
-    applicability = Applicability.UNSAFE
-    cost = 8
     only_where = (
         Where(
             plan={f.model.vision.freeze_tower: (False,), f.trainable.method: ("full",)},
