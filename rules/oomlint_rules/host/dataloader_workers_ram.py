@@ -45,11 +45,8 @@ _EACH = 2**30
 _FIELD = f.data.workers
 
 
-class DataloaderWorkersRam(Rule):
-    code = "OOM408"
-    name = "dataloader-workers-ram"
+class DataloaderWorkersRam(Rule, code="OOM408", fixes=Applicability.SAFE):
     summary = "so many processes load batches that their memory adds up"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.data.workers: KNOWN}),)
     explains = ("dataloader",)
 

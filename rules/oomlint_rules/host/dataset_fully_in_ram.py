@@ -37,7 +37,7 @@ from typing import Any
 
 from oomlint.documents.base import Fact
 from oomlint.judgement import settled
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, script
@@ -50,11 +50,8 @@ def _reads(more: str) -> str:
     return f'from datasets import load_dataset\n\ndata = load_dataset("c4", split="train"{more})\n'
 
 
-class DatasetFullyInRam(Rule):
-    code = "OOM410"
-    name = "dataset-fully-in-ram"
+class DatasetFullyInRam(Rule, code="OOM410", fixes=Applicability.SAFE):
     summary = "every rank holds the data set in RAM instead of mapping its file"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={_FIELD: (True,)}), Where(facts=("dataset-in-memory",)))
     explains = ("dataset",)
 
@@ -85,9 +82,8 @@ class DatasetFullyInRam(Rule):
     def _finding(self, run: Run, key: str, at: Any | Fact, proposal: Proposal) -> Finding:
         ranks = settled(run).plan.parallel.gpus_per_node or 1
         copies = f"a node holds {ranks} copies" if ranks > 1 else "each rank holds a copy"
-        return self.finding(
+        return self.info(
             run,
-            Severity.INFO,
             f"{key} copies the data set into the RAM of every rank",
             at=at,
             details=(

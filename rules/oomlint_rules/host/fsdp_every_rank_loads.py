@@ -81,11 +81,8 @@ _EFFICIENT = "  fsdp_sync_module_states: true\n  fsdp_cpu_ram_efficient_loading:
 _SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
 
 
-class FsdpEveryRankLoads(Rule):
-    code = "OOM402"
-    name = "fsdp-every-rank-loads"
+class FsdpEveryRankLoads(Rule, code="OOM402", fixes=Applicability.SAFE):
     summary = "under FSDP every rank reads the whole model into host RAM"
-    applicability = Applicability.SAFE
     only_where = (
         Where(plan={f.parallel.backend: ("fsdp1", "fsdp2"), f.load.cpu_ram_efficient: (False,)}),
     )

@@ -52,9 +52,7 @@ _ACCELERATE = (
 _FILES = {"train.sh": _COMMAND, "zero3.yaml": _ACCELERATE}
 
 
-class HostMemoryAtRisk(Rule):
-    code = "OOM400"
-    name = "host-memory-at-risk"
+class HostMemoryAtRisk(Rule, code="OOM400"):
     summary = "the run is likely to be killed for lack of host RAM"
     is_headline = True
     only_where = (Where(plan={f.host.ram_gib: KNOWN}),)

@@ -69,11 +69,8 @@ _VARIABLES = "ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1 "
 _CHANGES = {f.load.cpu_ram_efficient: True}
 
 
-class LlamaRecipesLowCpuFsdp(Rule):
-    code = "OOM403"
-    name = "llama-recipes-low-cpu-fsdp"
+class LlamaRecipesLowCpuFsdp(Rule, code="OOM403", fixes=Applicability.SAFE):
     summary = "llama-recipes reads the whole model on every rank without --low_cpu_fsdp"
-    applicability = Applicability.SAFE
     only_where = (
         Where(
             plan={

@@ -35,7 +35,7 @@ from collections.abc import Iterable
 
 from oomlint.documents.base import PythonDocument
 from oomlint.judgement import settled
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -45,11 +45,8 @@ _FIELD = f.load.low_cpu_mem
 _WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
-class LowCpuMemUsageOff(Rule):
-    code = "OOM409"
-    name = "low-cpu-mem-usage-off"
+class LowCpuMemUsageOff(Rule, code="OOM409", fixes=Applicability.SAFE):
     summary = "weights are built at random and read beside that: twice the RAM for every rank"
-    applicability = Applicability.SAFE
     only_where = (Where(meant={f.load.low_cpu_mem: (False,)}),)
     explains = ("model_copies",)
 
@@ -104,9 +101,8 @@ class LowCpuMemUsageOff(Rule):
         size = None if total is None else 2 * total * width
         cost = "twice the model" if size is None else f"{gib(size)}"
         each = f"for each of {ranks} ranks of a node" if ranks > 1 else "on the host"
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"{run.key(_FIELD)} off builds the model and reads the checkpoint beside it",
             at=_FIELD,
             details=(

@@ -85,11 +85,8 @@ _QLORA = (
 )
 
 
-class MergeExportMemory(Rule):
-    code = "OOM413"
-    name = "merge-export-memory"
+class MergeExportMemory(Rule, code="OOM413", fixes=Applicability.SAFE):
     summary = "merging an adapter loads the whole base in 16 bit"
-    applicability = Applicability.SAFE
     looks_at_merges = True
     only_where = (Where(plan={f.save.merge: ("whole",)}), Where(facts=("merges-adapter",)))
 
@@ -190,9 +187,8 @@ class MergeExportMemory(Rule):
         need = 2 * total + int(states.total)
         if need <= share * limit:
             return
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             f"save_pretrained_merged keeps merged layers on the GPU until {share:.0%} is taken",
             at=fact,
             details=(
@@ -209,9 +205,8 @@ class MergeExportMemory(Rule):
     def _into_quantized(self, run: Run, fact: Fact) -> Finding:
         total = _parameters(run)
         size = "2 bytes a parameter" if total is None else gib(2 * total)
-        return self.finding(
+        return self.info(
             run,
-            Severity.INFO,
             "the adapter is merged into quantized weights, which rounds every layer again",
             at=fact,
             details=(f"load the base once more in bfloat16, {size} of RAM, and merge into that",),

@@ -99,13 +99,9 @@ _TRAINING_ONLY = {f.load.meta_init: True, f.save.strategy: "no"}
 _MOST_NODES = 64
 
 
-class OffloadHostRamExceeded(Rule):
-    code = "OOM401"
-    name = "offload-host-ram-exceeded"
+class OffloadHostRamExceeded(Rule, code="OOM401", fixes=Applicability.SAFE, cost=5):
     summary = "offloading to the CPU asks for more RAM than the host has"
-    applicability = Applicability.SAFE
     explains = ("offloaded_states",)
-    cost = 5
     only_where = (
         Where(plan={f.offload.optimizer: ("cpu",)}),
         Where(plan={f.offload.params: ("cpu",)}),

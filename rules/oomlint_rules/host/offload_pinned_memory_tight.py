@@ -59,13 +59,9 @@ _ZERO = (
 _NVME = '"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/scratch"}'
 
 
-class OffloadPinnedMemoryTight(Rule):
-    code = "OOM406"
-    name = "offload-pinned-memory-tight"
+class OffloadPinnedMemoryTight(Rule, code="OOM406", fixes=Applicability.SAFE, cost=5):
     summary = "pinned host memory takes most of a node's RAM"
-    applicability = Applicability.SAFE
     explains = ("offloaded_states", "pinned_rounding")
-    cost = 5
     only_where = (
         Where(plan={f.offload.params: ("cpu", "nvme")}),
         Where(plan={f.offload.optimizer: ("cpu", "nvme")}),
@@ -140,9 +136,8 @@ class OffloadPinnedMemoryTight(Rule):
         changes = {_PIN: False}
         if changed(run, changes) is None:
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"{run.key(_PIN)} keeps most of what is offloaded from being swapped",
             at=(_PIN, f.offload.optimizer, f.offload.params),
             details=(
@@ -181,9 +176,8 @@ class OffloadPinnedMemoryTight(Rule):
         )
 
     def _through_buffers(self, run: Run) -> Finding:
-        return self.finding(
+        return self.info(
             run,
-            Severity.INFO,
             "NVMe offload passes through pinned buffers in RAM",
             at=(f.offload.optimizer, f.offload.params),
             details=("buffer_count × buffer_size elements on each rank", UNKNOWN_RAM),

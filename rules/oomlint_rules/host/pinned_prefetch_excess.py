@@ -61,11 +61,8 @@ _VISION = LLAMA_FACTORY.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-VL-7B-I
 )
 
 
-class PinnedPrefetchExcess(Rule):
-    code = "OOM411"
-    name = "pinned-prefetch-excess"
+class PinnedPrefetchExcess(Rule, code="OOM411", fixes=Applicability.SAFE):
     summary = "so many batches are prepared ahead that they fill RAM, or none can be"
-    applicability = Applicability.SAFE
     only_where = (Where(meant={f.data.prefetch: KNOWN}),)
     explains = ("dataloader",)
 
@@ -116,9 +113,8 @@ class PinnedPrefetchExcess(Rule):
 
     def _by_nobody(self, run: Run) -> Finding:
         key = run.key(_FIELD)
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             f"{key} is set although no worker loads data",
             at=_FIELD,
             details=(f"{run.key(f.data.workers)} is 0", "transformers stops with an error"),

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example
@@ -46,11 +46,8 @@ _SMALL_RAM = 32 * 2**30
 _FIELD = f.data.preprocess_workers
 
 
-class PreprocessWorkersRam(Rule):
-    code = "OOM407"
-    name = "preprocess-workers-ram"
+class PreprocessWorkersRam(Rule, code="OOM407", fixes=Applicability.SAFE):
     summary = "so many processes prepare the data that their memory adds up"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.data.preprocess_workers: KNOWN}),)
 
     bad = (
@@ -83,9 +80,8 @@ class PreprocessWorkersRam(Rule):
         fewer = cores or _USUAL
         has = f"the run has {fewer} core{'s' * (fewer > 1)}"
         have = has if cores else "few machines have as many cores"
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             f"{workers} processes prepare the data, and {have}",
             at=_FIELD,
             details=(

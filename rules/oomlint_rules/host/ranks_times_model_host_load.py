@@ -67,13 +67,9 @@ def _json(stage: int) -> str:
 _NOTEWORTHY = 128 * 2**30
 
 
-class RanksTimesModelHostLoad(Rule):
-    code = "OOM404"
-    name = "ranks-times-model-host-load"
+class RanksTimesModelHostLoad(Rule, code="OOM404", fixes=Applicability.SAFE, cost=3):
     summary = "every rank of a node reads the whole checkpoint into RAM"
-    applicability = Applicability.SAFE
     explains = ("model_copies",)
-    cost = 3
     only_where = (
         Where(plan={f.parallel.backend: ("ddp",)}),
         Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (0, 1, 2)}),

@@ -83,12 +83,8 @@ _OPENRLHF = (
 )
 
 
-class RayHostMemory(Rule):
-    code = "OOM414"
-    name = "ray-host-memory"
+class RayHostMemory(Rule, code="OOM414", fixes=Applicability.SAFE, cost=3):
     summary = "models and rollouts in RAM pass what Ray allows of it"
-    applicability = Applicability.SAFE
-    cost = 3
     only_where = (Where(frameworks=RAY_TRAINERS),)
 
     bad = (

@@ -57,12 +57,8 @@ _SWIFT = (
 )
 
 
-class StreamingBufferRam(Rule):
-    code = "OOM412"
-    name = "streaming-buffer-ram"
+class StreamingBufferRam(Rule, code="OOM412", fixes=Applicability.UNSAFE, cost=7):
     summary = "every worker of every rank holds a shuffle buffer of a streamed data set"
-    applicability = Applicability.UNSAFE
-    cost = 7
     only_where = (Where(meant={f.data.streaming: (True,), f.data.shuffle_buffer: KNOWN}),)
 
     bad = (

@@ -58,11 +58,8 @@ def _accelerate(flag: str) -> str:
     )
 
 
-class Zero3InitAfterLoad(Rule):
-    code = "OOM405"
-    name = "zero3-init-after-load"
+class Zero3InitAfterLoad(Rule, code="OOM405", fixes=Applicability.SAFE):
     summary = "the model is loaded whole on every rank before ZeRO-3 is known"
-    applicability = Applicability.SAFE
     only_where = (
         Where(
             plan={f.parallel.zero.stage: (3, None), f.quant.method: (None, "none")},
