@@ -34,14 +34,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import WrongValue
-from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Severity, Where, short
+from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Where, short
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
 
 
-class InvalidValue(Rule):
-    code = "OOM904"
-    name = "invalid-value"
+class InvalidValue(Rule, code="OOM904"):
     summary = "a value that the framework refuses"
     only_where = (Where(has="wrong"),)
 
@@ -110,9 +108,8 @@ class InvalidValue(Rule):
 
     def check(self, run: Run) -> Iterable[Finding]:
         for wrong in run.wrong:
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 short(f"{wrong.entry.key} cannot be {_as_written(wrong)}", MOST_OF_A_TITLE),
                 at=wrong.location,
                 details=(f"{wrong.block.table.name}: {wrong.expected}",),

@@ -51,9 +51,7 @@ _RUN = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpo
 _LONGEST_SHOWN = 50
 
 
-class ReferencedFileMissing(Rule):
-    code = "OOM902"
-    name = "referenced-file-missing"
+class ReferencedFileMissing(Rule, code="OOM902"):
     summary = "a file that the config names cannot be found or used"
     only_where = (Where(has="missing"),)
 

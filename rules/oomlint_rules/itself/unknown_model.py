@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement.unpredicted import is_to_be_named, what_tells_of
-from oomlint.linting.rule import Finding, Rule, Severity, short
+from oomlint.linting.rule import Finding, Rule, short
 from oomlint.models import ModelFacts
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -48,9 +48,7 @@ from oomlint_rules._examples import example
 _REST = "datasets:\n  - path: tatsu-lab/alpaca\nmicro_batch_size: 1\n"
 
 
-class UnknownModel(Rule):
-    code = "OOM903"
-    name = "unknown-model"
+class UnknownModel(Rule, code="OOM903"):
     summary = "the model's dimensions are not known, so memory is not predicted"
 
     bad = (
@@ -98,9 +96,8 @@ class UnknownModel(Rule):
             )
             if is_to_be_named(name):
                 title, sought = f"{short(name, 40)} stands for a model that is to be named", ()
-            yield self.finding(
+            yield self.info(
                 run,
-                Severity.INFO,
                 title,
                 at=f.model.id,
                 details=(
@@ -112,9 +109,8 @@ class UnknownModel(Rule):
         elif run.model is not None and _is_guessed(run, run.model):
             size = run.model.dims.params_total
             known = f"about {count(size)} parameters" if size else "a rough size"
-            yield self.finding(
+            yield self.info(
                 run,
-                Severity.INFO,
                 f"of {short(name, 36)} only {known} are known",
                 at=f.model.id,
                 details=(

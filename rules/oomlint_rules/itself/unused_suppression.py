@@ -40,11 +40,8 @@ from oomlint_rules._examples import example
 _HEAD = "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: tatsu-lab/alpaca\n"
 
 
-class UnusedSuppression(Rule):
-    code = "OOM901"
-    name = "unused-suppression"
+class UnusedSuppression(Rule, code="OOM901", fixes=Applicability.SAFE):
     summary = "a comment that ignores a finding which is not there"
-    applicability = Applicability.SAFE
 
     bad = (
         example(
