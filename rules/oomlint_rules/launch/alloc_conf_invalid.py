@@ -68,11 +68,8 @@ def _with(conf: str) -> str:
     return f"export PYTORCH_CUDA_ALLOC_CONF={conf}\n{command('')}"
 
 
-class AllocConfInvalid(Rule):
-    code = "OOM713"
-    name = "alloc-conf-invalid"
+class AllocConfInvalid(Rule, code="OOM713", fixes=Applicability.SAFE):
     summary = "settings of torch's allocator that it refuses or ignores"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.env.alloc_conf: KNOWN}), Where(facts=("alloc-conf-after-import",)))
 
     bad = (
@@ -109,9 +106,8 @@ class AllocConfInvalid(Rule):
             yield from self._options(run, conf)
         for fact in run.facts:
             if fact.kind == "alloc-conf-after-import" and fact.detail["cuda_used"]:
-                yield self.finding(
+                yield self.warning(
                     run,
-                    Severity.WARNING,
                     "the allocator's settings come after CUDA was used, and have no effect",
                     at=fact,
                     details=("torch has read them by then, and does not read them again",),

@@ -86,12 +86,8 @@ def _job(limit: str) -> dict[str, str]:
     return {"job.yaml": manifest, "ds.json": _DS}
 
 
-class ContainerMemoryLimitTooSmall(Rule):
-    code = "OOM708"
-    name = "container-memory-limit-too-small"
+class ContainerMemoryLimitTooSmall(Rule, code="OOM708", fixes=Applicability.SAFE, cost=1):
     summary = "the container may use less RAM than the run needs"
-    applicability = Applicability.SAFE
-    cost = 1
     only_where = (Where(said=(scene.ram_limit,)),)
 
     bad = (

@@ -107,12 +107,8 @@ def _pod(volume: str) -> dict[str, str]:
     }
 
 
-class ContainerShmTooSmall(Rule):
-    code = "OOM709"
-    name = "container-shm-too-small"
+class ContainerShmTooSmall(Rule, code="OOM709", fixes=Applicability.SAFE, cost=0):
     summary = "the container's /dev/shm is too small for what ranks and workers share"
-    applicability = Applicability.SAFE
-    cost = 0
     only_where = (Where(plan={f.host.shm_gib: KNOWN}),)
 
     bad = (

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, example, script
@@ -59,11 +59,8 @@ _EFFECTS = {
 }
 
 
-class DebugEnvInProduction(Rule):
-    code = "OOM715"
-    name = "debug-env-in-production"
+class DebugEnvInProduction(Rule, code="OOM715", fixes=Applicability.SAFE):
     summary = "a switch for debugging is still on"
-    applicability = Applicability.SAFE
     only_where = (Where(said=(_BLOCKING, _UNCACHED, _DETAIL)), Where(facts=("debug-mode",)))
 
     bad = (
@@ -98,9 +95,8 @@ class DebugEnvInProduction(Rule):
         ):  # fmt: skip
             if on and run.is_explicit(field):
                 key = run.key(field)
-                yield self.finding(
+                yield self.info(
                     run,
-                    Severity.INFO,
                     f"{key} is for debugging, and still on",
                     at=field,
                     details=(f"it {_EFFECTS.get(key, 'slows every step down')}",),
@@ -112,9 +108,8 @@ class DebugEnvInProduction(Rule):
         for fact in facts_of(run, "debug-mode"):
             what = fact.detail["what"]
             edits = (ReadyEdits(fact.mend),)
-            yield self.finding(
+            yield self.info(
                 run,
-                Severity.INFO,
                 f"{what} is for debugging, and still on",
                 at=fact,
                 details=(f"it {fact.detail['effect'] or _EFFECTS[what]}",),

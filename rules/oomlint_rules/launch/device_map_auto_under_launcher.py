@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, deepspeed, example, script
@@ -46,11 +46,8 @@ _MAP = '    device_map="auto",\n'
 _TORCHRUN = "torchrun --nproc_per_node 4 train.py\n"
 
 
-class DeviceMapAutoUnderLauncher(Rule):
-    code = "OOM704"
-    name = "device-map-auto-under-launcher"
+class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
     summary = "every process spreads a copy of the model over all GPUs"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.load.device_map: ("auto", "balanced")}),)
 
     bad = (
@@ -97,9 +94,8 @@ class DeviceMapAutoUnderLauncher(Rule):
             if several
             else ("transformers stops with an error at a device map under ZeRO-3",)
         )
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             f"{run.key(f.load.device_map)}: {plan.load.device_map} is for a single process",
             at=f.load.device_map,
             details=details,

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, example, mended
@@ -61,11 +61,8 @@ _LOOP = (
 _LF = LLAMA_FACTORY.replace("finetuning_type: full", "finetuning_type: lora")
 
 
-class EmptyCacheAbuse(Rule):
-    code = "OOM718"
-    name = "empty-cache-abuse"
+class EmptyCacheAbuse(Rule, code="OOM718", fixes=Applicability.SAFE):
     summary = "the allocator's cache is emptied in every step, which frees nothing in use"
-    applicability = Applicability.SAFE
     only_where = (Where(facts=("empty-cache-in-loop",)), Where(plan={_STEPS: (1,)}))
 
     bad = (
@@ -96,9 +93,8 @@ class EmptyCacheAbuse(Rule):
     def check(self, run: Run) -> Iterable[Finding]:
         for fact in facts_of(run, "empty-cache-in-loop"):
             edits = (ReadyEdits(fact.mend),)
-            yield self.finding(
+            yield self.info(
                 run,
-                Severity.INFO,
                 "emptying the cache in every step frees nothing that a tensor uses",
                 at=fact,
                 details=(
@@ -112,9 +108,8 @@ class EmptyCacheAbuse(Rule):
             found = judge_gpu(run)
             if found is not None and found.limit is not None and found.severity is None:
                 key = run.key(_STEPS)
-                yield self.finding(
+                yield self.info(
                     run,
-                    Severity.INFO,
                     f"{key}: 1 empties the cache in every step, and the run fits",
                     at=_STEPS,
                     details=("it costs about a tenth of the speed",),

@@ -36,7 +36,6 @@ from oomlint.linting.rule import (
     Proposal,
     ReadyEdits,
     Rule,
-    Severity,
     Where,
     asking,
     short,
@@ -51,11 +50,8 @@ _SWIFT = "swift sft --model Qwen/Qwen2.5-VL-7B-Instruct --dataset data.jsonl --o
 _NO_MATTER = frozenset({"PYTHONUNBUFFERED"})
 
 
-class EnvVarTypo(Rule):
-    code = "OOM712"
-    name = "env-var-typo"
+class EnvVarTypo(Rule, code="OOM712", fixes=Applicability.SAFE):
     summary = "an environment variable whose name misses a known one by a letter"
-    applicability = Applicability.SAFE
     only_where = (Where(facts=("unknown-env",)),)
 
     bad = (
@@ -92,9 +88,8 @@ class EnvVarTypo(Rule):
             if known in _NO_MATTER:
                 continue
             title, asked = asking(f"nothing reads {short(name, 60)}", known)
-            yield self.finding(
+            yield self.warning(
                 run,
-                Severity.WARNING,
                 title,
                 at=fact,
                 details=(*asked, "it has no effect"),

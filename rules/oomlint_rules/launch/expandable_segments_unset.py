@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import confidence, settled, sharding_is_open
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
@@ -61,12 +61,8 @@ _SWIFT = (
 _SET_IT_THEMSELVES = frozenset({"axolotl", "torchtune", "unsloth"})
 
 
-class ExpandableSegmentsUnset(Rule):
-    code = "OOM710"
-    name = "expandable-segments-unset"
+class ExpandableSegmentsUnset(Rule, code="OOM710", fixes=Applicability.SAFE, cost=0):
     summary = "holes in torch's allocator may take what is left of the card"
-    applicability = Applicability.SAFE
-    cost = 0
     only_where = (Where(has_card=True),)
 
     bad = (
@@ -108,9 +104,8 @@ class ExpandableSegmentsUnset(Rule):
         varied = run.plan.seq.packing == "none" and run.plan.seq.pad != "max_len"
         if not breaks and not (varied and held > limit):
             return
-        yield self.finding(
-            run,
-            Severity.INFO,  # holes are an estimate on top of one
+        yield self.info(
+            run,  # holes are an estimate on top of one
             f"torch is likely to reserve {of_gib(held, limit)}, with holes between blocks",
             at=(f.env.alloc_conf, f.seq.max_len, f.batch.micro),
             details=(

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.machine.fields import docker
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, deepspeed, example
@@ -68,11 +68,8 @@ def _compose(more: str) -> str:
     )
 
 
-class MemlockUlimit(Rule):
-    code = "OOM717"
-    name = "memlock-ulimit"
+class MemlockUlimit(Rule, code="OOM717", fixes=Applicability.SAFE):
     summary = "a container's limit on locked pages is below what NVMe offload locks"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.host.memlock: ("limited",)}),)
 
     bad = (
@@ -97,9 +94,8 @@ class MemlockUlimit(Rule):
         offload = run.plan.offload
         if "nvme" not in (offload.params, offload.optimizer) or offload.pin_memory is False:
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             "NVMe offload locks its buffers with mlock, which the container limits",
             at=(_MEMLOCK, docker.gpus, f.offload.optimizer, f.offload.params),
             details=(

@@ -38,7 +38,7 @@ import re
 from collections.abc import Iterable
 
 from oomlint.documents.text import Edit
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.plan.training import HEADLESS
@@ -51,11 +51,8 @@ _OF_THE_MODEL = ("model.", "quant.", "trainable.")
 _FOUR = "CUDA_VISIBLE_DEVICES=0,1,2,3 "
 
 
-class MultiGpuNoLauncher(Rule):
-    code = "OOM705"
-    name = "multi-gpu-no-launcher"
+class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
     summary = "one process drives several GPUs and gathers on the first"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.parallel.backend: ("dp",)}),)
 
     bad = (
@@ -93,9 +90,8 @@ class MultiGpuNoLauncher(Rule):
             on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
             details.append(f"all logits come together on the first GPU{on_first}")
         place = run.settings[f.parallel.backend].origin.block
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             f"one process drives {parallel.world} GPUs with torch's DataParallel",
             at=place.location if place is not None else (),
             rests_on=(f.parallel.backend, f.parallel.world),

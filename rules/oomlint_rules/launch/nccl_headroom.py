@@ -35,7 +35,7 @@ from collections.abc import Iterable
 
 from oomlint.hardware import nccl_bytes
 from oomlint.judgement import confidence, settled
-from oomlint.linting.rule import Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
@@ -56,9 +56,7 @@ _LLAMA_FACTORY = llama_factory(
 )
 
 
-class NcclHeadroom(Rule):
-    code = "OOM711"
-    name = "nccl-headroom"
+class NcclHeadroom(Rule, code="OOM711"):
     summary = "less is left on the cards than NCCL's buffers may take"
     only_where = (Where(has_card=True),)
 
@@ -80,9 +78,8 @@ class NcclHeadroom(Rule):
         buffers = nccl_bytes(hardware.gpu, world)
         if peak + buffers.high - buffers.typical <= limit:
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"{gib(limit - peak)} is left for what NCCL's buffers may take beyond the usual",
             at=(f.batch.micro, f.model.id),
             details=(

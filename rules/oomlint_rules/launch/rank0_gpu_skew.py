@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, script
 from oomlint_rules._scripts import facts_of
@@ -48,9 +48,7 @@ _LOOP = (
 _LOADS = "model.load_state_dict(torch.load('last.pt'))\n"
 
 
-class Rank0GpuSkew(Rule):
-    code = "OOM714"
-    name = "rank0-gpu-skew"
+class Rank0GpuSkew(Rule, code="OOM714"):
     summary = "every rank loads a checkpoint onto the same GPU"
     only_where = (Where(facts=("torch-load-no-map-location",)),)
 
@@ -78,10 +76,9 @@ class Rank0GpuSkew(Rule):
         if run.plan.parallel.world == 1:
             return  # there is one rank to fill it
         for fact in facts_of(run, "torch-load-no-map-location"):
-            yield self.finding(
+            yield self.info(
                 run,
                 # How large the file is, and whether this line is reached, only running tells.
-                Severity.INFO,
                 "torch.load without map_location fills the same GPU from every rank",
                 at=fact,
                 details=(

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
 from oomlint_rules._scripts import facts_of
@@ -71,11 +71,8 @@ _FAULTS = {
 }
 
 
-class ShellBrokenContinuation(Rule):
-    code = "OOM703"
-    name = "shell-broken-continuation"
+class ShellBrokenContinuation(Rule, code="OOM703", fixes=Applicability.SAFE):
     summary = "a command that ends before its last options"
-    applicability = Applicability.SAFE
     only_where = (Where(facts=("broken-continuation",)),)
 
     bad = (
@@ -117,6 +114,4 @@ class ShellBrokenContinuation(Rule):
             details.append(f"{more} more line{'s' * (more > 1)} below cut the same command again")
             cure = "join the lines of the command"
         proposals = [Proposal(cure, (ReadyEdits(fact.mend),))] if fact.mend else []
-        return self.finding(
-            run, Severity.ERROR, fault, at=fact, details=details, proposals=proposals
-        )
+        return self.error(run, fault, at=fact, details=details, proposals=proposals)

@@ -80,11 +80,8 @@ _READ_BY = {
 _STARTS_ITSELF = frozenset({"torchrun", "accelerate", "deepspeed"})
 
 
-class ShellEnvNotExported(Rule):
-    code = "OOM702"
-    name = "shell-env-not-exported"
+class ShellEnvNotExported(Rule, code="OOM702", fixes=Applicability.SAFE):
     summary = "a variable that is set and not exported, so the training never sees it"
-    applicability = Applicability.SAFE
     only_where = (Where(facts=("env-not-exported",)),)
 
     bad = (

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Finding, Rule, Severity, Where, short
+from oomlint.linting.rule import Finding, Rule, Where, short
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
 
@@ -57,9 +57,7 @@ _HEAD = (
 )
 
 
-class SigkillNotCatchable(Rule):
-    code = "OOM701"
-    name = "sigkill-not-catchable"
+class SigkillNotCatchable(Rule, code="OOM701"):
     summary = "a handler for a kill that it never sees, or a retry that keeps the memory"
     only_where = (
         Where(
@@ -145,9 +143,8 @@ class SigkillNotCatchable(Rule):
                 yield self._retry(run, fact)
 
     def _never_seen(self, run: Run, fact: Fact) -> Finding:
-        return self.finding(
+        return self.info(
             run,
-            Severity.INFO,
             "exit code -9 is SIGKILL, at which no handler in the process runs",
             at=fact,
             details=(
@@ -159,9 +156,8 @@ class SigkillNotCatchable(Rule):
         )
 
     def _retry(self, run: Run, fact: Fact) -> Finding:
-        return self.finding(
+        return self.info(
             run,
-            Severity.INFO,
             f"{short(fact.detail['repeats'] or 'training')} is tried again inside the except block",
             at=fact,
             details=(

@@ -38,7 +38,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.machine.fields import scene
 from oomlint.judgement import judge_host
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -70,12 +70,8 @@ def _job(*directives: str, launch: str = _TRAINER) -> dict[str, str]:
 _NOTEWORTHY = 64 * 2**30
 
 
-class SlurmMemTooSmall(Rule):
-    code = "OOM707"
-    name = "slurm-mem-too-small"
+class SlurmMemTooSmall(Rule, code="OOM707", fixes=Applicability.SAFE, cost=1):
     summary = "Slurm gives the job less RAM than it needs"
-    applicability = Applicability.SAFE
-    cost = 1
     only_where = (Where(said=(scene.ram_limit,)),)
 
     bad = (
@@ -114,9 +110,8 @@ class SlurmMemTooSmall(Rule):
             )
         elif who == "slurm default" and found.predicted >= _NOTEWORTHY:
             title = f"ask Slurm for {needed} a node"
-            yield self.finding(
+            yield self.info(
                 run,
-                Severity.INFO,
                 "the job asks Slurm for no RAM and gets the site's default",
                 at=(f.parallel.gpus_per_node, f.host.ram_gib),
                 details=(

@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 from oomlint_rules._examples import command, example
@@ -56,11 +56,8 @@ _LLAMA_FACTORY = (
 )
 
 
-class VmOvercommitStrict(Rule):
-    code = "OOM716"
-    name = "vm-overcommit-strict"
+class VmOvercommitStrict(Rule, code="OOM716", fixes=Applicability.SAFE):
     summary = "a kernel setting against killed processes that makes them die sooner"
-    applicability = Applicability.SAFE
     only_where = (Where(facts=("kernel-setting",)),)
 
     bad = (
@@ -89,9 +86,8 @@ class VmOvercommitStrict(Rule):
             if name == "vm.overcommit_memory" and value == 2:
                 yield self._strict(run, fact)
             elif name == "vm.nr_hugepages" and value > 0:
-                yield self.finding(
+                yield self.info(
                     run,
-                    Severity.INFO,
                     f"{value} huge pages take {gib(value * _HUGE_PAGE)} out of RAM",
                     at=fact,
                     details=("at 2 MiB each; neither torch nor DeepSpeed asks for them",),
@@ -99,9 +95,8 @@ class VmOvercommitStrict(Rule):
                 )
 
     def _strict(self, run: Run, fact: Fact) -> Finding:
-        return self.finding(
+        return self.warning(
             run,
-            Severity.WARNING,
             "with vm.overcommit_memory=2 allocations fail while RAM is free",
             at=fact,
             details=(

@@ -49,12 +49,8 @@ _PROCESSES = f.parallel.gpus_per_node
 _DEGREES = ("tp", "pp", "cp", "ulysses")
 
 
-class WorldSizeMismatch(Rule):
-    code = "OOM706"
-    name = "world-size-mismatch"
+class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8):
     summary = "the number of processes does not go with the number of GPUs"
-    applicability = Applicability.UNSAFE
-    cost = 8
 
     bad = (
         example(
@@ -126,9 +122,8 @@ class WorldSizeMismatch(Rule):
         if ranks > visible:
             yield self._too_many(run, ranks, visible, where)
         elif are_there and run.plan.parallel.backend in ("zero", "fsdp1", "fsdp2", "megatron"):
-            yield self.finding(
+            yield self.info(
                 run,
-                Severity.INFO,
                 f"{_counted(ranks, 'process', 'processes')} for {visible} visible GPUs: the rest stay "
                 "idle",
                 at=(_PROCESSES, launch.total_processes),
@@ -170,9 +165,8 @@ class WorldSizeMismatch(Rule):
         fields = tuple(f"parallel.{name}" for name, size in degrees.items() if size > 1)
         if not any(run.is_explicit(field) for field in fields):
             return
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             f"{parallel.world} processes cannot be divided into groups of {product}",
             at=fields,
             details=(f"a group is {named}",),
