@@ -47,13 +47,9 @@ _YAML = axolotl(
 )
 
 
-class AdamFp32StatesDominant(Rule):
-    code = "OOM201"
-    name = "adam-fp32-states-dominant"
+class AdamFp32StatesDominant(Rule, code="OOM201", fixes=Applicability.UNSAFE, cost=7):
     summary = "Adam's states fill the card where a lighter optimizer would fit"
-    applicability = Applicability.UNSAFE
     explains = ("optimizer_states",)
-    cost = 7
     only_where = (
         Where(
             plan={

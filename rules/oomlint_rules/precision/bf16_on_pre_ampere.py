@@ -54,12 +54,8 @@ _AXOLOTL = axolotl(
 _SAYS_BF16 = frozenset({True, "bf16", "amp", "full"})
 
 
-class Bf16OnPreAmpere(Rule):
-    code = "OOM205"
-    name = "bf16-on-pre-ampere"
+class Bf16OnPreAmpere(Rule, code="OOM205", fixes=Applicability.UNSAFE, cost=7):
     summary = "bf16 is asked for on a card that cannot compute in it"
-    applicability = Applicability.UNSAFE
-    cost = 7
     only_where = (Where(plan={f.precision.compute: ("bf16",)}, has_card=True),)
 
     bad = (

@@ -54,13 +54,9 @@ _AXOLOTL = axolotl(
 )
 
 
-class ForeachOptimizerTempPeak(LowersPeak):
-    code = "OOM206"
-    name = "foreach-optimizer-temp-peak"
+class ForeachOptimizerTempPeak(LowersPeak, code="OOM206", fixes=Applicability.SAFE, cost=0):
     summary = "the foreach optimizer step makes a copy of all trained parameters"
-    applicability = Applicability.SAFE
     explains = ("temporary",)
-    cost = 0
     only_where = (Where(plan={f.optimizer.foreach: (True,)}, has_risk=True),)
     change = {f.optimizer.fused: True}
     at = (f.optimizer.name,)

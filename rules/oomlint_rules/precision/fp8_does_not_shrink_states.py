@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, settled
-from oomlint.linting.rule import KNOWN, Finding, Rule, Severity, Where
+from oomlint.linting.rule import KNOWN, Finding, Rule, Where
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -48,9 +48,7 @@ _ACCELERATE = accelerate("MULTI_GPU").replace("bf16", "fp8")
 _COMMAND = command("--gradient_checkpointing", "accelerate launch --config_file acc.yaml")
 
 
-class Fp8DoesNotShrinkStates(Rule):
-    code = "OOM214"
-    name = "fp8-does-not-shrink-states"
+class Fp8DoesNotShrinkStates(Rule, code="OOM214"):
     summary = "FP8 training does not make model states smaller, which are what does not fit"
     only_where = (Where(plan={f.precision.fp8_train: KNOWN}, has_card=True, has_risk=True),)
 
@@ -78,9 +76,8 @@ class Fp8DoesNotShrinkStates(Rule):
             return
         if judged.severity is None or states.total < _HALF * judged.predicted:
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"FP8 does not shrink what is stored: model states take {gib(states.total)}",
             at=f.precision.fp8_train,
             details=(

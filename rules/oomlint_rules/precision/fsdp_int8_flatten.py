@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import axolotl, example
@@ -60,12 +60,8 @@ _INTEGERS = frozenset({"uint8", "int8"})
 _REFUSED = 'it stops with "Cannot flatten integer dtype tensors" once the model is loaded'
 
 
-class FsdpInt8Flatten(Rule):
-    code = "OOM202"
-    name = "fsdp-int8-flatten"
+class FsdpInt8Flatten(Rule, code="OOM202", fixes=Applicability.UNSAFE, cost=7):
     summary = "FSDP cannot flatten weights that are stored as integers"
-    applicability = Applicability.UNSAFE
-    cost = 7
     only_where = (Where(plan={f.parallel.backend: ("fsdp1",)}),)
 
     bad = (
@@ -103,9 +99,8 @@ class FsdpInt8Flatten(Rule):
             yield self._integer_storage(run)
 
     def _eight_bit(self, run: Run) -> Finding:
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             "8-bit weights under FSDP: torch refuses to flatten them",
             at=f.quant.method,
             details=(
@@ -124,9 +119,8 @@ class FsdpInt8Flatten(Rule):
     def _integer_storage(self, run: Run) -> Finding:
         compute = run.plan.precision.compute
         wanted = compute if compute in ("bf16", "fp16") else "bf16"
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             f"4-bit weights stored as {run.plan.quant.storage_dtype} under FSDP: torch refuses to "
             "flatten them",
             at=(f.quant.storage_dtype, f.quant.method),

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
@@ -54,11 +54,8 @@ _SCRIPT = (
 _HALVES = ("bf16", "fp16", "fp32")
 
 
-class FsdpQloraStorageDtypeMismatch(Rule):
-    code = "OOM209"
-    name = "fsdp-qlora-storage-dtype-mismatch"
+class FsdpQloraStorageDtypeMismatch(Rule, code="OOM209", fixes=Applicability.SAFE):
     summary = "4-bit weights are stored in another type than the rest of the model"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.parallel.backend: ("fsdp1",), f.quant.method: ("bnb4",)}),)
 
     bad = (
@@ -76,9 +73,8 @@ class FsdpQloraStorageDtypeMismatch(Rule):
             return
         if not _is_said(run):
             return
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             f"4-bit weights are stored as {stored} and the rest of the model as {loaded}",
             at=(f.quant.storage_dtype, f.quant.method),
             details=(

@@ -46,12 +46,8 @@ _LAYERWISE = f"{AXOLOTL}optimizer: galore_adamw_layerwise\n"
 _SWITCHES = (lf.galore, lf.apollo)
 
 
-class GaloreNoSaving(Rule):
-    code = "OOM211"
-    name = "galore-no-saving"
+class GaloreNoSaving(Rule, code="OOM211", fixes=Applicability.UNSAFE, cost=7):
     summary = "GaLore or APOLLO in a setting that takes back what it saves"
-    applicability = Applicability.UNSAFE
-    cost = 7
     only_where = (
         Where(plan={f.optimizer.kind: ("galore", "apollo")}),
         Where(said=_SWITCHES),
@@ -84,9 +80,8 @@ class GaloreNoSaving(Rule):
         name = str(run.plan.optimizer.name or "")
         accumulation = run.plan.batch.grad_accum or 1
         if name.endswith("_layerwise") and accumulation > 1:
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 f"{short(name)} cannot accumulate gradients over {accumulation} micro batches",
                 at=(f.batch.grad_accum, f.optimizer.name),
                 details=(
@@ -97,9 +92,8 @@ class GaloreNoSaving(Rule):
             )
 
         if name.endswith("_layerwise") and _starts_several(run):
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 f"{short(name)} works in one process only, and the run has {run.plan.parallel.world}",
                 at=f.optimizer.name,
                 details=("transformers stops with an error",),

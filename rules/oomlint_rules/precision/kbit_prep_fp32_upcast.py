@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -55,9 +55,7 @@ _LARGE_VOCABULARY = 100_000
 _BITSANDBYTES = ("bnb4", "bnb8")
 
 
-class KbitPrepFp32Upcast(Rule):
-    code = "OOM208"
-    name = "kbit-prep-fp32-upcast"
+class KbitPrepFp32Upcast(Rule, code="OOM208"):
     summary = "preparing a quantized model casts its embeddings to fp32"
     only_where = (Where(plan={f.quant.prepares_kbit: (True,)}, has_card=True),)
 
@@ -85,9 +83,8 @@ class KbitPrepFp32Upcast(Rule):
             return
         matrices = 1 if dims.tie_embeddings else 2
         extra = 2 * matrices * dims.vocab * dims.hidden
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"prepare_model_for_kbit_training casts embedding and head to fp32: {gib(extra)} more",
             at=(f.quant.prepares_kbit, f.quant.method),
             details=(

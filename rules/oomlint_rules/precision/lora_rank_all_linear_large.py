@@ -54,12 +54,8 @@ _AXOLOTL = AXOLOTL + (
 )
 
 
-class LoraRankAllLinearLarge(LowersPeak):
-    code = "OOM215"
-    name = "lora-rank-all-linear-large"
+class LoraRankAllLinearLarge(LowersPeak, code="OOM215", fixes=Applicability.UNSAFE, cost=7):
     summary = "an adapter of high rank takes memory that the card does not have"
-    applicability = Applicability.UNSAFE
-    cost = 7
     only_where = (Where(plan={f.trainable.r: KNOWN}, has_card=True, has_risk=True),)
     at = (f.trainable.r,)
 

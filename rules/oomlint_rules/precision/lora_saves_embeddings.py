@@ -53,12 +53,8 @@ _SAVED = "lora_modules_to_save:\n  - embed_tokens\n  - lm_head\n"
 _LORA = LLAMA_FACTORY.replace("type: full", "type: lora") + "quantization_bit: 4\n"
 
 
-class LoraSavesEmbeddings(LowersPeak):
-    code = "OOM207"
-    name = "lora-saves-embeddings"
+class LoraSavesEmbeddings(LowersPeak, code="OOM207", fixes=Applicability.UNSAFE, cost=7):
     summary = "an adapter trains whole embedding matrices beside its low-rank ones"
-    applicability = Applicability.UNSAFE
-    cost = 7
     only_where = (
         Where(
             plan={f.trainable.method: _ADAPTERS, f.trainable.modules_to_save: KNOWN}, has_risk=True

@@ -81,13 +81,9 @@ _SCRIPT = (
 )
 
 
-class ModelLoadedInFp32(LowersPeak):
-    code = "OOM203"
-    name = "model-loaded-in-fp32"
+class ModelLoadedInFp32(LowersPeak, code="OOM203", fixes=Applicability.UNSAFE, cost=7):
     summary = "weights are kept in fp32 where 16 bit would do"
-    applicability = Applicability.UNSAFE
     explains = ("parameters",)
-    cost = 7
     only_where = (
         Where(plan={f.load.dtype: ("fp32",), f.quant.method: (None, "none")}, has_risk=True),
     )

@@ -67,13 +67,9 @@ _AXOLOTL = axolotl(
 )
 
 
-class NoMixedPrecision(LowersPeak):
-    code = "OOM204"
-    name = "no-mixed-precision"
+class NoMixedPrecision(LowersPeak, code="OOM204", fixes=Applicability.UNSAFE, cost=7):
     summary = "the forward and backward pass compute in fp32"
-    applicability = Applicability.UNSAFE
     explains = ("activations", "logits")
-    cost = 7
     only_where = (Where(plan={f.precision.compute: ("fp32",)}, has_risk=True),)
     at = (f.precision.compute, f.load.dtype)
     most = Severity.WARNING

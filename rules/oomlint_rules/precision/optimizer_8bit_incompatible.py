@@ -37,7 +37,6 @@ from oomlint.linting.rule import (
     Finding,
     Proposal,
     Rule,
-    Severity,
     Where,
     short,
 )
@@ -51,12 +50,8 @@ _BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit")
 _NOT_TENSOR_PARALLEL = (*_BITSANDBYTES, "paged_adamw_8bit")
 
 
-class Optimizer8bitIncompatible(Rule):
-    code = "OOM210"
-    name = "optimizer-8bit-incompatible"
+class Optimizer8bitIncompatible(Rule, code="OOM210", fixes=Applicability.UNSAFE, cost=7):
     summary = "an optimizer that this way of sharding refuses"
-    applicability = Applicability.UNSAFE
-    cost = 7
     only_where = (Where(plan={f.optimizer.name: KNOWN}, dialects=("axolotl",)),)
 
     bad = (
@@ -90,9 +85,8 @@ class Optimizer8bitIncompatible(Rule):
             proposals.append(
                 Proposal.set("take torchao's 8-bit AdamW", changes, Applicability.UNSAFE)
             )
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             f"Axolotl refuses {short(name)} with {reason}",
             at=f.optimizer.name,
             details=cure,

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_host, relief
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -46,13 +46,9 @@ _LF = LLAMA_FACTORY + "optim: {optimizer}\n"
 _EIGHT_BIT = {"paged_adamw": "paged_adamw8bit", "paged_lion": "paged_lion8bit"}
 
 
-class PagedOptimizerHostRam(Rule):
-    code = "OOM216"
-    name = "paged-optimizer-host-ram"
+class PagedOptimizerHostRam(Rule, code="OOM216", fixes=Applicability.UNSAFE, cost=7):
     summary = "a paged optimizer's states take more host RAM than there is"
-    applicability = Applicability.UNSAFE
     explains = ("offloaded_states",)
-    cost = 7
     only_where = (
         Where(
             plan={
@@ -107,9 +103,8 @@ class PagedOptimizerHostRam(Rule):
         ]
         if found is not None:
             details.append(f"in 8 bit {found.sentence}")
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             f"the states of a paged optimizer take {gib(states)} of host RAM",
             at=(f.optimizer.name, f.optimizer.kind),
             details=details,

@@ -57,9 +57,7 @@ _AXOLOTL = AXOLOTL.replace("meta-llama/Llama-3.1-8B", "openai/gpt-oss-20b") + (
 )
 
 
-class PrequantizedDequantizedOnLoad(Rule):
-    code = "OOM212"
-    name = "prequantized-dequantized-on-load"
+class PrequantizedDequantizedOnLoad(Rule, code="OOM212"):
     summary = "a checkpoint in 4 or 8 bit becomes 16-bit weights as it is loaded"
     only_where = (Where(plan={f.quant.dequantised_on_load: (True,)}),)
     explains = ("parameters",)

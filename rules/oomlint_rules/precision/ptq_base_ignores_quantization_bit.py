@@ -72,11 +72,8 @@ _QLORA = AXOLOTL.replace("meta-llama/Llama-3.1-8B", "{model}") + (
 )
 
 
-class PtqBaseIgnoresQuantizationBit(Rule):
-    code = "OOM213"
-    name = "ptq-base-ignores-quantization-bit"
+class PtqBaseIgnoresQuantizationBit(Rule, code="OOM213", fixes=Applicability.SAFE):
     summary = "a wish to quantize on loading, for a checkpoint that is quantized already"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.quant.requested_bits: KNOWN}),)
 
     bad = (
