@@ -99,11 +99,8 @@ def _loop(optimizer: str) -> dict[str, str]:
 _BY_FILE = "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
 
 
-class AccelerateVsTrainerMismatch(Rule):
-    code = "OOM804"
-    name = "accelerate-vs-trainer-mismatch"
+class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE):
     summary = "Accelerate's config and the trainer's arguments both say how to shard"
-    applicability = Applicability.SAFE
 
     bad = (
         example(
@@ -219,9 +216,8 @@ class AccelerateVsTrainerMismatch(Rule):
 
     def _unread(self, run: Run, trainers: Setting) -> Finding:
         location = trainers.origin.location
-        return self.finding(
+        return self.info(
             run,
-            Severity.INFO,
             f"{trainers.origin.key} and the Accelerate config may both say how to shard",
             at=location if location is not None else ref.deepspeed,
             details=(
@@ -237,9 +233,8 @@ class AccelerateVsTrainerMismatch(Rule):
             if said is None:
                 continue
             origin = said.origin
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 f"{origin.key} may not stand beside {own.origin.key}",
                 at=origin.location if origin.location is not None else field,
                 details=(f"Accelerate stops with an error, because {own.value} alone may say it",),
@@ -256,9 +251,8 @@ class AccelerateVsTrainerMismatch(Rule):
         if run.missing and run.level(f.batch.grad_accum) > Level.STATED:
             return  # the file that is not here may say it
         origin = said.origin
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             f"Accelerate's config accumulates {said.value} times and the trainer {steps} times",
             at=origin.location if origin.location is not None else plugin.grad_accum,
             details=("transformers stops with an error where the two differ",),
@@ -270,9 +264,8 @@ class AccelerateVsTrainerMismatch(Rule):
         stops = run.settings.get(shared.stops)
         if stops is None or ds.optimizer not in stops.origin.inputs:
             return
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             str(stops.value),
             at=ds.optimizer,
             details=(
@@ -290,9 +283,8 @@ class AccelerateVsTrainerMismatch(Rule):
         same = _said(run, f"hf.{chosen.value}", by_accelerate=False)
         if trainers is None or trainers.value is not True or (same and same.value is True):
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             f"Accelerate's config says {chosen.value} and the trainer says {other}",
             at=trainers.origin.location or f"hf.{other}",
             details=("the trainer's counts: keep one of them",),

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, command, deepspeed, example
@@ -37,11 +37,8 @@ from oomlint_rules.settings._trainer import trainer_compares
 _AXOLOTL = f"{AXOLOTL}auto_find_batch_size: true\ndeepspeed: ds.json\n"
 
 
-class AutoFindBatchSizeZero3(Rule):
-    code = "OOM813"
-    name = "auto-find-batch-size-zero3"
+class AutoFindBatchSizeZero3(Rule, code="OOM813", fixes=Applicability.SAFE):
     summary = "a batch size cannot be looked for under ZeRO-3"
-    applicability = Applicability.SAFE
     only_where = (
         Where(
             plan={
@@ -71,9 +68,8 @@ class AutoFindBatchSizeZero3(Rule):
         if not trainer_compares(run):
             return
         key = run.key(f.batch.auto_micro)
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             f"transformers stops with an error at {key} under ZeRO stage 3",
             at=f.batch.auto_micro,
             proposals=[Proposal.set(f"switch {key} off", {f.batch.auto_micro: False})],

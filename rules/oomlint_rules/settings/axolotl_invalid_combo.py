@@ -202,12 +202,8 @@ _TABLE = (
 )
 
 
-class AxolotlInvalidCombo(Rule):
-    code = "OOM807"
-    name = "axolotl-invalid-combo"
+class AxolotlInvalidCombo(Rule, code="OOM807", fixes=Applicability.UNSAFE, cost=8):
     summary = "settings that Axolotl refuses together"
-    applicability = Applicability.UNSAFE
-    cost = 8
     only_where = (Where(dialects=("axolotl",)),)
 
     bad = (

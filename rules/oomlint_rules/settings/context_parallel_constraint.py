@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command, example, mended
@@ -61,11 +61,8 @@ def _fsdp(version: int) -> str:
     )
 
 
-class ContextParallelConstraint(Rule):
-    code = "OOM817"
-    name = "context-parallel-constraint"
+class ContextParallelConstraint(Rule, code="OOM817", fixes=Applicability.SAFE):
     summary = "context parallelism with settings that it is refused with"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.parallel.cp: KNOWN}),)
 
     bad = (
@@ -165,9 +162,8 @@ class ContextParallelConstraint(Rule):
     def _refused(
         self, run: Run, why: str, field: Any, *proposals: Proposal, details: tuple[str, ...] = ()
     ) -> Finding:
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             f"context parallelism over {run.plan.parallel.cp} ranks {why}",
             at=(field, _SIZE),
             details=(*details, "the run stops with an error"),

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.deepspeed.keys import ds
-from oomlint.linting.rule import Applicability, Finding, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
@@ -45,11 +45,8 @@ _OFF = AXOLOTL.replace("gradient_checkpointing: true\n", "")
 _LF_OFF = f"{LLAMA_FACTORY}disable_gradient_checkpointing: true\ndeepspeed: ds.json\n"
 
 
-class DsActivationCheckpointingBlockIgnored(Rule):
-    code = "OOM811"
-    name = "ds-activation-checkpointing-block-ignored"
+class DsActivationCheckpointingBlockIgnored(Rule, code="OOM811", fixes=Applicability.SAFE):
     summary = "DeepSpeed's activation checkpointing block has no effect on this model"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.checkpointing.mode: ("none",)}),)
 
     bad = (
@@ -80,9 +77,8 @@ class DsActivationCheckpointingBlockIgnored(Rule):
         said = run.settings.get(ds.activation_checkpointing)
         if said is None or not said.value or not trainer_compares(run) or run.is_fragment:
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             "the activation_checkpointing block has no effect: every activation is kept",
             at=ds.activation_checkpointing,
             details=(

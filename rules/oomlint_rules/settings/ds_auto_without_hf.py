@@ -61,9 +61,7 @@ _AUTO = deepspeed('"stage": 3, "reduce_bucket_size": "auto"')
 _NUMBERS = _AUTO.replace('"enabled": "auto"', '"enabled": true').replace('"auto"', "1")
 
 
-class DsAutoWithoutHf(Rule):
-    code = "OOM815"
-    name = "ds-auto-without-hf"
+class DsAutoWithoutHf(Rule, code="OOM815"):
     summary = "a DeepSpeed config says auto, and no trainer fills it in"
     only_where = (Where(frameworks=("deepspeed",)),)
 

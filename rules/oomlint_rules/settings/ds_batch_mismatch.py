@@ -73,11 +73,8 @@ def _json(micro: str, accumulation: str, total: str) -> str:
 _COMPARED = ((ds.micro, f.batch.micro), (ds.grad_accum, f.batch.grad_accum))
 
 
-class DsBatchMismatch(Rule):
-    code = "OOM802"
-    name = "ds-batch-mismatch"
+class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
     summary = "the DeepSpeed config and the trainer do not agree on the batch"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.parallel.backend: ("zero",)}),)
 
     bad = (

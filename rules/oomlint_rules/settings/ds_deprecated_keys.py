@@ -40,7 +40,6 @@ from oomlint.linting.rule import (
     RemoveKey,
     Rule,
     SetFields,
-    Severity,
     Where,
 )
 from oomlint.plan.fields import f
@@ -54,11 +53,8 @@ _OLD = (
 )
 
 
-class DsDeprecatedKeys(Rule):
-    code = "OOM809"
-    name = "ds-deprecated-keys"
+class DsDeprecatedKeys(Rule, code="OOM809", fixes=Applicability.SAFE):
     summary = "keys of a DeepSpeed config that newer versions read otherwise"
-    applicability = Applicability.SAFE
     only_where = (
         Where(
             said=(
@@ -100,9 +96,8 @@ class DsDeprecatedKeys(Rule):
             if old in run.settings and run.is_explicit(old):
                 yield self._offload(run, old, field, key)
         if run.is_explicit(ds.old_pin_memory):
-            yield self.finding(
+            yield self.info(
                 run,
-                Severity.INFO,
                 f"{run.key('ds.old_pin_memory')} is read by nothing any more",
                 at=ds.old_pin_memory,
                 details=(
@@ -113,9 +108,8 @@ class DsDeprecatedKeys(Rule):
             )
         flag = run.settings.get(ds.zero_flag)
         if flag is not None and flag.value is True:
-            yield self.finding(
+            yield self.warning(
                 run,
-                Severity.WARNING,
                 '"zero_optimization": true is ZeRO stage 1',
                 at=ds.zero_flag,
                 details=(
@@ -125,9 +119,8 @@ class DsDeprecatedKeys(Rule):
             )
         elastic = run.settings.get(ds.elastic_checkpoint)
         if elastic is not None and elastic.value is True and run.plan.parallel.zero.stage == 3:
-            yield self.finding(
+            yield self.info(
                 run,
-                Severity.INFO,
                 "elastic_checkpoint has no effect under ZeRO stage 3 any more",
                 at=ds.elastic_checkpoint,
                 details=("DeepSpeed's universal checkpoints took its place",),
@@ -142,9 +135,8 @@ class DsDeprecatedKeys(Rule):
             wish = SetFields({field: setting.value})
             title = f"write {key} instead"
             proposals.append(Proposal(title, (RemoveKey(block, entry), wish)))
-        return self.finding(
+        return self.info(
             run,
-            Severity.INFO,
             f"{run.key(old)} is an old name of {key}",
             at=old,
             details=(f"{key} says where to and how, pinned or not",),

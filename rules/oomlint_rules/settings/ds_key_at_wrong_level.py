@@ -56,11 +56,8 @@ from oomlint_rules._examples import AXOLOTL, deepspeed, example
 from oomlint_rules.settings._levels import other_level
 
 
-class DsKeyAtWrongLevel(Rule):
-    code = "OOM810"
-    name = "ds-key-at-wrong-level"
+class DsKeyAtWrongLevel(Rule, code="OOM810", fixes=Applicability.SAFE):
     summary = "a DeepSpeed setting at the wrong level of the config"
-    applicability = Applicability.SAFE
     only_where = (Where(has="stray"),)
 
     bad = (

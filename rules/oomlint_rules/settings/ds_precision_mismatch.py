@@ -40,7 +40,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.deepspeed.keys import ds
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example
 from oomlint_rules.settings._trainer import trainer_compares
@@ -63,12 +63,8 @@ def _json(bf16: str, fp16: str) -> str:
 _SWITCHES = ((ds.bf16, "bf16"), (ds.fp16, "fp16"))
 
 
-class DsPrecisionMismatch(Rule):
-    code = "OOM803"
-    name = "ds-precision-mismatch"
+class DsPrecisionMismatch(Rule, code="OOM803", fixes=Applicability.UNSAFE, cost=7):
     summary = "the DeepSpeed config and the trainer do not agree on the precision"
-    applicability = Applicability.UNSAFE
-    cost = 7
 
     bad = (
         example(
@@ -141,9 +137,8 @@ class DsPrecisionMismatch(Rule):
         else:
             other = f"Accelerate's mixed precision is {amp}"
             effect = "Accelerate refuses that"
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             f"DeepSpeed's {switch} is {enabled}, but {other}",
             at=field,
             details=(effect,),
@@ -154,9 +149,8 @@ class DsPrecisionMismatch(Rule):
         )
 
     def _both(self, run: Run) -> Finding:
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             "the DeepSpeed config switches both bf16 and fp16 on, which DeepSpeed refuses",
             at=ds.fp16,
             proposals=[

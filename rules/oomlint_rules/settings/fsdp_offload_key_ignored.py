@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, example, script
@@ -40,12 +40,8 @@ from oomlint_rules._examples import LLAMA_FACTORY, example, script
 _WORDS = hf.fsdp_words
 
 
-class FsdpOffloadKeyIgnored(Rule):
-    code = "OOM812"
-    name = "fsdp-offload-key-ignored"
+class FsdpOffloadKeyIgnored(Rule, code="OOM812", fixes=Applicability.SAFE, cost=5):
     summary = "FSDP's parameters are not offloaded because the Trainer does not read that key"
-    applicability = Applicability.SAFE
-    cost = 5
     only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
     bad = (
@@ -100,9 +96,8 @@ class FsdpOffloadKeyIgnored(Rule):
             return
         if run.plan.parallel.fsdp.cpu_offload:
             return
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             f"the Trainer does not read {lost.origin.key}: nothing is offloaded",
             at=hf.fsdp_lost_offload,
             details=(

@@ -201,12 +201,8 @@ def _runs_alone(run: Run) -> bool:
     return launched and alone and all(block.table.name == "python" for block in blocks)
 
 
-class LfInvalidCombo(Rule):
-    code = "OOM806"
-    name = "lf-invalid-combo"
+class LfInvalidCombo(Rule, code="OOM806", fixes=Applicability.UNSAFE, cost=8):
     summary = "settings that LLaMA-Factory refuses together"
-    applicability = Applicability.UNSAFE
-    cost = 8
     only_where = (Where(dialects=("llama-factory",), frameworks=("llama-factory",)),)
 
     bad = (

@@ -32,7 +32,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.axolotl.keys import own
-from oomlint.linting.rule import Applicability, Finding, Proposal, RemoveKey, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, RemoveKey, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example
@@ -49,11 +49,8 @@ _LIGER = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n"
 _FUSED = f"{AXOLOTL}{_LIGER}liger_fused_linear_cross_entropy: true\n"
 
 
-class MultipleCePatches(Rule):
-    code = "OOM808"
-    name = "multiple-ce-patches"
+class MultipleCePatches(Rule, code="OOM808", fixes=Applicability.SAFE):
     summary = "more than one replacement for the cross entropy loss"
-    applicability = Applicability.SAFE
     only_where = (Where(dialects=("axolotl",)),)
 
     bad = (
@@ -76,9 +73,8 @@ class MultipleCePatches(Rule):
             if origin is not None and origin.block is not None and origin.entry is not None:
                 wishes.append(RemoveKey(origin.block, origin.entry))
         names = " and ".join(key for _, key in others)
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             f"Axolotl refuses {len(written)} replacements of the loss at once",
             at=others[0][0] if others[0][0] in run.settings else (),
             details=(f"{names} beside {kept}: only one of them can replace it",),

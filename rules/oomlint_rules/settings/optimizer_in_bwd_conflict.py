@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, example, mended, script
@@ -66,12 +66,8 @@ _TORCHTUNE = (
 )
 
 
-class OptimizerInBwdConflict(Rule):
-    code = "OOM814"
-    name = "optimizer-in-bwd-conflict"
+class OptimizerInBwdConflict(Rule, code="OOM814", fixes=Applicability.UNSAFE, cost=8):
     summary = "an optimizer that steps in the backward pass, with accumulation or clipping"
-    applicability = Applicability.UNSAFE
-    cost = 8
     only_where = (Where(plan={f.optimizer.in_backward: (True,)}),)
 
     bad = (
@@ -131,9 +127,8 @@ class OptimizerInBwdConflict(Rule):
     def _conflict(
         self, run: Run, fault: str, why: str, field: Any, proposals: Iterable[Proposal]
     ) -> Finding:
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             f"{fault} with an optimizer inside the backward pass",
             at=field,
             details=(why, "the framework stops with an error"),

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.quantization import WITHOUT_GRADIENT
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, mended, script
@@ -55,12 +55,8 @@ _TRL = (
 _ADAPTER = "adapter: qlora\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\n"
 
 
-class QuantizedPlusCompileOrNonlora(Rule):
-    code = "OOM816"
-    name = "quantized-plus-compile-or-nonlora"
+class QuantizedPlusCompileOrNonlora(Rule, code="OOM816", fixes=Applicability.UNSAFE, cost=8):
     summary = "quantized weights are to be trained without an adapter"
-    applicability = Applicability.UNSAFE
-    cost = 8
     only_where = (
         Where(
             plan={f.trainable.method: ("full",), f.quant.method: WITHOUT_GRADIENT},
@@ -91,9 +87,8 @@ class QuantizedPlusCompileOrNonlora(Rule):
         method = "qlora" if plan.quant.method == "bnb4" else "lora"
         if not _config_decides(run, method):
             return
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             "the weights are quantized, and no adapter is trained on them",
             at=(f.quant.requested_bits, f.quant.method, f.model.id),
             details=("quantized weights have no gradient, and the run stops with an error",),

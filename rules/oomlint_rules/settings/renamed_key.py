@@ -49,11 +49,8 @@ def _fsdp(key: str) -> str:
     )
 
 
-class RenamedKey(Rule):
-    code = "OOM805"
-    name = "renamed-key"
+class RenamedKey(Rule, code="OOM805", fixes=Applicability.SAFE):
     summary = "a key that newer versions of the framework call otherwise"
-    applicability = Applicability.SAFE
 
     bad = (
         example(

@@ -77,11 +77,8 @@ _TRL_SFT = (
 )
 
 
-class UnknownKeyIgnored(Rule):
-    code = "OOM801"
-    name = "unknown-key-ignored"
+class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
     summary = "a key that the framework does not know, and ignores or refuses"
-    applicability = Applicability.SAFE
     only_where = (Where(has="stray"),)
 
     bad = (
@@ -237,9 +234,8 @@ class UnknownKeyIgnored(Rule):
         details: tuple[str, ...] = ()
         if stray.nearest:
             title, details = asking(title, stray.nearest[0])
-        return self.finding(
+        return self.info(
             run,
-            Severity.INFO,
             title,
             at=stray,
             details=(*details, "earlier releases have the key, and the project pins none"),
