@@ -35,7 +35,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.judgement import Relief, relief
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -57,13 +57,9 @@ _BUCKETS = (
 _MODEL = AXOLOTL.replace("Llama-3.1-8B", "Llama-3.2-1B")
 
 
-class DsBucketOversized(Rule):
-    code = "OOM306"
-    name = "ds-bucket-oversized"
+class DsBucketOversized(Rule, code="OOM306", fixes=Applicability.SAFE, cost=1):
     summary = "communication buckets of DeepSpeed that take much of a small card"
-    applicability = Applicability.SAFE
     explains = ("communication",)
-    cost = 1
     only_where = (Where(plan={f.parallel.backend: ("zero",)}, has_card=True),)
 
     bad = (
@@ -135,9 +131,8 @@ class DsBucketOversized(Rule):
 
     def _unknown(self, run: Run, taken: int, limit: int, changes: dict[Any, int]) -> Finding:
         overlap = run.plan.parallel.zero.overlap_comm
-        return self.finding(
+        return self.warning(
             run,
-            Severity.WARNING,
             f"DeepSpeed's buckets hold {gib(taken)} of the card's {gib(limit)} in 16 bit",
             at=tuple(changes),
             details=("with overlap_comm it is up to 4.5 times as much",) if overlap else (),

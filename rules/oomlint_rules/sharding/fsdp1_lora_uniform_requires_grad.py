@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, example, mended
@@ -64,11 +64,8 @@ def _fsdp(original: str) -> str:
     )
 
 
-class Fsdp1LoraUniformRequiresGrad(Rule):
-    code = "OOM309"
-    name = "fsdp1-lora-uniform-requires-grad"
+class Fsdp1LoraUniformRequiresGrad(Rule, code="OOM309", fixes=Applicability.SAFE):
     summary = "FSDP1 is to flatten trained and frozen weights into one parameter"
-    applicability = Applicability.SAFE
     only_where = (
         Where(
             plan={
@@ -111,9 +108,8 @@ class Fsdp1LoraUniformRequiresGrad(Rule):
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.ERROR,
             "a block has trained and frozen weights, which FSDP1 cannot flatten together",
             at=(_ORIGINAL, f.trainable.method),
             details=(

@@ -72,9 +72,7 @@ _FILES = {"sft.yaml": _TRL, "acc.yaml": _FSDP2, "train.sh": _LAUNCH}
 _OLD = {"versions": {"accelerate": "1.10.1"}}
 
 
-class Fsdp2LoraUpcastsBase(Rule):
-    code = "OOM310"
-    name = "fsdp2-lora-upcasts-base"
+class Fsdp2LoraUpcastsBase(Rule, code="OOM310"):
     summary = "an old Accelerate casts a frozen base to fp32 under FSDP2"
     only_where = (
         Where(

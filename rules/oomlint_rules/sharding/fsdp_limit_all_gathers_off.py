@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command, example, mended
@@ -79,11 +79,8 @@ def _fsdp(prefetch: str) -> str:
     )
 
 
-class FsdpLimitAllGathersOff(Rule):
-    code = "OOM312"
-    name = "fsdp-limit-all-gathers-off"
+class FsdpLimitAllGathersOff(Rule, code="OOM312", fixes=Applicability.SAFE):
     summary = "FSDP may gather several layers ahead on a card that is full"
-    applicability = Applicability.SAFE
     only_where = (Where(plan={f.parallel.backend: ("fsdp1",)}, has_card=True),)
 
     bad = (
@@ -113,9 +110,8 @@ class FsdpLimitAllGathersOff(Rule):
             text = "FSDP keeps the next layer gathered beside the current one in the forward pass"
         else:
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             text,
             at=field,
             details=(

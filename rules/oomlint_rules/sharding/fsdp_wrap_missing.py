@@ -56,12 +56,8 @@ def _fsdp(lines: str) -> str:
     return accelerate("FSDP", f"fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n{lines}")
 
 
-class FsdpWrapMissing(Rule):
-    code = "OOM304"
-    name = "fsdp-wrap-missing"
+class FsdpWrapMissing(Rule, code="OOM304", fixes=Applicability.SAFE, cost=1):
     summary = "FSDP gathers the whole model at once because nothing wraps its blocks"
-    applicability = Applicability.SAFE
-    cost = 1
     only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
     bad = (
@@ -157,9 +153,8 @@ class FsdpWrapMissing(Rule):
     def _not_found(self, run: Run, wrong: tuple[str, ...]) -> Finding:
         right = block_classes(str(run.plan.model.arch))
         classes = short(wrong[0]) if len(wrong) == 1 else f"{len(wrong)} classes"
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             f"FSDP is to wrap {classes}, which {short(run.plan.model.id)} does not have",
             at=_CLASSES,
             details=(

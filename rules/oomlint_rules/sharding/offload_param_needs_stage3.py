@@ -48,12 +48,8 @@ _PARAMS = '"offload_param": {"device": "cpu"}'
 _GATHERS = ', "stage3_gather_16bit_weights_on_model_save": true'
 
 
-class OffloadParamNeedsStage3(Rule):
-    code = "OOM303"
-    name = "offload-param-needs-stage3"
+class OffloadParamNeedsStage3(Rule, code="OOM303", fixes=Applicability.SAFE, cost=3):
     summary = "offloading that DeepSpeed ignores at this ZeRO stage"
-    applicability = Applicability.SAFE
-    cost = 3
     only_where = (Where(plan={f.parallel.zero.stage: (0, 1, 2)}),)
 
     bad = (

@@ -62,13 +62,9 @@ _JSON = (
 _MOST = 0.5
 
 
-class ReplicaTooBigForOneGpu(Rule):
-    code = "OOM302"
-    name = "replica-too-big-for-one-gpu"
+class ReplicaTooBigForOneGpu(Rule, code="OOM302", fixes=Applicability.SAFE, cost=3):
     summary = "each GPU keeps a full copy of weights that are too much for one"
-    applicability = Applicability.SAFE
     explains = ("parameters",)
-    cost = 3
     only_where = (Where(has_card=True, has_risk=True),)
 
     bad = (

@@ -67,12 +67,8 @@ _RECIPES = (
 )
 
 
-class ShardingConfigNotApplied(Rule):
-    code = "OOM308"
-    name = "sharding-config-not-applied"
+class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, cost=4):
     summary = "a sharding setup stands in the files and the run does not use it"
-    applicability = Applicability.UNSAFE
-    cost = 4
 
     bad = (
         example(
@@ -132,9 +128,8 @@ class ShardingConfigNotApplied(Rule):
         elif parallel.unapplied is not None and parallel.backend in (None, "none", "ddp", "dp"):
             yield self._passed_over(run, parallel.unapplied)
         elif parallel.backend == "zero" and _asks_for_fsdp_too(run):
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 "DeepSpeed and FSDP in one run: the trainer stops with an error",
                 at=(fsdp.enabled, ref.deepspeed),
                 details=("it stops once the model is loaded", "keep one of them"),
@@ -166,9 +161,8 @@ class ShardingConfigNotApplied(Rule):
         )
         if not whole or judged is None or not judged.is_problem or run.framework not in _TRAINERS:
             return
-        yield self.finding(
+        yield self.warning(
             run,
-            Severity.WARNING,
             "the deepspeed launcher starts this run, and nothing names a DeepSpeed config",
             at=(launch.include, f.parallel.gpus_per_node),
             details=(
@@ -180,9 +174,8 @@ class ShardingConfigNotApplied(Rule):
         )
 
     def _alone(self, run: Run, processes: int | None) -> Finding:
-        return self.finding(
+        return self.error(
             run,
-            Severity.ERROR,
             f"{processes} processes start and nothing joins them: each trains a model of its own",
             at=(_UNAPPLIED, f.parallel.gpus_per_node),
             details=(

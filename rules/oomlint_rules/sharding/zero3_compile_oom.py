@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
@@ -52,11 +52,8 @@ def _json(on: str, stage: int = 3) -> str:
     return deepspeed(_STAGE.format(stage=stage), more)
 
 
-class Zero3CompileOom(Rule):
-    code = "OOM311"
-    name = "zero3-compile-oom"
+class Zero3CompileOom(Rule, code="OOM311", fixes=Applicability.SAFE):
     summary = "DeepCompile in a ZeRO-3 run that has no memory to spare"
-    applicability = Applicability.SAFE
     only_where = (
         Where(
             plan={
@@ -90,9 +87,8 @@ class Zero3CompileOom(Rule):
         judged = judge_gpu(run)
         if judged is None or not judged.is_problem:
             return
-        yield self.finding(
+        yield self.info(
             run,
-            Severity.INFO,
             "DeepCompile gathers weights by a plan of its own and fills what it finds free",
             at=_SWITCH,
             details=(*judged.context, "the prediction is without it"),

@@ -49,13 +49,9 @@ _ZERO = (
 _AXOLOTL = f"{AXOLOTL}sequence_len: 4096\ndeepspeed: ds.json\n"
 
 
-class Zero3LiveParamsOversized(LowersPeak):
-    code = "OOM307"
-    name = "zero3-live-params-oversized"
+class Zero3LiveParamsOversized(LowersPeak, code="OOM307", fixes=Applicability.SAFE, cost=3):
     summary = "ZeRO-3 keeps more gathered parameters than a small card has room for"
-    applicability = Applicability.SAFE
     explains = ("communication",)
-    cost = 3
     only_where = (
         Where(
             plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)},

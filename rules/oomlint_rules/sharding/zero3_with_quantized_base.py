@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -56,12 +56,8 @@ _NAMES = {
 }
 
 
-class Zero3WithQuantizedBase(Rule):
-    code = "OOM305"
-    name = "zero3-with-quantized-base"
+class Zero3WithQuantizedBase(Rule, code="OOM305", fixes=Applicability.SAFE, cost=3):
     summary = "ZeRO-3 cannot divide weights that are quantized this way"
-    applicability = Applicability.SAFE
-    cost = 3
     only_where = (Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}),)
 
     bad = (
@@ -94,9 +90,8 @@ class Zero3WithQuantizedBase(Rule):
         plan = run.plan
         name = _NAMES.get(str(plan.quant.method))
         if name is not None:
-            yield self.finding(
+            yield self.error(
                 run,
-                Severity.ERROR,
                 f"{name} weights cannot be divided among the ranks by ZeRO stage 3",
                 at=(f.quant.method, f.parallel.zero.stage),
                 details=("the run stops, or keeps all of them on every card",),

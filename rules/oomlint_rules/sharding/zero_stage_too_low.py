@@ -86,13 +86,9 @@ def _fsdp(strategy: str) -> str:
 _GATHER = ',\n    "stage3_gather_16bit_weights_on_model_save": true'
 
 
-class ZeroStageTooLow(LowersPeak):
-    code = "OOM301"
-    name = "zero-stage-too-low"
+class ZeroStageTooLow(LowersPeak, code="OOM301", fixes=Applicability.SAFE, cost=3):
     summary = "a higher ZeRO stage or full FSDP sharding would lower a peak that does not fit"
-    applicability = Applicability.SAFE
     explains = ("parameters", "gradients", "optimizer_states")
-    cost = 3
     only_where = (Where(has_risk=True),)
 
     bad = (
