@@ -47,6 +47,16 @@ def mended(name: str, text: str, *, on: str = "", why: str = "", **gaps: Any) ->
     return example({name: before}, {name: after}, on=on, why=why)
 
 
+def text(block: str) -> str:
+    """A file's text, as it stands in the code between lines of quotes, without the margin that it has there."""
+    return block[len("\n") : -len("    ")].replace("\n    ", "\n").removeprefix("    ")
+
+
+def line(block: str) -> str:
+    """One line of a script, for which the code takes several."""
+    return f"{' '.join(block.split())}\n"
+
+
 ONE_SAMPLE = "micro_batch_size: 1\ngradient_checkpointing: true\nbf16: true\n"
 """What most runs with Axolotl say of a step."""
 

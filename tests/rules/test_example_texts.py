@@ -1,6 +1,6 @@
 """What rules' examples are made of."""
 
-from oomlint_rules._examples import axolotl, example, llama_factory, mended
+from oomlint_rules._examples import axolotl, example, line, llama_factory, mended, text
 
 
 def test_a_machine_is_its_cards_and_after_a_comma_its_ram():
@@ -24,3 +24,25 @@ def test_adapters_are_on_all_layers_or_on_those_named():
     assert "lora_target_modules: [q_proj]\n" in axolotl("m/m", lora="[q_proj]")
     assert "finetuning_type: full\n" in llama_factory("m/m")
     assert "finetuning_type: lora\nlora_target: all\n" in llama_factory("m/m", lora="all")
+
+
+RECIPE = text(
+    """
+    model:
+      id: "{model}"
+
+    run: a \\
+        b
+    """
+)
+LINE = line(
+    """
+    torchrun
+    train.py --bf16
+    """
+)
+
+
+def test_a_file_stands_in_the_code_as_it_looks():
+    assert RECIPE == 'model:\n  id: "{model}"\n\nrun: a \\\n    b\n'
+    assert LINE == "torchrun train.py --bf16\n"

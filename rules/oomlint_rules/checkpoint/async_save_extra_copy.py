@@ -50,20 +50,22 @@ from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, text
 from oomlint_rules._scripts import facts_of
 from oomlint_rules.host._ram import against
 
-_HEAD = (
-    "import threading\n"
-    "import torch\n"
-    "import torch.distributed.checkpoint as dcp\n"
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
-    "\n"
-    'model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-13b-hf")\n'
-    'args = TrainingArguments(output_dir="out", per_device_train_batch_size=1, bf16=True)\n'
-    "trainer = Trainer(model=model, args=args)\n"
-    "trainer.train()\n"
+_HEAD = text(
+    """
+    import threading
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-13b-hf")
+    args = TrainingArguments(output_dir="out", per_device_train_batch_size=1, bf16=True)
+    trainer = Trainer(model=model, args=args)
+    trainer.train()
+    """
 )
 _DCP = 'state = {"model": model.state_dict()}\ndcp.async_save(state, checkpoint_id="out/step")\n'
 

@@ -41,7 +41,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, R
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
-from oomlint_rules._examples import AXOLOTL, example, mended
+from oomlint_rules._examples import AXOLOTL, example, mended, text
 from oomlint_rules._scripts import facts_of
 
 _FIRST_COPYING = (0, 38)
@@ -58,10 +58,12 @@ _SCRIPT = (
     "args = TrainingArguments(output_dir='out', per_device_train_batch_size=4, save_steps=200)\n"
     "Trainer(model=model, args=args, train_dataset=data).train()\n"
 )
-_OVERRIDE = (
-    "model.state_dict = (\n"
-    "    lambda self, *_, **__: get_peft_model_state_dict(self, old_state_dict())\n"
-    ").__get__(model, type(model))\n"
+_OVERRIDE = text(
+    """
+    model.state_dict = (
+        lambda self, *_, **__: get_peft_model_state_dict(self, old_state_dict())
+    ).__get__(model, type(model))
+    """
 )
 _YAML = f"{AXOLOTL}adapter: lora\nlora_r: 8\nlora_target_linear: true\nload_in_8bit: true\n"
 

@@ -42,7 +42,7 @@ from oomlint.memory import rewritten_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, line, text
 from oomlint_rules.host._ram import against
 
 _AXOLOTL = axolotl(
@@ -52,22 +52,26 @@ _AXOLOTL = axolotl(
     "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n",
     "  fsdp_cpu_ram_efficient_loading: true\n  fsdp_sync_module_states: true\n",
 )
-_ACCELERATE = (
-    "distributed_type: FSDP\n"
-    "mixed_precision: bf16\n"
-    "num_machines: 2\n"
-    "num_processes: 16\n"
-    "fsdp_config:\n"
-    "  fsdp_version: 1\n"
-    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-    "  fsdp_cpu_ram_efficient_loading: true\n"
-    "  fsdp_sync_module_states: true\n"
+_ACCELERATE = text(
+    """
+    distributed_type: FSDP
+    mixed_precision: bf16
+    num_machines: 2
+    num_processes: 16
+    fsdp_config:
+      fsdp_version: 1
+      fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+      fsdp_cpu_ram_efficient_loading: true
+      fsdp_sync_module_states: true
+    """
 )
-_COMMAND = (
-    "accelerate launch --config_file fsdp.yaml trl/scripts/sft.py"
-    " --model_name_or_path meta-llama/Llama-3.1-70B --dataset_name tatsu-lab/alpaca"
-    " --dtype bfloat16 --bf16 true --gradient_checkpointing --per_device_train_batch_size 1"
-    " --max_length 2048 --output_dir out\n"
+_COMMAND = line(
+    """
+    accelerate launch --config_file fsdp.yaml trl/scripts/sft.py
+    --model_name_or_path meta-llama/Llama-3.1-70B --dataset_name tatsu-lab/alpaca
+    --dtype bfloat16 --bf16 true --gradient_checkpointing --per_device_train_batch_size 1
+    --max_length 2048 --output_dir out
+    """
 )
 _FULL = "  fsdp_state_dict_type: FULL_STATE_DICT\n"
 _SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"

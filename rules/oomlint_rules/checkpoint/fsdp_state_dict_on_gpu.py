@@ -37,28 +37,34 @@ from collections.abc import Iterable
 from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, text
 from oomlint_rules._scripts import facts_of
 
-_SAVE = (
-    "import torch\n"
-    "from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel as FSDP\n"
-    "from torch.distributed.fsdp import StateDictType\n\n"
-    "model = FSDP(build())\n"
-    "train(model)\n"
-    "with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT{config}):\n"
-    "    torch.save(model.state_dict(), 'last.pt')\n"
+_SAVE = text(
+    """
+    import torch
+    from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel as FSDP
+    from torch.distributed.fsdp import StateDictType
+
+    model = FSDP(build())
+    train(model)
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT{config}):
+        torch.save(model.state_dict(), 'last.pt')
+    """
 )
 _OFFLOADS = ", FullStateDictConfig(offload_to_cpu=True, rank0_only=True)"
-_TRAINER = (
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n\n"
-    "args = TrainingArguments(output_dir='out', bf16=True{fsdp})\n"
-    "model = AutoModelForCausalLM.from_pretrained('meta-llama/Llama-2-7b-hf')\n"
-    "trainer = Trainer(model=model, args=args, train_dataset=data)\n"
-    "trainer.train()\n"
-    "state_dict = trainer.model.state_dict()\n"
-    "if trainer.args.should_save:\n"
-    "    trainer._save('out', state_dict={{k: v.cpu() for k, v in state_dict.items()}})\n"
+_TRAINER = text(
+    """
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    args = TrainingArguments(output_dir='out', bf16=True{fsdp})
+    model = AutoModelForCausalLM.from_pretrained('meta-llama/Llama-2-7b-hf')
+    trainer = Trainer(model=model, args=args, train_dataset=data)
+    trainer.train()
+    state_dict = trainer.model.state_dict()
+    if trainer.args.should_save:
+        trainer._save('out', state_dict={{k: v.cpu() for k, v in state_dict.items()}})
+    """
 )
 _RECIPES = (
     "torchrun --nnodes 1 --nproc_per_node 8 recipes/finetuning/finetuning.py --enable_fsdp "

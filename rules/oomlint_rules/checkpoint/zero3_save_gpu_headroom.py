@@ -53,7 +53,7 @@ from oomlint.memory import save_peaks
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
-from oomlint_rules._examples import axolotl, example, llama_factory
+from oomlint_rules._examples import axolotl, example, line, llama_factory
 from oomlint_rules._fixes import changed
 from oomlint_rules.checkpoint._gather import shards_instead
 
@@ -63,10 +63,12 @@ _YAML = axolotl(
     "gradient_checkpointing: true\nbf16: true\nflash_attention: true\n",
     "saves_per_epoch: 4\n{only}deepspeed: ds.json\n",
 )
-_JSON = (
-    '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"},'
-    ' "stage3_gather_16bit_weights_on_model_save": true},'
-    ' "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": "auto"}\n'
+_JSON = line(
+    """
+    {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"},
+    "stage3_gather_16bit_weights_on_model_save": true},
+    "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": "auto"}
+    """
 )
 
 

@@ -48,7 +48,7 @@ from oomlint.documents.base import Fact
 from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
-from oomlint_rules._examples import command, deepspeed, example
+from oomlint_rules._examples import command, deepspeed, example, text
 from oomlint_rules._scripts import facts_of
 
 # Any machine that joins the shards of a language model has that much.
@@ -57,11 +57,13 @@ _NOTEWORTHY = 64 * 2**30
 _TRAIN = command("--deepspeed ds.json").replace("8B", "70B")
 _LORA = command("--deepspeed ds.json --use_peft True --lora_r 8").replace("8B", "70B")
 _JSON = deepspeed('"stage": 3')
-_CONVERT = (
-    "import sys\n"
-    "from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint\n"
-    "\n"
-    "state = get_fp32_state_dict_from_zero_checkpoint(sys.argv[1]{more})\n"
+_CONVERT = text(
+    """
+    import sys
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+    state = get_fp32_state_dict_from_zero_checkpoint(sys.argv[1]{more})
+    """
 )
 
 

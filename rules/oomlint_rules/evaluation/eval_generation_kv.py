@@ -39,7 +39,7 @@ from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
-from oomlint_rules._examples import example, llama_factory, mended
+from oomlint_rules._examples import example, line, llama_factory, mended
 from oomlint_rules._remedies import states_exceed
 
 _LLAMA_FACTORY = llama_factory(
@@ -50,12 +50,14 @@ _LLAMA_FACTORY = llama_factory(
     template="default",
     lora="all",
 )
-_COMMAND = (
-    "python run_clm.py --model_name_or_path huggyllama/llama-7b --torch_dtype bfloat16"
-    " --use_peft true --lora_r 8 --do_train --output_dir out --num_train_epochs 1"
-    " --learning_rate 1e-4 --max_seq_length 4096 --gradient_checkpointing true --bf16 true"
-    " --per_device_train_batch_size 1 --per_device_eval_batch_size {batch}"
-    " --eval_strategy steps --predict_with_generate true\n"
+_COMMAND = line(
+    """
+    python run_clm.py --model_name_or_path huggyllama/llama-7b --torch_dtype bfloat16
+    --use_peft true --lora_r 8 --do_train --output_dir out --num_train_epochs 1
+    --learning_rate 1e-4 --max_seq_length 4096 --gradient_checkpointing true --bf16 true
+    --per_device_train_batch_size 1 --per_device_eval_batch_size {batch}
+    --eval_strategy steps --predict_with_generate true
+    """
 )
 
 # A cache of this size is a large part of any card.

@@ -40,7 +40,7 @@ from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, example
+from oomlint_rules._examples import command, example, line
 from oomlint_rules._fixes import changed
 
 _STEPS = f.env.empty_cache_steps
@@ -51,12 +51,14 @@ _OPTIONS = (
     " --eval_strategy {strategy} --eval_steps 100 --per_device_eval_batch_size 2"
 )
 _EVALUATES = command(_OPTIONS.format(strategy="steps"), "python")
-_SFT = (
-    "accelerate launch --num_processes 1 trl/scripts/sft.py"
-    " --model_name_or_path meta-llama/Llama-3.1-8B --dataset_name tatsu-lab/alpaca"
-    " --use_peft --lora_r 16 --dtype bfloat16 --gradient_checkpointing --max_length 7168"
-    " --per_device_train_batch_size 1 --per_device_eval_batch_size 1 --eval_strategy steps"
-    " --eval_steps 100 --output_dir out\n"
+_SFT = line(
+    """
+    accelerate launch --num_processes 1 trl/scripts/sft.py
+    --model_name_or_path meta-llama/Llama-3.1-8B --dataset_name tatsu-lab/alpaca
+    --use_peft --lora_r 16 --dtype bfloat16 --gradient_checkpointing --max_length 7168
+    --per_device_train_batch_size 1 --per_device_eval_batch_size 1 --eval_strategy steps
+    --eval_steps 100 --output_dir out
+    """
 )
 
 

@@ -42,7 +42,7 @@ from math import gcd
 from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, example, mended
+from oomlint_rules._examples import AXOLOTL, example, line, mended, text
 
 _ROUND = f.objective.rollout.generation_batch
 _ACCUMULATION = f.batch.grad_accum
@@ -55,16 +55,21 @@ _AXOLOTL = (
     + "gradient_accumulation_steps: {steps}\nrl: grpo\ntrl:\n  num_generations: 8\n"
 )
 _AXOLOTL_ON_8 = "accelerate launch --num_processes 8 -m axolotl.cli.train axolotl.yaml\n"
-_SWIFT = (
-    "NPROC_PER_NODE=2 swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-3B-Instruct"
-    " --dataset our/tasks.jsonl --reward_funcs accuracy --tuner_type lora"
-    " --torch_dtype bfloat16 --num_generations 8 --per_device_train_batch_size 2"
-    " --gradient_accumulation_steps {steps}\n"
+_SWIFT = line(
+    """
+    NPROC_PER_NODE=2 swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-3B-Instruct
+    --dataset our/tasks.jsonl --reward_funcs accuracy --tuner_type lora
+    --torch_dtype bfloat16 --num_generations 8 --per_device_train_batch_size 2
+    --gradient_accumulation_steps {steps}
+    """
 )
-_TRL = (
-    "from trl import GRPOConfig, GRPOTrainer\n\n"
-    "config = GRPOConfig(output_dir='o', per_device_train_batch_size=2, num_generations={answers})\n"
-    "GRPOTrainer(model='Qwen/Qwen2.5-0.5B', reward_funcs=score, args=config, train_dataset=tasks).train()\n"
+_TRL = text(
+    """
+    from trl import GRPOConfig, GRPOTrainer
+
+    config = GRPOConfig(output_dir='o', per_device_train_batch_size=2, num_generations={answers})
+    GRPOTrainer(model='Qwen/Qwen2.5-0.5B', reward_funcs=score, args=config, train_dataset=tasks).train()
+    """
 )
 
 

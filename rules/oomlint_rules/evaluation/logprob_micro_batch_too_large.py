@@ -44,23 +44,25 @@ from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import example, line, mended
 from oomlint_rules._remedies import scored_by
 
 _ROWS = f.objective.rollout.rollout_micro_batch
 _SCORED = f.objective.rollout.scored_tokens
 _FP32 = 4
 
-_VERL = (
-    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo"
-    " data.train_files=train.parquet data.val_files=test.parquet data.train_batch_size=256"
-    " data.max_prompt_length=1024 data.max_response_length=3072"
-    " actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct"
-    " actor_rollout_ref.actor.ppo_mini_batch_size=64"
-    " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"
-    " actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=5"
-    " actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={rows}"
-    " trainer.n_gpus_per_node=8 trainer.nnodes=1{more}\n"
+_VERL = line(
+    """
+    python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo
+    data.train_files=train.parquet data.val_files=test.parquet data.train_batch_size=256
+    data.max_prompt_length=1024 data.max_response_length=3072
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct
+    actor_rollout_ref.actor.ppo_mini_batch_size=64
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1
+    actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=5
+    actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={rows}
+    trainer.n_gpus_per_node=8 trainer.nnodes=1{more}
+    """
 )
 _DYNAMIC = (
     " actor_rollout_ref.actor.use_dynamic_bsz=True"
@@ -72,14 +74,16 @@ _SHARED = (
     " actor_rollout_ref.actor.use_dynamic_bsz=True"
     " actor_rollout_ref.actor.ppo_max_token_len_per_gpu={tokens}"
 )
-_OPENRLHF = (
-    "python3 -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path Qwen/Qwen2.5-7B-Instruct"
-    " --train.colocate_all --actor.num_nodes 1 --actor.num_gpus_per_node 8 --vllm.num_engines 8"
-    " --vllm.enable_sleep --ds.zero_stage 3 --ds.param_dtype bf16"
-    " --actor.gradient_checkpointing_enable --ds.attn_implementation flash_attention_2"
-    " --train.micro_batch_size 1 --train.batch_size 128 --rollout.micro_batch_size {rows}"
-    " --rollout.batch_size 128 --data.max_len 4096 --rollout.max_new_tokens 3072"
-    " --algo.advantage.estimator rloo --rollout.n_samples_per_prompt 8\n"
+_OPENRLHF = line(
+    """
+    python3 -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path Qwen/Qwen2.5-7B-Instruct
+    --train.colocate_all --actor.num_nodes 1 --actor.num_gpus_per_node 8 --vllm.num_engines 8
+    --vllm.enable_sleep --ds.zero_stage 3 --ds.param_dtype bf16
+    --actor.gradient_checkpointing_enable --ds.attn_implementation flash_attention_2
+    --train.micro_batch_size 1 --train.batch_size 128 --rollout.micro_batch_size {rows}
+    --rollout.batch_size 128 --data.max_len 4096 --rollout.max_new_tokens 3072
+    --algo.advantage.estimator rloo --rollout.n_samples_per_prompt 8
+    """
 )
 
 

@@ -40,24 +40,26 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, trl
+from oomlint_rules._examples import example, text, trl
 from oomlint_rules._remedies import longest_that_fits, lowered, states_exceed
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
-    "stage: dpo\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "lora_target: all\n"
-    "pref_beta: 0.1\n"
-    "dataset: dpo_en_demo\n"
-    "template: llama3\n"
-    "cutoff_len: 4096\n"
-    "per_device_train_batch_size: {micro}\n"
-    "gradient_accumulation_steps: {accum}\n"
-    "output_dir: out\n"
-    "bf16: true\n"
-    "flash_attn: fa2\n"
+_LLAMA_FACTORY = text(
+    """
+    model_name_or_path: meta-llama/Llama-3.1-8B-Instruct
+    stage: dpo
+    do_train: true
+    finetuning_type: lora
+    lora_target: all
+    pref_beta: 0.1
+    dataset: dpo_en_demo
+    template: llama3
+    cutoff_len: 4096
+    per_device_train_batch_size: {micro}
+    gradient_accumulation_steps: {accum}
+    output_dir: out
+    bf16: true
+    flash_attn: fa2
+    """
 )
 _TRL = trl(
     "meta-llama/Llama-3.1-8B-Instruct",

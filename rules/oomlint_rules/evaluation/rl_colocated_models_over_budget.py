@@ -39,7 +39,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, trl
+from oomlint_rules._examples import example, line, trl
 from oomlint_rules._remedies import lowered
 
 _TRL = trl(
@@ -49,11 +49,13 @@ _TRL = trl(
     "gradient_checkpointing: true\nbf16: true\noutput_dir: out\n",
     dataset="trl-lib/tldr",
 )
-_SWIFT = (
-    "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --dataset our/tasks.jsonl"
-    " --reward_funcs accuracy --tuner_type full --torch_dtype bfloat16 --beta {beta}"
-    " --max_length 1024 --max_completion_length 512 --num_generations 8"
-    " --per_device_train_batch_size 1\n"
+_SWIFT = line(
+    """
+    swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --dataset our/tasks.jsonl
+    --reward_funcs accuracy --tuner_type full --torch_dtype bfloat16 --beta {beta}
+    --max_length 1024 --max_completion_length 512 --num_generations 8
+    --per_device_train_batch_size 1
+    """
 )
 _KINDS = ("ppo", "grpo", "rloo", "gkd")
 # Below this part of the peak the actor itself is the cause.

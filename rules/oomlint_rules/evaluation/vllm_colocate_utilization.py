@@ -40,7 +40,7 @@ from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, 
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended, trl
+from oomlint_rules._examples import example, line, mended, trl
 
 _TRL = trl(
     "Qwen/Qwen2.5-3B-Instruct",
@@ -51,12 +51,14 @@ _TRL = trl(
     "output_dir: out\n",
     dataset="trl-lib/tldr",
 )
-_SWIFT = (
-    "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-3B-Instruct --dataset our/tasks.jsonl"
-    " --reward_funcs accuracy --tuner_type lora --torch_dtype bfloat16 --use_vllm true"
-    " --vllm_mode colocate --vllm_gpu_memory_utilization {share} --max_length 1024"
-    " --max_completion_length 512 --num_generations 8 --per_device_train_batch_size 4"
-    " --gradient_accumulation_steps 2\n"
+_SWIFT = line(
+    """
+    swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-3B-Instruct --dataset our/tasks.jsonl
+    --reward_funcs accuracy --tuner_type lora --torch_dtype bfloat16 --use_vllm true
+    --vllm_mode colocate --vllm_gpu_memory_utilization {share} --max_length 1024
+    --max_completion_length 512 --num_generations 8 --per_device_train_batch_size 4
+    --gradient_accumulation_steps 2
+    """
 )
 
 # Below this share an engine rarely has room for weights and a useful cache (TRL's default).

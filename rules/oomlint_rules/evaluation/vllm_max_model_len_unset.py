@@ -41,7 +41,7 @@ from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended, trl
+from oomlint_rules._examples import example, line, mended, trl
 from oomlint_rules._remedies import card_bytes
 
 _LENGTH = f.objective.rollout.max_model_len
@@ -58,12 +58,14 @@ _TRL = trl(
     "gradient_accumulation_steps: 8\noutput_dir: out\n",
     dataset="trl-lib/tldr",
 )
-_SWIFT = (
-    "swift rlhf --rlhf_type grpo --model meta-llama/Llama-3.1-8B-Instruct --dataset our/tasks.jsonl"
-    " --reward_funcs accuracy --tuner_type lora --torch_dtype bfloat16 --use_vllm true"
-    " --vllm_mode colocate --vllm_gpu_memory_utilization 0.3 --max_length 1024"
-    " --max_completion_length 1024 --num_generations 8{more} --per_device_train_batch_size 1"
-    " --gradient_accumulation_steps 8\n"
+_SWIFT = line(
+    """
+    swift rlhf --rlhf_type grpo --model meta-llama/Llama-3.1-8B-Instruct --dataset our/tasks.jsonl
+    --reward_funcs accuracy --tuner_type lora --torch_dtype bfloat16 --use_vllm true
+    --vllm_mode colocate --vllm_gpu_memory_utilization 0.3 --max_length 1024
+    --max_completion_length 1024 --num_generations 8{more} --per_device_train_batch_size 1
+    --gradient_accumulation_steps 8
+    """
 )
 
 

@@ -37,34 +37,38 @@ from oomlint.dialects.trainer.fields import hf
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import example, mended, text
 
-_TRL = (
-    "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
-    "dtype: bfloat16\n"
-    "dataset_name: trl-lib/Capybara\n"
-    "max_length: 2048\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_checkpointing: {trainer}\n"
-    "bf16: true\n"
-    "fsdp: full_shard auto_wrap\n"
-    "fsdp_config:\n"
-    "  activation_checkpointing: {fsdp}\n"
-    "output_dir: out\n"
+_TRL = text(
+    """
+    model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+    dtype: bfloat16
+    dataset_name: trl-lib/Capybara
+    max_length: 2048
+    per_device_train_batch_size: 1
+    gradient_checkpointing: {trainer}
+    bf16: true
+    fsdp: full_shard auto_wrap
+    fsdp_config:
+      activation_checkpointing: {fsdp}
+    output_dir: out
+    """
 )
-_SCRIPT = (
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
-    "\n"
-    'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", dtype="bfloat16")\n'
-    "arguments = TrainingArguments(\n"
-    '    output_dir="out",\n'
-    "    per_device_train_batch_size=1,\n"
-    "    gradient_checkpointing={trainer},\n"
-    "    bf16=True,\n"
-    '    fsdp="full_shard auto_wrap",\n'
-    '    fsdp_config={{"activation_checkpointing": {fsdp}}},\n'
-    ")\n"
-    "Trainer(model=model, args=arguments, train_dataset=data).train()\n"
+_SCRIPT = text(
+    """
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", dtype="bfloat16")
+    arguments = TrainingArguments(
+        output_dir="out",
+        per_device_train_batch_size=1,
+        gradient_checkpointing={trainer},
+        bf16=True,
+        fsdp="full_shard auto_wrap",
+        fsdp_config={{"activation_checkpointing": {fsdp}}},
+    )
+    Trainer(model=model, args=arguments, train_dataset=data).train()
+    """
 )
 
 

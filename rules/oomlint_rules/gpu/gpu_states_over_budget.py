@@ -53,7 +53,7 @@ from oomlint.memory import StateBytes, state_bytes
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
-from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, text
 from oomlint_rules._remedies import what_is_enough
 
 _YAML = axolotl(
@@ -62,14 +62,16 @@ _YAML = axolotl(
     ONE_SAMPLE,
     "optimizer: adamw_torch_fused\ndeepspeed: ds.json\n",
 )
-_JSON = (
-    "{\n"
-    '  "zero_optimization": {\n'
-    '    "stage": 3\n'
-    "  },\n"
-    '  "bf16": {"enabled": true},\n'
-    '  "train_micro_batch_size_per_gpu": "auto"\n'
-    "}\n"
+_JSON = text(
+    """
+    {
+      "zero_optimization": {
+        "stage": 3
+      },
+      "bf16": {"enabled": true},
+      "train_micro_batch_size_per_gpu": "auto"
+    }
+    """
 )
 
 

@@ -33,17 +33,20 @@ from collections.abc import Iterable
 
 from oomlint.linting.rule import Finding, Rule, Where, short
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, text
 from oomlint_rules._scripts import facts_of
 
-_LOOP = (
-    "import torch\n\n"
-    "total_loss = 0\n"
-    "for batch in loader:\n"
-    "    loss = model(**batch).loss\n"
-    "    loss.backward()\n"
-    "    optimizer.step()\n"
-    "    {line}\n"
+_LOOP = text(
+    """
+    import torch
+
+    total_loss = 0
+    for batch in loader:
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        {line}
+    """
 )
 
 

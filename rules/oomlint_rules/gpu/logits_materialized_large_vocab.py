@@ -43,7 +43,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import example, mended, text
 from oomlint_rules._remedies import scored_by
 
 _YAML = (
@@ -64,17 +64,19 @@ _YAML = (
     "bf16: true\n"
     "flash_attention: true\n"
 )
-_DPO = (
-    "model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct\n"
-    "stage: dpo\n"
-    "do_train: true\n"
-    "finetuning_type: lora\n"
-    "dataset: dpo_en_demo\n"
-    "template: qwen\n"
-    "cutoff_len: 8192\n"
-    "output_dir: out\n"
-    "per_device_train_batch_size: 1\n"
-    "fp16: true\n"
+_DPO = text(
+    """
+    model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct
+    stage: dpo
+    do_train: true
+    finetuning_type: lora
+    dataset: dpo_en_demo
+    template: qwen
+    cutoff_len: 8192
+    output_dir: out
+    per_device_train_batch_size: 1
+    fp16: true
+    """
 )
 _LIGER = "liger_fused_linear_cross_entropy: true\n"
 

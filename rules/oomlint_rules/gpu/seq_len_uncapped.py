@@ -42,41 +42,45 @@ from oomlint.judgement import confidence, settled
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, line, text
 from oomlint_rules._remedies import longest_that_fits
 
-_SWIFT = (
-    "swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset our/instructions"
-    " --tuner_type lora --torch_dtype bfloat16 --per_device_train_batch_size 2"
-    " --gradient_accumulation_steps 8{length}\n"
+_SWIFT = line(
+    """
+    swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset our/instructions
+    --tuner_type lora --torch_dtype bfloat16 --per_device_train_batch_size 2
+    --gradient_accumulation_steps 8{length}
+    """
 )
-_TORCHTUNE = (
-    "tokenizer:\n"
-    "  _component_: torchtune.models.llama3.llama3_tokenizer\n"
-    "  path: /tmp/Meta-Llama-3.1-8B-Instruct/original/tokenizer.model\n"
-    "  max_seq_len: {length}\n"
-    "dataset:\n"
-    "  _component_: torchtune.datasets.text_completion_dataset\n"
-    "  packed: False\n"
-    "seed: null\n"
-    "shuffle: True\n"
-    "model:\n"
-    "  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
-    "checkpointer:\n"
-    "  _component_: torchtune.training.FullModelHFCheckpointer\n"
-    "  checkpoint_dir: /tmp/Meta-Llama-3.1-8B-Instruct/\n"
-    "  model_type: LLAMA3\n"
-    "optimizer:\n"
-    "  _component_: bitsandbytes.optim.PagedAdamW8bit\n"
-    "  lr: 2e-5\n"
-    "loss:\n"
-    "  _component_: torch.nn.CrossEntropyLoss\n"
-    "batch_size: 4\n"
-    "epochs: 1\n"
-    "gradient_accumulation_steps: 1\n"
-    "enable_activation_checkpointing: False\n"
-    "device: cuda\n"
-    "dtype: bf16\n"
+_TORCHTUNE = text(
+    """
+    tokenizer:
+      _component_: torchtune.models.llama3.llama3_tokenizer
+      path: /tmp/Meta-Llama-3.1-8B-Instruct/original/tokenizer.model
+      max_seq_len: {length}
+    dataset:
+      _component_: torchtune.datasets.text_completion_dataset
+      packed: False
+    seed: null
+    shuffle: True
+    model:
+      _component_: torchtune.models.llama3_1.llama3_1_8b
+    checkpointer:
+      _component_: torchtune.training.FullModelHFCheckpointer
+      checkpoint_dir: /tmp/Meta-Llama-3.1-8B-Instruct/
+      model_type: LLAMA3
+    optimizer:
+      _component_: bitsandbytes.optim.PagedAdamW8bit
+      lr: 2e-5
+    loss:
+      _component_: torch.nn.CrossEntropyLoss
+    batch_size: 4
+    epochs: 1
+    gradient_accumulation_steps: 1
+    enable_activation_checkpointing: False
+    device: cuda
+    dtype: bf16
+    """
 )
 
 # Texts longer than this are rare outside of data made for long contexts; an image alone can

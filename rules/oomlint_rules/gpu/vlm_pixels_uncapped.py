@@ -41,12 +41,14 @@ from collections.abc import Iterable
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import ONE_SAMPLE_OF_LF, example, llama_factory, mended
+from oomlint_rules._examples import ONE_SAMPLE_OF_LF, example, line, llama_factory, mended
 
-_SWIFT = (
-    "{env}swift sft --model Qwen/Qwen2-VL-7B-Instruct --dataset our/images.jsonl"
-    " --tuner_type lora --torch_dtype bfloat16 --max_length 4096"
-    " --per_device_train_batch_size 1 --gradient_accumulation_steps 8\n"
+_SWIFT = line(
+    """
+    {env}swift sft --model Qwen/Qwen2-VL-7B-Instruct --dataset our/images.jsonl
+    --tuner_type lora --torch_dtype bfloat16 --max_length 4096
+    --per_device_train_batch_size 1 --gradient_accumulation_steps 8
+    """
 )
 _LLAMA_FACTORY = llama_factory(
     "Qwen/Qwen2.5-VL-7B-Instruct",

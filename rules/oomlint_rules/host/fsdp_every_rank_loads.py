@@ -50,7 +50,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, line, text
 from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import copies, judge_ram
 
@@ -61,21 +61,25 @@ _AXOLOTL = axolotl(
     "adapter: lora\nlora_r: 16\nlora_target_linear: true\nfsdp:\n  - full_shard\n",
     "  - auto_wrap\nfsdp_config:\n",
 )
-_ACCELERATE = (
-    "distributed_type: FSDP\n"
-    "mixed_precision: bf16\n"
-    "num_machines: 1\n"
-    "num_processes: 8\n"
-    "fsdp_config:\n"
-    "  fsdp_version: 1\n"
-    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-    "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+_ACCELERATE = text(
+    """
+    distributed_type: FSDP
+    mixed_precision: bf16
+    num_machines: 1
+    num_processes: 8
+    fsdp_config:
+      fsdp_version: 1
+      fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+      fsdp_state_dict_type: SHARDED_STATE_DICT
+    """
 )
-_COMMAND = (
-    "accelerate launch --config_file fsdp.yaml trl/scripts/sft.py"
-    " --model_name_or_path meta-llama/Llama-3.1-70B --dataset_name tatsu-lab/alpaca"
-    " --dtype bfloat16 --bf16 true --gradient_checkpointing --per_device_train_batch_size 1"
-    " --use_peft --max_length 2048 --output_dir out\n"
+_COMMAND = line(
+    """
+    accelerate launch --config_file fsdp.yaml trl/scripts/sft.py
+    --model_name_or_path meta-llama/Llama-3.1-70B --dataset_name tatsu-lab/alpaca
+    --dtype bfloat16 --bf16 true --gradient_checkpointing --per_device_train_batch_size 1
+    --use_peft --max_length 2048 --output_dir out
+    """
 )
 _EFFICIENT = "  fsdp_sync_module_states: true\n  fsdp_cpu_ram_efficient_loading: true\n"
 _SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"

@@ -29,25 +29,29 @@ from collections.abc import Iterable
 from oomlint.linting.rule import KNOWN, Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, line, text
 from oomlint_rules._headline import HOST_FIELDS, headline
 
-_COMMAND = (
-    "accelerate launch --config_file zero3.yaml trl/scripts/sft.py"
-    " --model_name_or_path Qwen/Qwen2.5-32B --dataset_name tatsu-lab/alpaca"
-    " --dtype bfloat16 --bf16 true --gradient_checkpointing --per_device_train_batch_size 1"
-    " --max_length 2048 --output_dir out\n"
+_COMMAND = line(
+    """
+    accelerate launch --config_file zero3.yaml trl/scripts/sft.py
+    --model_name_or_path Qwen/Qwen2.5-32B --dataset_name tatsu-lab/alpaca
+    --dtype bfloat16 --bf16 true --gradient_checkpointing --per_device_train_batch_size 1
+    --max_length 2048 --output_dir out
+    """
 )
-_ACCELERATE = (
-    "distributed_type: DEEPSPEED\n"
-    "mixed_precision: bf16\n"
-    "num_machines: 1\n"
-    "num_processes: 4\n"
-    "deepspeed_config:\n"
-    "  zero_stage: 3\n"
-    "  zero3_init_flag: true\n"
-    "  offload_optimizer_device: cpu\n"
-    "  offload_param_device: cpu\n"
+_ACCELERATE = text(
+    """
+    distributed_type: DEEPSPEED
+    mixed_precision: bf16
+    num_machines: 1
+    num_processes: 4
+    deepspeed_config:
+      zero_stage: 3
+      zero3_init_flag: true
+      offload_optimizer_device: cpu
+      offload_param_device: cpu
+    """
 )
 _FILES = {"train.sh": _COMMAND, "zero3.yaml": _ACCELERATE}
 

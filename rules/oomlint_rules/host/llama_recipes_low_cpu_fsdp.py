@@ -51,14 +51,16 @@ from oomlint.linting.rule import Applicability, Confidence, Finding, Proposal, R
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, text
 from oomlint_rules.host._ram import RamVerdict, copies, judge_ram
 
 _START = "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py \\\n"
-_MODEL = (
-    "    --use_peft --peft_method lora \\\n"
-    "    --model_name meta-llama/Meta-Llama-3-8B \\\n"
-    "    --batch_size_training 1 --output_dir out\n"
+_MODEL = text(
+    """
+        --use_peft --peft_method lora \\
+        --model_name meta-llama/Meta-Llama-3-8B \\
+        --batch_size_training 1 --output_dir out
+    """
 )
 
 _NEWER = _START.replace(

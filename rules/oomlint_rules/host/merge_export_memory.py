@@ -49,7 +49,7 @@ from oomlint.plan.fields import f
 from oomlint.plan.library_changes import release_of
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
-from oomlint_rules._examples import AXOLOTL, example
+from oomlint_rules._examples import AXOLOTL, example, text
 from oomlint_rules._scripts import facts_of
 
 _DEVICE = f.save.merge_device
@@ -62,22 +62,26 @@ _WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
 _UNSLOTH_SHARE = 0.9
 _UNSLOTH_BY_FILE = (2025, 6, 1)
 
-_EXPORT = (
-    "model_name_or_path: meta-llama/Llama-3.1-70B\n"
-    "adapter_name_or_path: saves/llama3/lora\n"
-    "template: llama3\n"
-    "finetuning_type: lora\n"
-    "export_dir: merged\n"
-    "export_size: 5\n"
+_EXPORT = text(
+    """
+    model_name_or_path: meta-llama/Llama-3.1-70B
+    adapter_name_or_path: saves/llama3/lora
+    template: llama3
+    finetuning_type: lora
+    export_dir: merged
+    export_size: 5
+    """
 )
-_MERGE = (
-    "from peft import PeftModel\n"
-    "from transformers import AutoModelForCausalLM\n"
-    "\n"
-    "base = AutoModelForCausalLM.from_pretrained(\n"
-    '    "meta-llama/Llama-3.1-70B", torch_dtype="bfloat16"{more}\n'
-    ")\n"
-    'PeftModel.from_pretrained(base, "adapter").merge_and_unload().save_pretrained("merged")\n'
+_MERGE = text(
+    """
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(
+        "meta-llama/Llama-3.1-70B", torch_dtype="bfloat16"{more}
+    )
+    PeftModel.from_pretrained(base, "adapter").merge_and_unload().save_pretrained("merged")
+    """
 )
 _QLORA = (
     AXOLOTL.replace("8B", "70B")

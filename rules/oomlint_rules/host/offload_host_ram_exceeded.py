@@ -48,7 +48,7 @@ from oomlint.memory import asked_in_host
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
-from oomlint_rules._examples import axolotl, example
+from oomlint_rules._examples import axolotl, example, text
 from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import judge_ram
 
@@ -79,19 +79,21 @@ _RECIPE = (
     " --context_length 1024"
 )
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: meta-llama/Llama-2-13b-hf\n"
-    "stage: sft\n"
-    "do_train: true\n"
-    "finetuning_type: full\n"
-    "deepspeed: examples/deepspeed/ds_z2_offload_config.json\n"
-    "dataset: instructions\n"
-    "template: llama2\n"
-    "cutoff_len: 2048\n"
-    "output_dir: saves/llama2-13b\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_accumulation_steps: 8\n"
-    "fp16: true\n"
+_LLAMA_FACTORY = text(
+    """
+    model_name_or_path: meta-llama/Llama-2-13b-hf
+    stage: sft
+    do_train: true
+    finetuning_type: full
+    deepspeed: examples/deepspeed/ds_z2_offload_config.json
+    dataset: instructions
+    template: llama2
+    cutoff_len: 2048
+    output_dir: saves/llama2-13b
+    per_device_train_batch_size: 1
+    gradient_accumulation_steps: 8
+    fp16: true
+    """
 )
 
 # Without these the peak of the node is that of training itself.

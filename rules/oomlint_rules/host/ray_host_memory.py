@@ -47,7 +47,7 @@ from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import example, line, mended
 from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import against
 
@@ -60,26 +60,30 @@ _NOTEWORTHY = 480 * 2**30
 # fp32. The driver's copy and the one in the object store.
 _BYTES_PER_TOKEN = 2 * 64
 
-_VERL = (
-    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo"
-    " data.train_batch_size=256 data.max_prompt_length=1024 data.max_response_length=2048"
-    " actor_rollout_ref.model.path=Qwen/Qwen2.5-14B-Instruct"
-    " actor_rollout_ref.model.enable_gradient_checkpointing=True"
-    " actor_rollout_ref.actor.ppo_mini_batch_size=64"
-    " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2"
-    " actor_rollout_ref.actor.fsdp_config.param_offload={away}"
-    " actor_rollout_ref.actor.fsdp_config.optimizer_offload={away}"
-    " actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=8"
-    " actor_rollout_ref.rollout.gpu_memory_utilization=0.4"
-    " trainer.n_gpus_per_node=8 trainer.nnodes=1\n"
+_VERL = line(
+    """
+    python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo
+    data.train_batch_size=256 data.max_prompt_length=1024 data.max_response_length=2048
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-14B-Instruct
+    actor_rollout_ref.model.enable_gradient_checkpointing=True
+    actor_rollout_ref.actor.ppo_mini_batch_size=64
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2
+    actor_rollout_ref.actor.fsdp_config.param_offload={away}
+    actor_rollout_ref.actor.fsdp_config.optimizer_offload={away}
+    actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=8
+    actor_rollout_ref.rollout.gpu_memory_utilization=0.4
+    trainer.n_gpus_per_node=8 trainer.nnodes=1
+    """
 )
-_OPENRLHF = (
-    "python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 8"
-    " --pretrain Qwen/Qwen2.5-14B-Instruct --colocate_all_models --deepspeed_enable_sleep{more}"
-    " --vllm_num_engines 4 --vllm_tensor_parallel_size 2 --vllm_gpu_memory_utilization 0.5"
-    " --micro_train_batch_size 1 --train_batch_size 128 --rollout_batch_size 1024"
-    " --prompt_max_len 1024 --generate_max_len 2048 --zero_stage 3 --bf16 --gradient_checkpointing"
-    " --save_path out\n"
+_OPENRLHF = line(
+    """
+    python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 --actor_num_gpus_per_node 8
+    --pretrain Qwen/Qwen2.5-14B-Instruct --colocate_all_models --deepspeed_enable_sleep{more}
+    --vllm_num_engines 4 --vllm_tensor_parallel_size 2 --vllm_gpu_memory_utilization 0.5
+    --micro_train_batch_size 1 --train_batch_size 128 --rollout_batch_size 1024
+    --prompt_max_len 1024 --generate_max_len 2048 --zero_stage 3 --bf16 --gradient_checkpointing
+    --save_path out
+    """
 )
 
 

@@ -40,7 +40,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
-from oomlint_rules._examples import example, llama_factory
+from oomlint_rules._examples import example, line, llama_factory
 
 _YAML = llama_factory(
     "meta-llama/Llama-3.1-8B-Instruct",
@@ -50,10 +50,12 @@ _YAML = llama_factory(
 )
 _SETTING = "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
 _LAUNCH = "torchrun --nproc_per_node 1 src/train.py train.yaml\n"
-_SWIFT = (
-    "swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset our/data.jsonl --tuner_type lora"
-    " --torch_dtype bfloat16 --attn_impl flash_attn --max_length 8192"
-    " --per_device_train_batch_size 4\n"
+_SWIFT = line(
+    """
+    swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset our/data.jsonl --tuner_type lora
+    --torch_dtype bfloat16 --attn_impl flash_attn --max_length 8192
+    --per_device_train_batch_size 4
+    """
 )
 
 # src/axolotl/utils/__init__.py:84, torchtune/__init__.py:15, unsloth/__init__.py set the

@@ -32,18 +32,21 @@ from collections.abc import Iterable
 
 from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example, script
+from oomlint_rules._examples import example, script, text
 from oomlint_rules._scripts import facts_of
 
-_LOOP = (
-    "import torch\n"
-    "from torch.nn.parallel import DistributedDataParallel\n\n"
-    "model = DistributedDataParallel(build())\n"
-    "state = torch.load({arguments})\n"
-    "model.load_state_dict(state)\n"
-    "for batch in loader:\n"
-    "    model(**batch).loss.backward()\n"
-    "    optimizer.step()\n"
+_LOOP = text(
+    """
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel(build())
+    state = torch.load({arguments})
+    model.load_state_dict(state)
+    for batch in loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+    """
 )
 _LOADS = "model.load_state_dict(torch.load('last.pt'))\n"
 

@@ -45,15 +45,17 @@ from collections.abc import Iterable
 from oomlint.documents.base import Fact
 from oomlint.linting.rule import Finding, Rule, Where, short
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, text
 
-_HEAD = (
-    "import torch\n"
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
-    "\n"
-    'model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")\n'
-    'args = TrainingArguments(output_dir="out", per_device_train_batch_size=1, bf16=True)\n'
-    "trainer = Trainer(model=model, args=args)\n"
+_HEAD = text(
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+    args = TrainingArguments(output_dir="out", per_device_train_batch_size=1, bf16=True)
+    trainer = Trainer(model=model, args=args)
+    """
 )
 
 

@@ -42,14 +42,16 @@ from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, line
 from oomlint_rules.launch._limits import enough, is_met, limited_by
 
-_TRAINER = (
-    "deepspeed --num_gpus 8 run_clm.py --deepspeed ds.json --do_train"
-    " --model_name_or_path Qwen/Qwen2.5-7B --dataset_name tatsu-lab/alpaca"
-    " --torch_dtype bfloat16 --bf16 --per_device_train_batch_size 1"
-    " --gradient_accumulation_steps 8 --num_train_epochs 1 --output_dir out\n"
+_TRAINER = line(
+    """
+    deepspeed --num_gpus 8 run_clm.py --deepspeed ds.json --do_train
+    --model_name_or_path Qwen/Qwen2.5-7B --dataset_name tatsu-lab/alpaca
+    --torch_dtype bfloat16 --bf16 --per_device_train_batch_size 1
+    --gradient_accumulation_steps 8 --num_train_epochs 1 --output_dir out
+    """
 )
 _RECIPE = (
     "srun torchrun --nnodes 1 --nproc_per_node 8 -m llama_recipes.finetuning --enable_fsdp"

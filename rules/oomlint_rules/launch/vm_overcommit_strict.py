@@ -44,15 +44,17 @@ from oomlint.documents.base import Fact
 from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import command, example
+from oomlint_rules._examples import command, example, line
 from oomlint_rules._scripts import facts_of
 
 # x86-64 and most arm64 kernels: Documentation/admin-guide/mm/hugetlbpage.rst.
 _HUGE_PAGE = 2 << 20
-_LLAMA_FACTORY = (
-    "FORCE_TORCHRUN=1 llamafactory-cli train --stage sft --do_train true --finetuning_type lora"
-    " --model_name_or_path meta-llama/Llama-3.1-8B --dataset instructions --template llama3"
-    " --output_dir out\n"
+_LLAMA_FACTORY = line(
+    """
+    FORCE_TORCHRUN=1 llamafactory-cli train --stage sft --do_train true --finetuning_type lora
+    --model_name_or_path meta-llama/Llama-3.1-8B --dataset instructions --template llama3
+    --output_dir out
+    """
 )
 
 

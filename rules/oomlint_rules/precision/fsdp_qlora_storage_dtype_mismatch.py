@@ -35,21 +35,33 @@ from collections.abc import Iterable
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, text
 
-_SCRIPT = (
-    "import torch\n"
-    "from peft import LoraConfig, get_peft_model\n"
-    "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n\n"
-    "args = TrainingArguments(\n    output_dir='out',\n    per_device_train_batch_size=1,\n"
-    "    fsdp='full_shard auto_wrap',\n    fsdp_config={'version': 1},\n)\n"
-    "quantized = BitsAndBytesConfig(\n    load_in_4bit=True,\n"
-    "    bnb_4bit_quant_storage=STORAGE,\n)\n"
-    "model = AutoModelForCausalLM.from_pretrained(\n    'meta-llama/Llama-3.1-8B',\n"
-    "    torch_dtype=torch.float16,\n    quantization_config=quantized,\n)\n"
-    "model = get_peft_model(model, LoraConfig(r=16))\n"
-    "trainer = Trainer(model=model, args=args, train_dataset=data)\n"
-    "trainer.train()\n"
+_SCRIPT = text(
+    """
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+
+    args = TrainingArguments(
+        output_dir='out',
+        per_device_train_batch_size=1,
+        fsdp='full_shard auto_wrap',
+        fsdp_config={'version': 1},
+    )
+    quantized = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_storage=STORAGE,
+    )
+    model = AutoModelForCausalLM.from_pretrained(
+        'meta-llama/Llama-3.1-8B',
+        torch_dtype=torch.float16,
+        quantization_config=quantized,
+    )
+    model = get_peft_model(model, LoraConfig(r=16))
+    trainer = Trainer(model=model, args=args, train_dataset=data)
+    trainer.train()
+    """
 )
 _HALVES = ("bf16", "fp16", "fp32")
 

@@ -34,21 +34,30 @@ from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, text
 
-_SCRIPT = (
-    "import torch\n"
-    "from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
-    "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n\n"
-    "args = TrainingArguments(\n    output_dir='out',\n    per_device_train_batch_size={micro},\n"
-    "    bf16=True,\n    gradient_checkpointing=True,\n)\n"
-    "model = AutoModelForCausalLM.from_pretrained(\n    'Qwen/Qwen2.5-14B',\n"
-    "    torch_dtype=torch.bfloat16,\n"
-    "    quantization_config=BitsAndBytesConfig(load_in_4bit=True),\n)\n"
-    "model = prepare_model_for_kbit_training(model)\n"
-    "model = get_peft_model(model, LoraConfig(r=16, target_modules='all-linear'))\n"
-    "trainer = Trainer(model=model, args=args, train_dataset=data)\n"
-    "trainer.train()\n"
+_SCRIPT = text(
+    """
+    import torch
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+
+    args = TrainingArguments(
+        output_dir='out',
+        per_device_train_batch_size={micro},
+        bf16=True,
+        gradient_checkpointing=True,
+    )
+    model = AutoModelForCausalLM.from_pretrained(
+        'Qwen/Qwen2.5-14B',
+        torch_dtype=torch.bfloat16,
+        quantization_config=BitsAndBytesConfig(load_in_4bit=True),
+    )
+    model = prepare_model_for_kbit_training(model)
+    model = get_peft_model(model, LoraConfig(r=16, target_modules='all-linear'))
+    trainer = Trainer(model=model, args=args, train_dataset=data)
+    trainer.train()
+    """
 )
 # Below, the cast is small beside everything else: two such matrices of a 7B model are 0.9 GiB.
 _LARGE_VOCABULARY = 100_000

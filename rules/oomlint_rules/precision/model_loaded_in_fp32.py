@@ -46,7 +46,7 @@ from oomlint.linting.rule import Applicability, Confidence, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import example, mended, text
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import lowered
 from oomlint_rules.precision._cards import half_of
@@ -63,21 +63,23 @@ _TRL = (
     "bf16: true\n"
     "output_dir: out\n"
 )
-_SCRIPT = (
-    "from peft import LoraConfig, get_peft_model\n"
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
-    "\n"
-    "model = AutoModelForCausalLM.from_pretrained(\n"
-    '    "meta-llama/Llama-3.1-8B", torch_dtype="{dtype}"\n'
-    ")\n"
-    'model = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear"))\n'
-    "arguments = TrainingArguments(\n"
-    '    output_dir="out",\n'
-    "    per_device_train_batch_size=1,\n"
-    "    gradient_checkpointing=True,\n"
-    "    bf16=True,\n"
-    ")\n"
-    "Trainer(model=model, args=arguments, train_dataset=data).train()\n"
+_SCRIPT = text(
+    """
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = AutoModelForCausalLM.from_pretrained(
+        "meta-llama/Llama-3.1-8B", torch_dtype="{dtype}"
+    )
+    model = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear"))
+    arguments = TrainingArguments(
+        output_dir="out",
+        per_device_train_batch_size=1,
+        gradient_checkpointing=True,
+        bf16=True,
+    )
+    Trainer(model=model, args=arguments, train_dataset=data).train()
+    """
 )
 
 

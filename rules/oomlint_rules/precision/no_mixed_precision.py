@@ -39,25 +39,27 @@ from oomlint.linting.rule import Applicability, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import axolotl, example, mended
+from oomlint_rules._examples import axolotl, example, mended, text
 from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import states_exceed
 from oomlint_rules.precision._cards import half_of
 
-_SCRIPT = (
-    "from peft import LoraConfig, get_peft_model\n"
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
-    "\n"
-    "model = AutoModelForCausalLM.from_pretrained(\n"
-    '    "meta-llama/Llama-2-7b-hf", torch_dtype="float32"\n'
-    ")\n"
-    'model = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear"))\n'
-    "arguments = TrainingArguments(\n"
-    '    output_dir="out",\n'
-    "    per_device_train_batch_size=8,\n"
-    "    bf16={bf16},\n"
-    ")\n"
-    "Trainer(model=model, args=arguments, train_dataset=data).train()\n"
+_SCRIPT = text(
+    """
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = AutoModelForCausalLM.from_pretrained(
+        "meta-llama/Llama-2-7b-hf", torch_dtype="float32"
+    )
+    model = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear"))
+    arguments = TrainingArguments(
+        output_dir="out",
+        per_device_train_batch_size=8,
+        bf16={bf16},
+    )
+    Trainer(model=model, args=arguments, train_dataset=data).train()
+    """
 )
 _AXOLOTL = axolotl(
     "Qwen/Qwen2.5-1.5B-Instruct",

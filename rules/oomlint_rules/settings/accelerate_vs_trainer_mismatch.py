@@ -55,7 +55,7 @@ from oomlint.linting.rule import Applicability, Finding, Rule, Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate, command, deepspeed, example
+from oomlint_rules._examples import accelerate, command, deepspeed, example, text
 from oomlint_rules._fixes import removal
 from oomlint_rules.settings._trainer import trainer_compares
 
@@ -68,20 +68,22 @@ _INLINE = (
     f.parallel.zero.gather16_on_save,
     plugin.grad_accum,
 )
-_LOOP = (
-    "from accelerate import Accelerator\n"
-    "from accelerate.utils import DummyOptim\n"
-    "import torch\n"
-    "from transformers import AutoModelForCausalLM\n"
-    "\n"
-    "accelerator = Accelerator(mixed_precision='bf16')\n"
-    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', torch_dtype=torch.bfloat16)\n"
-    "optimizer = {optimizer}(model.parameters(), lr=1e-5)\n"
-    "data = torch.utils.data.DataLoader(samples, batch_size=1)\n"
-    "model, optimizer, data = accelerator.prepare(model, optimizer, data)\n"
-    "for batch in data:\n"
-    "    accelerator.backward(model(**batch).loss)\n"
-    "    optimizer.step()\n"
+_LOOP = text(
+    """
+    from accelerate import Accelerator
+    from accelerate.utils import DummyOptim
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    accelerator = Accelerator(mixed_precision='bf16')
+    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', torch_dtype=torch.bfloat16)
+    optimizer = {optimizer}(model.parameters(), lr=1e-5)
+    data = torch.utils.data.DataLoader(samples, batch_size=1)
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+    for batch in data:
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+    """
 )
 _MAKES_ONE = '  "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},\n'
 

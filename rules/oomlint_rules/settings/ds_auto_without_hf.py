@@ -37,24 +37,32 @@ from collections.abc import Iterable
 from oomlint.linting.rule import Finding, Rule, Severity, Where
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import enumerated
-from oomlint_rules._examples import command, deepspeed, example
+from oomlint_rules._examples import command, deepspeed, example, text
 
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
-_SCRIPT = (
-    "import deepspeed\n\n"
-    "model = build()\n"
-    "engine, *_ = deepspeed.initialize(\n"
-    "    model=model, model_parameters=model.parameters(), config='ds.json'\n)\n"
+_SCRIPT = text(
+    """
+    import deepspeed
+
+    model = build()
+    engine, *_ = deepspeed.initialize(
+        model=model, model_parameters=model.parameters(), config='ds.json'
+    )
+    """
 )
-_FILLS = (
-    "import json\nimport deepspeed\n\n"
-    "config = json.load(open('ds.json'))\n"
-    "config['train_micro_batch_size_per_gpu'] = 4\n"
-    "config['gradient_accumulation_steps'] = 1\n"
-    "config['bf16']['enabled'] = True\n"
-    "model = build()\n"
-    "engine, *_ = deepspeed.initialize(model=model, config='ds.json')\n"
+_FILLS = text(
+    """
+    import json
+    import deepspeed
+
+    config = json.load(open('ds.json'))
+    config['train_micro_batch_size_per_gpu'] = 4
+    config['gradient_accumulation_steps'] = 1
+    config['bf16']['enabled'] = True
+    model = build()
+    engine, *_ = deepspeed.initialize(model=model, config='ds.json')
+    """
 )
 _COMMAND = "deepspeed --num_gpus 8 pretrain.py --deepspeed --deepspeed_config ds.json\n"
 _AUTO = deepspeed('"stage": 3, "reduce_bucket_size": "auto"')

@@ -39,18 +39,20 @@ from oomlint.dialects.common.quantization import WITHOUT_GRADIENT
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, example, mended, script
+from oomlint_rules._examples import AXOLOTL, example, mended, script, text
 from oomlint_rules._fixes import changed
 
 _FRAMEWORKS = ("hf-trainer", "trl", "axolotl", "ms-swift")
 
-_TRL = (
-    "model_name_or_path: Qwen/Qwen2.5-7B\n"
-    "dataset_name: trl-lib/Capybara\n"
-    "load_in_4bit: true\n"
-    "{more}per_device_train_batch_size: 1\n"
-    "max_length: 1024\n"
-    "output_dir: out\n"
+_TRL = text(
+    """
+    model_name_or_path: Qwen/Qwen2.5-7B
+    dataset_name: trl-lib/Capybara
+    load_in_4bit: true
+    {more}per_device_train_batch_size: 1
+    max_length: 1024
+    output_dir: out
+    """
 )
 _ADAPTER = "adapter: qlora\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\n"
 

@@ -64,16 +64,18 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example, text
 from oomlint_rules.settings._levels import other_level
 
-_TRL_SFT = (
-    "model_name_or_path: Qwen/Qwen2.5-7B\n"
-    "dataset_name: trl-lib/Capybara\n"
-    "packing: true\n"
-    "max_length: 4096\n"
-    "learning_rate: 2.0e-5\n"
-    "output_dir: out\n"
+_TRL_SFT = text(
+    """
+    model_name_or_path: Qwen/Qwen2.5-7B
+    dataset_name: trl-lib/Capybara
+    packing: true
+    max_length: 4096
+    learning_rate: 2.0e-5
+    output_dir: out
+    """
 )
 
 

@@ -46,22 +46,34 @@ from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import accelerate, example
+from oomlint_rules._examples import accelerate, example, text
 
-_LLAMA_FACTORY = (
-    "model_name_or_path: meta-llama/Llama-3.1-70B\nstage: sft\ndo_train: true\n"
-    "finetuning_type: lora\nlora_rank: 8\ndataset: alpaca\ntemplate: llama3\ncutoff_len: 1024\n"
-    "per_device_train_batch_size: 1\nbf16: true\noutput_dir: out\n"
+_LLAMA_FACTORY = text(
+    """
+    model_name_or_path: meta-llama/Llama-3.1-70B
+    stage: sft
+    do_train: true
+    finetuning_type: lora
+    lora_rank: 8
+    dataset: alpaca
+    template: llama3
+    cutoff_len: 1024
+    per_device_train_batch_size: 1
+    bf16: true
+    output_dir: out
+    """
 )
-_TRL = (
-    "model_name_or_path: meta-llama/Llama-3.1-70B\n"
-    "dtype: bfloat16\n"
-    "dataset_name: trl-lib/Capybara\n"
-    "use_peft: true\n"
-    "bf16: true\n"
-    "per_device_train_batch_size: 1\n"
-    "max_length: 1024\n"
-    "output_dir: out\n"
+_TRL = text(
+    """
+    model_name_or_path: meta-llama/Llama-3.1-70B
+    dtype: bfloat16
+    dataset_name: trl-lib/Capybara
+    use_peft: true
+    bf16: true
+    per_device_train_batch_size: 1
+    max_length: 1024
+    output_dir: out
+    """
 )
 _FSDP2 = accelerate(
     "FSDP", "fsdp_config:\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_version: 2\n"

@@ -36,35 +36,37 @@ from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate, command, example, mended
+from oomlint_rules._examples import accelerate, command, example, mended, text
 
 _LIMIT = f.parallel.fsdp.limit_all_gathers
 _PREFETCH = f.parallel.fsdp.forward_prefetch
 
-_FOUNDRY = (
-    "max_seq_len: 2048\n"
-    "model:\n"
-    "  name: hf_causal_lm\n"
-    "  pretrained: true\n"
-    "  pretrained_model_name_or_path: meta-llama/Llama-2-13b-hf\n"
-    "tokenizer:\n"
-    "  name: meta-llama/Llama-2-13b-hf\n"
-    "train_loader:\n"
-    "  name: finetuning\n"
-    "  dataset:\n"
-    "    hf_name: tatsu-lab/alpaca\n"
-    "    max_seq_len: 2048\n"
-    "optimizer:\n"
-    "  name: decoupled_adamw\n"
-    "max_duration: 1ep\n"
-    "global_train_batch_size: 8\n"
-    "device_train_microbatch_size: 1\n"
-    "precision: amp_bf16\n"
-    "fsdp_config:\n"
-    "  sharding_strategy: FULL_SHARD\n"
-    "  mixed_precision: PURE\n"
-    "  activation_checkpointing: true\n"
-    "  limit_all_gathers: {limit}\n"
+_FOUNDRY = text(
+    """
+    max_seq_len: 2048
+    model:
+      name: hf_causal_lm
+      pretrained: true
+      pretrained_model_name_or_path: meta-llama/Llama-2-13b-hf
+    tokenizer:
+      name: meta-llama/Llama-2-13b-hf
+    train_loader:
+      name: finetuning
+      dataset:
+        hf_name: tatsu-lab/alpaca
+        max_seq_len: 2048
+    optimizer:
+      name: decoupled_adamw
+    max_duration: 1ep
+    global_train_batch_size: 8
+    device_train_microbatch_size: 1
+    precision: amp_bf16
+    fsdp_config:
+      sharding_strategy: FULL_SHARD
+      mixed_precision: PURE
+      activation_checkpointing: true
+      limit_all_gathers: {limit}
+    """
 )
 _COMMAND = command("--gradient_checkpointing", "accelerate launch --config_file acc.yaml")
 

@@ -39,7 +39,7 @@ from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, text
 from oomlint_rules._fixes import higher_sharding
 
 _YAML = axolotl(
@@ -48,14 +48,16 @@ _YAML = axolotl(
     ONE_SAMPLE,
     "deepspeed: ds.json\n",
 )
-_JSON = (
-    "{\n"
-    '  "zero_optimization": {\n'
-    '    "stage": 2\n'
-    "  },\n"
-    '  "bf16": {"enabled": true},\n'
-    '  "train_micro_batch_size_per_gpu": "auto"\n'
-    "}\n"
+_JSON = text(
+    """
+    {
+      "zero_optimization": {
+        "stage": 2
+      },
+      "bf16": {"enabled": true},
+      "train_micro_batch_size_per_gpu": "auto"
+    }
+    """
 )
 
 # The share of a need that is most of it.

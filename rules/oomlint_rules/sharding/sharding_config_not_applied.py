@@ -48,17 +48,19 @@ from oomlint.judgement import Relief, judge_gpu, relief
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate, command, deepspeed, example, mended
+from oomlint_rules._examples import accelerate, command, deepspeed, example, mended, text
 
 _UNAPPLIED = f.parallel.unapplied
 _NAMES = {"fsdp": ("FSDP", "fsdp1"), "zero": ("DeepSpeed", "zero")}
 # What a launcher alone says nothing to: these shard by a config that they are given.
 _TRAINERS = ("llama-factory", "hf-trainer", "trl", "ms-swift")
 _COMMAND = command("--gradient_checkpointing", "accelerate launch --config_file acc.yaml")
-_FSDP = (
-    "fsdp_config:\n"
-    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-    "  fsdp_sharding_strategy: FULL_SHARD\n"
+_FSDP = text(
+    """
+    fsdp_config:
+      fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+      fsdp_sharding_strategy: FULL_SHARD
+    """
 )
 _ZERO = "deepspeed_config:\n  zero3_init_flag: true\n  zero_stage: 3\n"
 _RECIPES = (
