@@ -37,12 +37,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu, severity_of_need
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
 from oomlint_rules._examples import AXOLOTL, example, mended, text
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._scripts import facts_of, mending
 
 _FIRST_COPYING = (0, 38)
 _FIRST_SOUND = (0, 39)
@@ -94,13 +94,12 @@ class Bnb8bitSaveOom(Rule, code="OOM510", fixes=Applicability.UNSAFE, cost=9):
         if run.plan.save.strategy == "no":
             return
         for fact in facts_of(run, "overrides-state-dict"):
-            edits = (ReadyEdits(fact.mend),) if fact.mend else ()
             yield self._finding(
                 run,
                 "model.state_dict is replaced as it had to be for bitsandbytes 0.38",
                 "current peft saves the adapter by itself, and an empty one through this",
                 fact,
-                [Proposal("delete the replacement", edits, Applicability.UNSAFE)] if edits else [],
+                mending("delete the replacement", fact, Applicability.UNSAFE),
             )
         if _is_old(run.plan.versions.get("bitsandbytes")):
             yield self._finding(
@@ -108,11 +107,11 @@ class Bnb8bitSaveOom(Rule, code="OOM510", fixes=Applicability.UNSAFE, cost=9):
                 "bitsandbytes before 0.39 copies all 8-bit weights at every save",
                 "upgrade it, or load in 4 bit",
                 f.quant.method,
-                [],
+                (),
             )
 
     def _finding(
-        self, run: Run, title: str, advice: str, at: object, proposals: list[Proposal]
+        self, run: Run, title: str, advice: str, at: object, proposals: tuple[Proposal, ...]
     ) -> Finding:
         dims = run.plan.model.dims
         total = dims.params_total if dims is not None else None

@@ -45,11 +45,11 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Severity
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count, gib
 from oomlint_rules._examples import command, deepspeed, example, text
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._scripts import FactRule, mending
 
 # Any machine that joins the shards of a language model has that much.
 _NOTEWORTHY = 64 * 2**30
@@ -67,9 +67,8 @@ _CONVERT = text(
 )
 
 
-class ZeroToFp32Ram(Rule, code="OOM509", fixes=Applicability.UNSAFE):
+class ZeroToFp32Ram(FactRule, code="OOM509", fact="zero-to-fp32", fixes=Applicability.UNSAFE):
     summary = "joining a ZeRO checkpoint holds the whole model in fp32 in RAM"
-    only_where = (Where(facts=("zero-to-fp32",)),)
 
     bad = (
         example(
@@ -109,11 +108,10 @@ class ZeroToFp32Ram(Rule, code="OOM509", fixes=Applicability.UNSAFE):
         example({"join.py": _CONVERT.format(more=", lazy_mode=True")}),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        for fact in facts_of(run, "zero-to-fp32"):
-            way = _way(run, fact.detail)
-            if way is not None:
-                yield from self._conversion(run, fact, way)
+    def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
+        way = _way(run, fact.detail)
+        if way is not None:
+            yield from self._conversion(run, fact, way)
 
     def _conversion(self, run: Run, fact: Fact, way: _Way) -> Iterable[Finding]:
         dims, limit = run.plan.model.dims, run.limits.host_bytes
@@ -133,10 +131,7 @@ class ZeroToFp32Ram(Rule, code="OOM509", fixes=Applicability.UNSAFE):
             else f"{gib(need)} of RAM ({count(total)} parameters × {way.width} bytes)"
         )
         have = "" if limit is None else f", and the node has {gib(limit)}"
-        proposals = []
-        if way is _WITH_BASE:
-            edits = (ReadyEdits(fact.mend),)
-            proposals.append(Proposal("leave the base out", edits, Applicability.UNSAFE))
+        apart = mending("leave the base out", fact, Applicability.UNSAFE)
         yield self.finding(
             run,
             severity,
@@ -147,7 +142,7 @@ class ZeroToFp32Ram(Rule, code="OOM509", fixes=Applicability.UNSAFE):
             resource="host",
             predicted=need,
             limit=limit,
-            proposals=proposals,
+            proposals=apart if way is _WITH_BASE else (),
         )
 
 

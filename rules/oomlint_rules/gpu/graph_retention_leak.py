@@ -31,10 +31,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Finding, Rule, Where, short
+from oomlint.documents.base import Fact
+from oomlint.linting.rule import Finding, short
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, text
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._scripts import FactRule
 
 _LOOP = text(
     """
@@ -50,9 +51,8 @@ _LOOP = text(
 )
 
 
-class GraphRetentionLeak(Rule, code="OOM116"):
+class GraphRetentionLeak(FactRule, code="OOM116", fact="loss-accumulated-with-graph"):
     summary = "a sum or list of losses keeps the graph of every step alive"
-    only_where = (Where(facts=("loss-accumulated-with-graph",)),)
 
     bad = (
         example({"train.py": _LOOP.format(line="total_loss += loss")}),
@@ -63,14 +63,13 @@ class GraphRetentionLeak(Rule, code="OOM116"):
         example({"train.py": _LOOP.format(line="total_loss += loss.item()")}),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        for fact in facts_of(run, "loss-accumulated-with-graph"):
-            loss, into = fact.detail["loss"], fact.detail["into"]
-            yield self.warning(
-                run,
-                f"{short(into)} keeps {short(loss)} with its graph, step after step",
-                at=fact,
-                details=("memory grows with it", f"use {loss}.detach() or {loss}.item()"),
-                confidence="medium",
-                resource="gpu",
-            )
+    def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
+        loss, into = fact.detail["loss"], fact.detail["into"]
+        yield self.warning(
+            run,
+            f"{short(into)} keeps {short(loss)} with its graph, step after step",
+            at=fact,
+            details=("memory grows with it", f"use {loss}.detach() or {loss}.item()"),
+            confidence="medium",
+            resource="gpu",
+        )

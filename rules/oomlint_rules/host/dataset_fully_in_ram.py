@@ -37,13 +37,14 @@ from typing import Any
 
 from oomlint.documents.base import Fact
 from oomlint.judgement import settled
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, script
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._scripts import facts_of, mending
 
 _FIELD = f.data.in_memory
+_TITLE = "map the data set from disk"
 
 
 def _reads(more: str) -> str:
@@ -73,13 +74,14 @@ class DatasetFullyInRam(Rule, code="OOM410", fixes=Applicability.SAFE):
 
     def check(self, run: Run) -> Iterable[Finding]:
         if run.plan.data.in_memory and run.is_explicit(_FIELD):
-            proposal = Proposal.set("map the data set from disk", {_FIELD: False})
-            yield self._finding(run, run.key(_FIELD), _FIELD, proposal)
+            proposal = Proposal.set(_TITLE, {_FIELD: False})
+            yield self._finding(run, run.key(_FIELD), _FIELD, (proposal,))
         for fact in facts_of(run, "dataset-in-memory"):
-            edits = Proposal("map the data set from disk", (ReadyEdits(fact.mend),))
-            yield self._finding(run, "keep_in_memory", fact, edits)
+            yield self._finding(run, "keep_in_memory", fact, mending(_TITLE, fact))
 
-    def _finding(self, run: Run, key: str, at: Any | Fact, proposal: Proposal) -> Finding:
+    def _finding(
+        self, run: Run, key: str, at: Any | Fact, proposals: tuple[Proposal, ...]
+    ) -> Finding:
         ranks = settled(run).plan.parallel.gpus_per_node or 1
         copies = f"a node holds {ranks} copies" if ranks > 1 else "each rank holds a copy"
         return self.info(
@@ -91,5 +93,5 @@ class DatasetFullyInRam(Rule, code="OOM410", fixes=Applicability.SAFE):
                 "mapped from disk, as it is otherwise, all ranks share one in the file cache",
             ),
             resource="host",
-            proposals=[proposal],
+            proposals=proposals,
         )

@@ -40,12 +40,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, example, script
 from oomlint_rules._fixes import removal
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._scripts import facts_of, mending
 
 _BLOCKING, _UNCACHED, _DETAIL = (
     f.env.launch_blocking, f.env.no_caching, f.env.distributed_debug,
@@ -107,12 +107,11 @@ class DebugEnvInProduction(Rule, code="OOM715", fixes=Applicability.SAFE):
                 )
         for fact in facts_of(run, "debug-mode"):
             what = fact.detail["what"]
-            edits = (ReadyEdits(fact.mend),)
             yield self.info(
                 run,
                 f"{what} is for debugging, and still on",
                 at=fact,
                 details=(f"it {fact.detail['effect'] or _EFFECTS[what]}",),
                 resource="host",
-                proposals=[Proposal("switch it off", edits)] if fact.mend else [],
+                proposals=mending("switch it off", fact),
             )

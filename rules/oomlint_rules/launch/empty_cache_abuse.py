@@ -39,12 +39,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, example, mended
 from oomlint_rules._fixes import removal
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._scripts import facts_of, mending
 
 _STEPS = f.env.empty_cache_steps
 
@@ -92,7 +92,6 @@ class EmptyCacheAbuse(Rule, code="OOM718", fixes=Applicability.SAFE):
 
     def check(self, run: Run) -> Iterable[Finding]:
         for fact in facts_of(run, "empty-cache-in-loop"):
-            edits = (ReadyEdits(fact.mend),)
             yield self.info(
                 run,
                 "emptying the cache in every step frees nothing that a tensor uses",
@@ -102,7 +101,7 @@ class EmptyCacheAbuse(Rule, code="OOM718", fixes=Applicability.SAFE):
                     "do it where phases change, after an evaluation or a save",
                 ),
                 resource="gpu",
-                proposals=[Proposal("delete the call", edits)] if fact.mend else [],
+                proposals=mending("delete the call", fact),
             )
         if run.plan.env.empty_cache_steps == 1 and run.is_explicit(_STEPS):
             found = judge_gpu(run)

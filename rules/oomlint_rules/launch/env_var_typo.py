@@ -30,19 +30,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.documents.base import Fact
 from oomlint.linting.rule import (
     Applicability,
     Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
-    Where,
     asking,
     short,
 )
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, example
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._examples import command, example, mended
+from oomlint_rules._scripts import FactRule, mending
 
 _SWIFT = "swift sft --model Qwen/Qwen2.5-VL-7B-Instruct --dataset data.jsonl --output_dir out\n"
 
@@ -50,26 +47,19 @@ _SWIFT = "swift sft --model Qwen/Qwen2.5-VL-7B-Instruct --dataset data.jsonl --o
 _NO_MATTER = frozenset({"PYTHONUNBUFFERED"})
 
 
-class EnvVarTypo(Rule, code="OOM712", fixes=Applicability.SAFE):
+class EnvVarTypo(FactRule, code="OOM712", fact="unknown-env", fixes=Applicability.SAFE):
     summary = "an environment variable whose name misses a known one by a letter"
-    only_where = (Where(facts=("unknown-env",)),)
 
     bad = (
-        example(
-            {"train.sh": f"NPROC_PER_NODE=4 IMAGAE_MAX_PIXELS=262144 {_SWIFT}"},
-            {"train.sh": f"NPROC_PER_NODE=4 IMAGE_MAX_PIXELS=262144 {_SWIFT}"},
+        mended(
+            "train.sh",
+            f"NPROC_PER_NODE=4 {{variable}}=262144 {_SWIFT}",
+            variable=("IMAGAE_MAX_PIXELS", "IMAGE_MAX_PIXELS"),
         ),
-        example(
-            {
-                "train.sh": (
-                    "export PYTORCH_CUDA_ALOC_CONF=expandable_segments:True\n" + command("")
-                )
-            },
-            {
-                "train.sh": (
-                    "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" + command("")
-                )
-            },
+        mended(
+            "train.sh",
+            "export {variable}=expandable_segments:True\n" + command(""),
+            variable=("PYTORCH_CUDA_ALOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
         ),
     )
     good = (
@@ -82,17 +72,16 @@ class EnvVarTypo(Rule, code="OOM712", fixes=Applicability.SAFE):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        for fact in facts_of(run, "unknown-env"):
-            name, known = fact.detail["name"], fact.detail["known"]
-            if known in _NO_MATTER:
-                continue
-            title, asked = asking(f"nothing reads {short(name, 60)}", known)
-            yield self.warning(
-                run,
-                title,
-                at=fact,
-                details=(*asked, "it has no effect"),
-                confidence="medium",
-                proposals=[Proposal(f"rename it to {known}", (ReadyEdits(fact.mend),))],
-            )
+    def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
+        name, known = fact.detail["name"], fact.detail["known"]
+        if known in _NO_MATTER:
+            return
+        title, asked = asking(f"nothing reads {short(name, 60)}", known)
+        yield self.warning(
+            run,
+            title,
+            at=fact,
+            details=(*asked, "it has no effect"),
+            confidence="medium",
+            proposals=mending(f"rename it to {known}", fact),
+        )

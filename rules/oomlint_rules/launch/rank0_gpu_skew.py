@@ -30,10 +30,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Finding, Rule, Where
+from oomlint.documents.base import Fact
+from oomlint.linting.rule import Finding
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, script, text
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._scripts import FactRule
 
 _LOOP = text(
     """
@@ -51,9 +52,8 @@ _LOOP = text(
 _LOADS = "model.load_state_dict(torch.load('last.pt'))\n"
 
 
-class Rank0GpuSkew(Rule, code="OOM714"):
+class Rank0GpuSkew(FactRule, code="OOM714", fact="torch-load-no-map-location"):
     summary = "every rank loads a checkpoint onto the same GPU"
-    only_where = (Where(facts=("torch-load-no-map-location",)),)
 
     bad = (example({"train.py": _LOOP.format(arguments="'last.pt'")}),)
     good = (
@@ -75,19 +75,18 @@ class Rank0GpuSkew(Rule, code="OOM714"):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
+    def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
         if run.plan.parallel.world == 1:
             return  # there is one rank to fill it
-        for fact in facts_of(run, "torch-load-no-map-location"):
-            yield self.info(
-                run,
-                # How large the file is, and whether this line is reached, only running tells.
-                "torch.load without map_location fills the same GPU from every rank",
-                at=fact,
-                details=(
-                    "tensors go back to the GPU that they were saved from",
-                    'give map_location="cpu"',
-                ),
-                confidence="medium",
-                resource="gpu",
-            )
+        # How large the file is, and whether this line is reached, only running tells.
+        yield self.info(
+            run,
+            "torch.load without map_location fills the same GPU from every rank",
+            at=fact,
+            details=(
+                "tensors go back to the GPU that they were saved from",
+                'give map_location="cpu"',
+            ),
+            confidence="medium",
+            resource="gpu",
+        )

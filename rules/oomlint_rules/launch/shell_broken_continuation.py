@@ -39,10 +39,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
+from oomlint.linting.rule import Applicability, Finding
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._scripts import FactRule, mending
 
 _HEAD = "torchrun --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
 _MODEL = "--model_name meta-llama/Meta-Llama-3-8B"
@@ -71,9 +71,10 @@ _FAULTS = {
 }
 
 
-class ShellBrokenContinuation(Rule, code="OOM703", fixes=Applicability.SAFE):
+class ShellBrokenContinuation(
+    FactRule, code="OOM703", fact="broken-continuation", fixes=Applicability.SAFE
+):
     summary = "a command that ends before its last options"
-    only_where = (Where(facts=("broken-continuation",)),)
 
     bad = (
         example(
@@ -102,16 +103,11 @@ class ShellBrokenContinuation(Rule, code="OOM703", fixes=Applicability.SAFE):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        for fact in facts_of(run, "broken-continuation"):
-            yield self._broken(run, fact)
-
-    def _broken(self, run: Run, fact: Fact) -> Finding:
+    def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
         fault, loss, cure = _FAULTS[fact.detail["reason"]]
         details = [loss]
         more = fact.detail["cuts"] - 1
         if more:
             details.append(f"{more} more line{'s' * (more > 1)} below cut the same command again")
             cure = "join the lines of the command"
-        proposals = [Proposal(cure, (ReadyEdits(fact.mend),))] if fact.mend else []
-        return self.error(run, fault, at=fact, details=details, proposals=proposals)
+        yield self.error(run, fault, at=fact, details=details, proposals=mending(cure, fact))

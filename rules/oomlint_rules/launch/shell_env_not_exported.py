@@ -39,16 +39,12 @@ from oomlint.documents.base import Fact
 from oomlint.linting.rule import (
     Applicability,
     Finding,
-    Proposal,
-    ReadyEdits,
-    Rule,
     Severity,
-    Where,
     short,
 )
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, example
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._scripts import FactRule, mending
 
 _RECIPE = (
     "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
@@ -80,9 +76,10 @@ _READ_BY = {
 _STARTS_ITSELF = frozenset({"torchrun", "accelerate", "deepspeed"})
 
 
-class ShellEnvNotExported(Rule, code="OOM702", fixes=Applicability.SAFE):
+class ShellEnvNotExported(
+    FactRule, code="OOM702", fact="env-not-exported", fixes=Applicability.SAFE
+):
     summary = "a variable that is set and not exported, so the training never sees it"
-    only_where = (Where(facts=("env-not-exported",)),)
 
     bad = (
         example(
@@ -139,28 +136,27 @@ class ShellEnvNotExported(Rule, code="OOM702", fixes=Applicability.SAFE):
         ),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        for fact in facts_of(run, "env-not-exported"):
-            if fact.detail["value"].lower() == "false":
-                continue  # off without the line, too; a variable from outside stays exported
-            readers = _READ_BY.get(fact.detail["name"])
-            is_read = readers is None or (
-                run.dialect.name in readers and fact.detail["program"] not in _STARTS_ITSELF
-            )
-            if is_read:
-                yield self._lost(run, fact)
-
-    def _lost(self, run: Run, fact: Fact) -> Finding:
+    def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
         name = fact.detail["name"]
+        # What is off without the line, too, is not missed; a variable from outside stays exported.
+        if fact.detail["value"].lower() == "false" or not _is_read(fact, run):
+            return
         consequence = _CONSEQUENCES.get(name, "it runs as if the line were not there")
         joined = any(edit.start != edit.end for edit in fact.mend)
         title = f"set {name} for the command itself" if joined else f"export {name}"
-        proposals = [Proposal(title, (ReadyEdits(fact.mend),))] if fact.mend else []
-        return self.finding(
+        yield self.finding(
             run,
             Severity.INFO if name.startswith(_OF_LOGS) else Severity.WARNING,
             f"{short(name, 36)} is not exported: the training command does not get it",
             at=fact,
             details=(consequence,),
-            proposals=proposals,
+            proposals=mending(title, fact),
         )
+
+
+def _is_read(fact: Fact, run: Run) -> bool:
+    """Whether what the command starts would read the variable."""
+    readers = _READ_BY.get(fact.detail["name"])
+    return readers is None or (
+        run.dialect.name in readers and fact.detail["program"] not in _STARTS_ITSELF
+    )

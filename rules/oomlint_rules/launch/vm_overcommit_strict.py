@@ -41,11 +41,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
+from oomlint.linting.rule import Applicability, Finding
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import command, example, line
-from oomlint_rules._scripts import facts_of
+from oomlint_rules._examples import command, example, line, mended
+from oomlint_rules._scripts import FactRule, mending
 
 # x86-64 and most arm64 kernels: Documentation/admin-guide/mm/hugetlbpage.rst.
 _HUGE_PAGE = 2 << 20
@@ -58,18 +58,19 @@ _LLAMA_FACTORY = line(
 )
 
 
-class VmOvercommitStrict(Rule, code="OOM716", fixes=Applicability.SAFE):
+class VmOvercommitStrict(FactRule, code="OOM716", fact="kernel-setting", fixes=Applicability.SAFE):
     summary = "a kernel setting against killed processes that makes them die sooner"
-    only_where = (Where(facts=("kernel-setting",)),)
 
     bad = (
-        example(
-            {"train.sh": f"sudo sysctl -w vm.overcommit_memory=2\n{command('')}"},
-            {"train.sh": f"sudo sysctl -w vm.overcommit_memory=0\n{command('')}"},
+        mended(
+            "train.sh",
+            f"sudo sysctl -w vm.overcommit_memory={{mode}}\n{command('')}",
+            mode=(2, 0),
         ),
-        example(
-            {"train.sh": f"echo 2 > /proc/sys/vm/overcommit_memory\n{_LLAMA_FACTORY}"},
-            {"train.sh": f"echo 0 > /proc/sys/vm/overcommit_memory\n{_LLAMA_FACTORY}"},
+        mended(
+            "train.sh",
+            f"echo {{mode}} > /proc/sys/vm/overcommit_memory\n{_LLAMA_FACTORY}",
+            mode=(2, 0),
         ),
         example(
             {"train.sh": f"sysctl -w vm.nr_hugepages=32768\n{command('')}"},
@@ -82,19 +83,18 @@ class VmOvercommitStrict(Rule, code="OOM716", fixes=Applicability.SAFE):
         example({"train.sh": f"sysctl -w vm.nr_hugepages=0\n{command('')}"}),
     )
 
-    def check(self, run: Run) -> Iterable[Finding]:
-        for fact in facts_of(run, "kernel-setting"):
-            name, value = fact.detail["name"], fact.detail["value"]
-            if name == "vm.overcommit_memory" and value == 2:
-                yield self._strict(run, fact)
-            elif name == "vm.nr_hugepages" and value > 0:
-                yield self.info(
-                    run,
-                    f"{value} huge pages take {gib(value * _HUGE_PAGE)} out of RAM",
-                    at=fact,
-                    details=("at 2 MiB each; neither torch nor DeepSpeed asks for them",),
-                    resource="host",
-                )
+    def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
+        name, value = fact.detail["name"], fact.detail["value"]
+        if name == "vm.overcommit_memory" and value == 2:
+            yield self._strict(run, fact)
+        elif name == "vm.nr_hugepages" and value > 0:
+            yield self.info(
+                run,
+                f"{value} huge pages take {gib(value * _HUGE_PAGE)} out of RAM",
+                at=fact,
+                details=("at 2 MiB each; neither torch nor DeepSpeed asks for them",),
+                resource="host",
+            )
 
     def _strict(self, run: Run, fact: Fact) -> Finding:
         return self.warning(
@@ -107,5 +107,5 @@ class VmOvercommitStrict(Rule, code="OOM716", fixes=Applicability.SAFE):
                 "it keeps no run from dying for want of RAM",
             ),
             resource="host",
-            proposals=[Proposal("leave the kernel's default, 0", (ReadyEdits(fact.mend),))],
+            proposals=mending("leave the kernel's default, 0", fact),
         )
