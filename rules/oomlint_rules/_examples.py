@@ -47,6 +47,18 @@ def mended(name: str, text: str, *, on: str = "", why: str = "", **gaps: Any) ->
     return example({name: before}, {name: after}, on=on, why=why)
 
 
+def each(
+    files: Mapping[str, str], *, on: str = "", why: str = "", **gaps: Any
+) -> tuple[Example, ...]:
+    """The same of several files, each a project of its own: what ``mended`` makes of it where a gap has two values, and
+    where none has, the file as it is."""
+    if any(isinstance(said, tuple) for said in gaps.values()):
+        return tuple(mended(name, text, on=on, why=why, **gaps) for name, text in files.items())
+    return tuple(
+        example({name: text.format(**gaps)}, on=on, why=why) for name, text in files.items()
+    )
+
+
 def text(block: str) -> str:
     """A file's text, as it stands in the code between lines of quotes, without the margin that it has there."""
     return block[len("\n") : -len("    ")].replace("\n    ", "\n").removeprefix("    ")
@@ -184,6 +196,23 @@ def deepspeed(zero: str, more: str = "") -> str:
         '  "train_micro_batch_size_per_gpu": "auto",\n'
         '  "gradient_accumulation_steps": "auto"\n'
         "}\n"
+    )
+
+
+def under_deepspeed(
+    config: str, zero: str, becomes: str = "", *, on: str = "", why: str = ""
+) -> Example:
+    """A project whose config names a DeepSpeed JSON.
+
+    Args:
+        config: a config of Axolotl or LLaMA-Factory, which says all but that.
+        zero, becomes: what stands in the JSON's ``zero_optimization``, and after the fix, where one applies.
+    """
+    return example(
+        {"train.yaml": f"{config}deepspeed: ds.json\n", "ds.json": deepspeed(zero)},
+        {"ds.json": deepspeed(becomes)} if becomes else None,
+        on=on,
+        why=why,
     )
 
 

@@ -42,6 +42,7 @@ from oomlint.memory import rewritten_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
+from oomlint_rules._conditions import ADAPTERS
 from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, line, text
 from oomlint_rules.host._ram import against
 
@@ -79,7 +80,6 @@ _SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
 _STATE_DICT = f.parallel.fsdp.state_dict
 # A node for a model of this size usually has more; below it there is nothing to say.
 _NOTEWORTHY = 200 * 2**30
-_ADAPTERS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})
 
 
 class FsdpFullStateDictSave(Rule, code="OOM505", fixes=Applicability.SAFE, cost=5):
@@ -122,7 +122,7 @@ class FsdpFullStateDictSave(Rule, code="OOM505", fixes=Applicability.SAFE, cost=
 
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
-        if plan.save.strategy == "no" or plan.trainable.method in _ADAPTERS:
+        if plan.save.strategy == "no" or plan.trainable.method in ADAPTERS:
             return
         found, training = judge_host(run, phase="save"), judge_host(run, phase="train")
         # Where training itself does not fit, saving is not what has to change.

@@ -52,6 +52,7 @@ from oomlint.linting.rule import Applicability, Finding, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
+from oomlint_rules._conditions import ADAPTERS, UNDER_ZERO_3
 from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, llama_factory
 from oomlint_rules.checkpoint._gather import GATHER, shards_instead
 from oomlint_rules.host._ram import against
@@ -83,21 +84,12 @@ def _json(gather: str) -> str:
 # that is known, half of the RAM: 2 TiB ran out while 1.25 were gathered
 # (https://github.com/hiyouga/LLaMA-Factory/pull/6843).
 _NOTEWORTHY = 100 * 2**30
-_ADAPTERS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})
 
 
 class Zero3Gather16Rank0Ram(Rule, code="OOM504", fixes=Applicability.UNSAFE, cost=5):
     summary = "saving under ZeRO-3 gathers the whole model in the RAM of one node"
     explains = ("gather",)
-    only_where = (
-        Where(
-            plan={
-                f.parallel.backend: ("zero",),
-                f.parallel.zero.stage: (3,),
-                f.parallel.zero.gather16_on_save: (True,),
-            }
-        ),
-    )
+    only_where = (Where(plan={**UNDER_ZERO_3, f.parallel.zero.gather16_on_save: (True,)}),)
 
     bad = (
         example(
@@ -148,7 +140,7 @@ class Zero3Gather16Rank0Ram(Rule, code="OOM504", fixes=Applicability.UNSAFE, cos
         if dims is None or not dims.params_total or training is None:
             return
         gathered = 2 * dims.params_total
-        if plan.trainable.method in _ADAPTERS:
+        if plan.trainable.method in ADAPTERS:
             yield from self._frozen_base(run, training, gathered)
         else:
             yield from self._model(run, training, gathered)

@@ -42,6 +42,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
+from oomlint_rules._conditions import UNDER_ZERO_3
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed, example
 from oomlint_rules._fixes import host_after
 from oomlint_rules.checkpoint._gather import GATHER
@@ -55,7 +56,7 @@ _GATHERS = deepspeed('"stage": 3, "stage3_gather_16bit_weights_on_model_save": t
 
 class Zero3GatherOffEmptyModel(Rule, code="OOM511", fixes=Applicability.UNSAFE, cost=5):
     summary = "under ZeRO-3 no model file is saved unless the weights are gathered"
-    only_where = (Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}),)
+    only_where = (Where(plan=UNDER_ZERO_3),)
 
     bad = (
         example(

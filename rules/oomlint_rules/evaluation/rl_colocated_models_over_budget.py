@@ -39,7 +39,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, line, trl
+from oomlint_rules._examples import each, example, line, trl
 from oomlint_rules._remedies import lowered
 
 _TRL = trl(
@@ -66,10 +66,7 @@ class RlColocatedModelsOverBudget(Rule, code="OOM607", fixes=Applicability.SAFE,
     summary = "the models of RL training together are more than the cards hold"
     only_where = (Where(plan={f.objective.kind: _KINDS}, has_card=True),)
 
-    bad = (
-        example({"grpo.yaml": _TRL.format(beta=0.04)}, on="1xA100-80GB"),
-        example({"train.sh": _SWIFT.format(beta=0.04)}, on="1xA100-80GB"),
-    )
+    bad = each({"grpo.yaml": _TRL, "train.sh": _SWIFT}, beta=0.04, on="1xA100-80GB")
     good = (
         example({"grpo.yaml": _TRL.format(beta=0.0)}, on="1xA100-80GB"),
         example({"train.sh": _SWIFT.format(beta=0.04)}, on="1xB200-180GB"),

@@ -50,6 +50,7 @@ from oomlint_rules._examples import (
     ONE_SAMPLE,
     ONE_SAMPLE_OF_LF,
     axolotl,
+    each,
     example,
     llama_factory,
 )
@@ -72,6 +73,8 @@ _LLAMA_FACTORY = llama_factory(
     lora="all",
 )
 
+_BOTH = {"axolotl.yaml": _AXOLOTL, "train.yaml": _LLAMA_FACTORY}
+
 # Below this many tokens a run is no long-context run, and batch, loss and sharding decide.
 _LONG = 8192
 # What grows with the length has to be this much of the peak for the length to be the cause.
@@ -83,13 +86,9 @@ class LongContextOverBudget(Rule, code="OOM106", fixes=Applicability.DISPLAY, co
     explains = ("activations", "logits")
     only_where = (Where(has_risk=True),)
 
-    bad = (
-        example({"axolotl.yaml": _AXOLOTL.format(length=131072)}, on="1xA100-40GB"),
-        example({"train.yaml": _LLAMA_FACTORY.format(length=131072)}, on="1xA100-40GB"),
-    )
+    bad = each(_BOTH, length=131072, on="1xA100-40GB")
     good = (
-        example({"axolotl.yaml": _AXOLOTL.format(length=8192)}, on="1xA100-40GB"),
-        example({"train.yaml": _LLAMA_FACTORY.format(length=8192)}, on="1xA100-40GB"),
+        *each(_BOTH, length=8192, on="1xA100-40GB"),
         example(
             {"axolotl.yaml": _AXOLOTL.format(length=131072)},
             on="1xB200-180GB",

@@ -83,6 +83,9 @@ _COMMAND = line(
 )
 _EFFICIENT = "  fsdp_sync_module_states: true\n  fsdp_cpu_ram_efficient_loading: true\n"
 _SHARDED = "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+_ONE_READS = (
+    f"{_AXOLOTL}{_SHARDED}  fsdp_cpu_ram_efficient_loading: true\n  fsdp_sync_module_states: true\n"
+)
 
 
 class FsdpEveryRankLoads(Rule, code="OOM402", fixes=Applicability.SAFE):
@@ -95,13 +98,7 @@ class FsdpEveryRankLoads(Rule, code="OOM402", fixes=Applicability.SAFE):
     bad = (
         example(
             {"train.yaml": f"{_AXOLOTL}{_SHARDED}"},
-            {
-                "train.yaml": (
-                    f"{_AXOLOTL}{_SHARDED}"
-                    "  fsdp_cpu_ram_efficient_loading: true\n"
-                    "  fsdp_sync_module_states: true\n"
-                )
-            },
+            {"train.yaml": _ONE_READS},
             on="8xA100-80GB, 1TiB",
         ),
         example(
@@ -124,13 +121,7 @@ class FsdpEveryRankLoads(Rule, code="OOM402", fixes=Applicability.SAFE):
             on="8xA100-80GB, 1TiB",
         ),
         example(
-            {
-                "train.yaml": (
-                    f"{_AXOLOTL}{_SHARDED}"
-                    "  fsdp_cpu_ram_efficient_loading: true\n"
-                    "  fsdp_sync_module_states: true\n"
-                )
-            },
+            {"train.yaml": _ONE_READS},
             on="8xA100-80GB, 1TiB",
         ),
         example(

@@ -43,7 +43,7 @@ from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example, under_deepspeed
 from oomlint_rules._fixes import changed
 from oomlint_rules.host._ram import UNKNOWN_RAM
 
@@ -52,10 +52,11 @@ _PIN = f.offload.pin_memory
 _SMALL_GROUPS = {f.parallel.zero.sub_group_elems: 100_000_000}
 """A tenth of DeepSpeed's default: the same update in more, smaller pieces."""
 
-_ZERO = (
-    '"stage": 3, "offload_optimizer": {{"device": "cpu", "pin_memory": {pin}}}, '
+_PINNED = (
+    '"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": true}, '
     '"stage3_gather_16bit_weights_on_model_save": true'
 )
+_UNPINNED = _PINNED.replace('"pin_memory": true', '"pin_memory": false')
 _NVME = '"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/scratch"}'
 
 
@@ -68,33 +69,13 @@ class OffloadPinnedMemoryTight(Rule, code="OOM406", fixes=Applicability.SAFE, co
     )
 
     bad = (
-        example(
-            {
-                "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
-                "ds.json": deepspeed(_ZERO.format(pin="true")),
-            },
-            on="4xRTX-3090-24GB, 224GiB",
-        ),
-        example(
-            {
-                "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
-                "ds.json": deepspeed(_ZERO.format(pin="true")),
-            },
-            on="4xRTX-3090-24GB, 224GiB",
-        ),
+        under_deepspeed(AXOLOTL, _PINNED, on="4xRTX-3090-24GB, 224GiB"),
+        under_deepspeed(LLAMA_FACTORY, _PINNED, on="4xRTX-3090-24GB, 224GiB"),
         example({"ds.json": deepspeed(_NVME)}, why="NVMe takes RAM too"),
-        example(
-            {
-                "train.yaml": f"{LLAMA_FACTORY}deepspeed: ds.json\n",
-                "ds.json": deepspeed(
-                    _NVME.replace('"stage": 3', '"stage": 3, "sub_group_size": 1e9')
-                ),
-            },
-            {
-                "ds.json": deepspeed(
-                    _NVME.replace('"stage": 3', '"stage": 3, "sub_group_size": 100000000')
-                )
-            },
+        under_deepspeed(
+            LLAMA_FACTORY,
+            _NVME.replace('"stage": 3', '"stage": 3, "sub_group_size": 1e9'),
+            _NVME.replace('"stage": 3', '"stage": 3, "sub_group_size": 100000000'),
             on="2xRTX-3090-24GB, 64GiB",
         ),
     )
@@ -104,20 +85,8 @@ class OffloadPinnedMemoryTight(Rule, code="OOM406", fixes=Applicability.SAFE, co
             host_memory="1TiB",
             why="the node's RAM is known",
         ),
-        example(
-            {
-                "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
-                "ds.json": deepspeed(_ZERO.format(pin="true")),
-            },
-            on="4xRTX-3090-24GB, 1TiB",
-        ),
-        example(
-            {
-                "train.yaml": f"{AXOLOTL}deepspeed: ds.json\n",
-                "ds.json": deepspeed(_ZERO.format(pin="false")),
-            },
-            on="4xRTX-3090-24GB, 192GiB",
-        ),
+        under_deepspeed(AXOLOTL, _PINNED, on="4xRTX-3090-24GB, 1TiB"),
+        under_deepspeed(AXOLOTL, _UNPINNED, on="4xRTX-3090-24GB, 192GiB"),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

@@ -39,7 +39,14 @@ from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, of_gib
-from oomlint_rules._examples import ONE_SAMPLE, ONE_SAMPLE_OF_LF, axolotl, example, llama_factory
+from oomlint_rules._examples import (
+    ONE_SAMPLE,
+    ONE_SAMPLE_OF_LF,
+    axolotl,
+    each,
+    example,
+    llama_factory,
+)
 
 _AXOLOTL = axolotl(
     "NousResearch/Meta-Llama-3-8B",
@@ -64,9 +71,8 @@ class NcclHeadroom(Rule, code="OOM711"):
         example({"axolotl.yaml": _AXOLOTL.format(length=13056)}, on="8xA100-40GB"),
         example({"train.yaml": _LLAMA_FACTORY.format(length=13312)}, on="8xA100-40GB"),
     )
-    good = (
-        example({"axolotl.yaml": _AXOLOTL.format(length=4096)}, on="8xA100-40GB"),
-        example({"train.yaml": _LLAMA_FACTORY.format(length=4096)}, on="8xA100-40GB"),
+    good = each(
+        {"axolotl.yaml": _AXOLOTL, "train.yaml": _LLAMA_FACTORY}, length=4096, on="8xA100-40GB"
     )
 
     def check(self, run: Run) -> Iterable[Finding]:

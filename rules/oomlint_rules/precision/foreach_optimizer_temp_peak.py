@@ -37,7 +37,7 @@ from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import ONE_SAMPLE_OF_LF, axolotl, example, llama_factory, mended
+from oomlint_rules._examples import ONE_SAMPLE_OF_LF, axolotl, each, example, llama_factory
 from oomlint_rules._lowering import LowersPeak
 
 _LLAMA_FACTORY = llama_factory(
@@ -63,19 +63,10 @@ class ForeachOptimizerTempPeak(LowersPeak, code="OOM206", fixes=Applicability.SA
     with_it = "with the fused kernel"
     fix = "use the fused AdamW"
 
-    bad = (
-        mended(
-            "train.yaml",
-            _LLAMA_FACTORY,
-            optimizer=("adamw_torch", "adamw_torch_fused"),
-            on="1xRTX-5090-32GB",
-        ),
-        mended(
-            "axolotl.yaml",
-            _AXOLOTL,
-            optimizer=("adamw_torch", "adamw_torch_fused"),
-            on="1xRTX-5090-32GB",
-        ),
+    bad = each(
+        {"train.yaml": _LLAMA_FACTORY, "axolotl.yaml": _AXOLOTL},
+        optimizer=("adamw_torch", "adamw_torch_fused"),
+        on="1xRTX-5090-32GB",
     )
     good = (
         example(

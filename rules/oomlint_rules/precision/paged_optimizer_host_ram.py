@@ -39,7 +39,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example, mended
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, each, example
 
 _AXOLOTL = AXOLOTL + "sequence_len: 512\noptimizer: {optimizer}\n"
 _LF = LLAMA_FACTORY + "optim: {optimizer}\n"
@@ -57,19 +57,10 @@ class PagedOptimizerHostRam(Rule, code="OOM216", fixes=Applicability.UNSAFE, cos
         ),
     )
 
-    bad = (
-        mended(
-            "axolotl.yaml",
-            _AXOLOTL,
-            optimizer=("paged_adamw_32bit", "paged_adamw_8bit"),
-            on="8xA100-40GB, 256GiB",
-        ),
-        mended(
-            "train.yaml",
-            _LF,
-            optimizer=("paged_adamw_32bit", "paged_adamw_8bit"),
-            on="8xA100-40GB, 256GiB",
-        ),
+    bad = each(
+        {"axolotl.yaml": _AXOLOTL, "train.yaml": _LF},
+        optimizer=("paged_adamw_32bit", "paged_adamw_8bit"),
+        on="8xA100-40GB, 256GiB",
     )
     good = (
         example(

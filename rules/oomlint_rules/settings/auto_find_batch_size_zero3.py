@@ -31,6 +31,7 @@ from collections.abc import Iterable
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._conditions import UNDER_ZERO_3
 from oomlint_rules._examples import AXOLOTL, command, deepspeed, example
 from oomlint_rules.settings._trainer import trainer_compares
 
@@ -39,15 +40,7 @@ _AXOLOTL = f"{AXOLOTL}auto_find_batch_size: true\ndeepspeed: ds.json\n"
 
 class AutoFindBatchSizeZero3(Rule, code="OOM813", fixes=Applicability.SAFE):
     summary = "a batch size cannot be looked for under ZeRO-3"
-    only_where = (
-        Where(
-            plan={
-                f.batch.auto_micro: (True,),
-                f.parallel.backend: ("zero",),
-                f.parallel.zero.stage: (3,),
-            }
-        ),
-    )
+    only_where = (Where(plan={f.batch.auto_micro: (True,), **UNDER_ZERO_3}),)
 
     bad = (
         example(

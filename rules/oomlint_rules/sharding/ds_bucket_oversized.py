@@ -39,7 +39,14 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed, example
+from oomlint_rules._examples import (
+    AXOLOTL,
+    accelerate,
+    command,
+    deepspeed,
+    example,
+    under_deepspeed,
+)
 
 _SMALL = 50_000_000
 _LARGE = 200_000_000
@@ -54,6 +61,7 @@ _BUCKETS = (
     '"stage": 2, "overlap_comm": true, "reduce_bucket_size": {size}, '
     '"allgather_bucket_size": {size}'
 )
+_AS_USUAL, _FEWER = (_BUCKETS.format(size=size) for size in ("5e8", "50000000"))
 _MODEL = AXOLOTL.replace("Llama-3.1-8B", "Llama-3.2-1B")
 
 
@@ -64,30 +72,17 @@ class DsBucketOversized(Rule, code="OOM306", fixes=Applicability.SAFE, cost=1):
 
     bad = (
         example(
-            {"ds.json": deepspeed(_BUCKETS.format(size="5e8"))},
-            {"ds.json": deepspeed(_BUCKETS.format(size="50000000"))},
+            {"ds.json": deepspeed(_AS_USUAL)},
+            {"ds.json": deepspeed(_FEWER)},
             on="4xT4-16GB",
             why="the model is not known, and the buckets alone are much of the card",
         ),
-        example(
-            {
-                "train.yaml": f"{_MODEL}sequence_len: 6144\ndeepspeed: ds.json\n",
-                "ds.json": deepspeed(_BUCKETS.format(size="5e8")),
-            },
-            {"ds.json": deepspeed(_BUCKETS.format(size="50000000"))},
-            on="8xT4-16GB",
-        ),
+        under_deepspeed(f"{_MODEL}sequence_len: 6144\n", _AS_USUAL, _FEWER, on="8xT4-16GB"),
     )
     good = (
-        example(
-            {
-                "train.yaml": f"{_MODEL}deepspeed: ds.json\n",
-                "ds.json": deepspeed(_BUCKETS.format(size="5e8")),
-            },
-            on="8xH100-80GB",
-        ),
-        example({"ds.json": deepspeed(_BUCKETS.format(size="50000000"))}, on="4xT4-16GB"),
-        example({"ds.json": deepspeed(_BUCKETS.format(size="5e8"))}),
+        under_deepspeed(_MODEL, _AS_USUAL, on="8xH100-80GB"),
+        example({"ds.json": deepspeed(_FEWER)}, on="4xT4-16GB"),
+        example({"ds.json": deepspeed(_AS_USUAL)}),
         example(
             {
                 "train.sh": command("", "accelerate launch --config_file acc.yaml"),

@@ -37,6 +37,7 @@ from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._conditions import UNDER_ZERO_3
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
 
 _SWITCH = f.compile.deepcompile
@@ -54,16 +55,7 @@ def _json(on: str, stage: int = 3) -> str:
 
 class Zero3CompileOom(Rule, code="OOM311", fixes=Applicability.SAFE):
     summary = "DeepCompile in a ZeRO-3 run that has no memory to spare"
-    only_where = (
-        Where(
-            plan={
-                f.compile.deepcompile: (True,),
-                f.parallel.backend: ("zero",),
-                f.parallel.zero.stage: (3,),
-            },
-            has_card=True,
-        ),
-    )
+    only_where = (Where(plan={f.compile.deepcompile: (True,), **UNDER_ZERO_3}, has_card=True),)
 
     bad = (
         example(

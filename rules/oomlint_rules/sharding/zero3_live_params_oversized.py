@@ -35,7 +35,8 @@ from oomlint.linting.rule import Applicability, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
+from oomlint_rules._conditions import UNDER_ZERO_3
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, under_deepspeed
 from oomlint_rules._lowering import LowersPeak
 
 _LOWER = 300_000_000
@@ -46,44 +47,27 @@ _ZERO = (
     '"stage": 3, "stage3_max_live_parameters": {size}, "stage3_max_reuse_distance": {size}, '
     '"stage3_gather_16bit_weights_on_model_save": true'
 )
-_AXOLOTL = f"{AXOLOTL}sequence_len: 4096\ndeepspeed: ds.json\n"
+_AS_USUAL, _FEWER = (_ZERO.format(size=size) for size in ("1e9", "300000000"))
+_AXOLOTL = f"{AXOLOTL}sequence_len: 4096\n"
 
 
 class Zero3LiveParamsOversized(LowersPeak, code="OOM307", fixes=Applicability.SAFE, cost=3):
     summary = "ZeRO-3 keeps more gathered parameters than a small card has room for"
     explains = ("communication",)
-    only_where = (
-        Where(
-            plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)},
-            has_card=True,
-            has_risk=True,
-        ),
-    )
+    only_where = (Where(plan=UNDER_ZERO_3, has_card=True, has_risk=True),)
     at = (_LIVE, _REUSE)
     with_it = "with a limit of 3e8 parameters"
     fix = "keep fewer gathered parameters"
 
     bad = (
-        example(
-            {"train.yaml": _AXOLOTL, "ds.json": deepspeed(_ZERO.format(size="1e9"))},
-            {"ds.json": deepspeed(_ZERO.format(size="300000000"))},
-            on="8xRTX-3090-24GB",
-        ),
-        example(
-            {
-                "train.yaml": f"{LLAMA_FACTORY}cutoff_len: 3072\ndeepspeed: ds.json\n",
-                "ds.json": deepspeed(_ZERO.format(size="1e9")),
-            },
-            {"ds.json": deepspeed(_ZERO.format(size="300000000"))},
-            on="8xRTX-3090-24GB",
+        under_deepspeed(_AXOLOTL, _AS_USUAL, _FEWER, on="8xRTX-3090-24GB"),
+        under_deepspeed(
+            f"{LLAMA_FACTORY}cutoff_len: 3072\n", _AS_USUAL, _FEWER, on="8xRTX-3090-24GB"
         ),
     )
     good = (
-        example(
-            {"train.yaml": _AXOLOTL, "ds.json": deepspeed(_ZERO.format(size="1e9"))},
-            on="8xH100-80GB",
-        ),
-        example({"train.yaml": _AXOLOTL, "ds.json": deepspeed(_ZERO.format(size="1e9"))}),
+        under_deepspeed(_AXOLOTL, _AS_USUAL, on="8xH100-80GB"),
+        under_deepspeed(_AXOLOTL, _AS_USUAL),
     )
 
     def changes(self, run: Run) -> Mapping[Any, Any]:

@@ -42,6 +42,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
+from oomlint_rules._conditions import UNDER_ZERO_3
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
 
 _LORA = LLAMA_FACTORY.replace("type: full", "type: lora") + "deepspeed: ds.json\n"
@@ -58,7 +59,7 @@ _NAMES = {
 
 class Zero3WithQuantizedBase(Rule, code="OOM305", fixes=Applicability.SAFE, cost=3):
     summary = "ZeRO-3 cannot divide weights that are quantized this way"
-    only_where = (Where(plan={f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}),)
+    only_where = (Where(plan=UNDER_ZERO_3),)
 
     bad = (
         example(

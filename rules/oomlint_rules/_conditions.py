@@ -1,0 +1,11 @@
+"""Which runs several rules are about."""
+
+from __future__ import annotations
+
+from oomlint.plan.fields import f
+
+UNDER_ZERO_3 = {f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}
+"""For ``Where(plan=…)``: DeepSpeed shards parameters, too."""
+
+ADAPTERS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})
+"""Methods that train what is small beside the model."""
