@@ -216,6 +216,19 @@ def under_deepspeed(
     )
 
 
+def fsdp(*lines: str, more: str = "") -> str:
+    """An Accelerate YAML of a run that FSDP shards, its blocks wrapped.
+
+    Args:
+        lines: what else its ``fsdp_config`` says.
+        more: sections behind it.
+    """
+    said = "".join(f"  {line}\n" for line in lines)
+    return accelerate(
+        "FSDP", f"fsdp_config:\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n{said}{more}"
+    )
+
+
 def accelerate(kind: str, block: str = "", processes: int = 8) -> str:
     """An Accelerate YAML; ``block`` are whole lines, such as an ``fsdp_config``."""
     return (

@@ -47,16 +47,17 @@ from oomlint_rules._scripts import facts_of, mending
 _FIRST_COPYING = (0, 38)
 _FIRST_SOUND = (0, 39)
 
-_SCRIPT = (
-    "from peft import LoraConfig, get_peft_model, get_peft_model_state_dict\n"
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
-    "\n"
-    'model = AutoModelForCausalLM.from_pretrained("huggyllama/llama-13b", load_in_8bit=True)\n'
-    "model = get_peft_model(model, LoraConfig(r=8))\n"
-    "old_state_dict = model.state_dict\n"
-    "{override}"
-    "args = TrainingArguments(output_dir='out', per_device_train_batch_size=4, save_steps=200)\n"
-    "Trainer(model=model, args=args, train_dataset=data).train()\n"
+_SCRIPT = text(
+    """
+    from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = AutoModelForCausalLM.from_pretrained("huggyllama/llama-13b", load_in_8bit=True)
+    model = get_peft_model(model, LoraConfig(r=8))
+    old_state_dict = model.state_dict
+    {override}args = TrainingArguments(output_dir='out', per_device_train_batch_size=4, save_steps=200)
+    Trainer(model=model, args=args, train_dataset=data).train()
+    """
 )
 _OVERRIDE = text(
     """

@@ -44,7 +44,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, trl
+from oomlint_rules._examples import example, text, trl
 from oomlint_rules._remedies import lowered
 
 _TRL = trl(
@@ -54,22 +54,23 @@ _TRL = trl(
     "gradient_checkpointing: true\nbf16: true\noutput_dir: out\n",
     dataset="trl-lib/ultrafeedback_binarized",
 )
-_AXOLOTL = (
-    "base_model: Qwen/Qwen2.5-3B-Instruct\n"
-    "plugins:\n"
-    "  - axolotl.integrations.liger.LigerPlugin\n"
-    "liger_fused_linear_cross_entropy: true\n"
-    "rl: dpo\n"
-    "{precompute}"
-    "datasets:\n"
-    "  - path: Intel/orca_dpo_pairs\n"
-    "    type: chatml.intel\n"
-    "sequence_len: 6144\n"
-    "micro_batch_size: 1\n"
-    "gradient_accumulation_steps: 8\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_AXOLOTL = text(
+    """
+    base_model: Qwen/Qwen2.5-3B-Instruct
+    plugins:
+      - axolotl.integrations.liger.LigerPlugin
+    liger_fused_linear_cross_entropy: true
+    rl: dpo
+    {precompute}datasets:
+      - path: Intel/orca_dpo_pairs
+        type: chatml.intel
+    sequence_len: 6144
+    micro_batch_size: 1
+    gradient_accumulation_steps: 8
+    gradient_checkpointing: true
+    bf16: true
+    flash_attention: true
+    """
 )
 _ON = "precompute_ref_log_probs: true\n"
 _TRL_FIXED = _TRL.format(precompute="").replace("max_length: 6144\n", f"max_length: 6144\n{_ON}")

@@ -41,45 +41,47 @@ from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, 
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import example, text
 
 # An evaluation set that is worth its time has more samples than this.
 _FEW = 2000
 _LENGTH = 512
 
-_SCRIPT = (
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
-    "\n"
-    'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B", torch_dtype="bfloat16")\n'
-    "arguments = TrainingArguments(\n"
-    '    output_dir="out",\n'
-    "    per_device_train_batch_size=4,\n"
-    "    per_device_eval_batch_size=1,\n"
-    "    bf16=True,\n"
-    '    eval_strategy="steps",\n'
-    "    eval_accumulation_steps=8,\n"
-    "{more}"
-    ")\n"
-    "Trainer(\n"
-    "    model=model, args=arguments, train_dataset=train, eval_dataset=held_out,\n"
-    "    compute_metrics=accuracy,{trainer}\n"
-    ").train()\n"
+_SCRIPT = text(
+    """
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B", torch_dtype="bfloat16")
+    arguments = TrainingArguments(
+        output_dir="out",
+        per_device_train_batch_size=4,
+        per_device_eval_batch_size=1,
+        bf16=True,
+        eval_strategy="steps",
+        eval_accumulation_steps=8,
+    {more})
+    Trainer(
+        model=model, args=arguments, train_dataset=train, eval_dataset=held_out,
+        compute_metrics=accuracy,{trainer}
+    ).train()
+    """
 )
-_SFT = (
-    "from trl import SFTConfig, SFTTrainer\n"
-    "\n"
-    "arguments = SFTConfig(\n"
-    '    output_dir="out",\n'
-    "    max_length=2048,\n"
-    "    per_device_train_batch_size=2,\n"
-    '    eval_strategy="steps",\n'
-    "    eval_accumulation_steps=4,\n"
-    "{more}"
-    ")\n"
-    "SFTTrainer(\n"
-    '    model="Qwen/Qwen2.5-1.5B", args=arguments, train_dataset=train, eval_dataset=held_out,\n'
-    "    compute_metrics=accuracy,\n"
-    ").train()\n"
+_SFT = text(
+    """
+    from trl import SFTConfig, SFTTrainer
+
+    arguments = SFTConfig(
+        output_dir="out",
+        max_length=2048,
+        per_device_train_batch_size=2,
+        eval_strategy="steps",
+        eval_accumulation_steps=4,
+    {more})
+    SFTTrainer(
+        model="Qwen/Qwen2.5-1.5B", args=arguments, train_dataset=train, eval_dataset=held_out,
+        compute_metrics=accuracy,
+    ).train()
+    """
 )
 _LOSS_ONLY = "    prediction_loss_only=True,\n"
 

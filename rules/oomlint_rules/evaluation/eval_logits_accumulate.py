@@ -41,51 +41,52 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example, mended
+from oomlint_rules._examples import example, mended, text
 from oomlint_rules._remedies import card_bytes
 
-_SCRIPT = (
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
-    "\n"
-    "model = AutoModelForCausalLM.from_pretrained(\n"
-    '    "Qwen/Qwen2.5-1.5B", torch_dtype="bfloat16"\n'
-    ")\n"
-    "arguments = TrainingArguments(\n"
-    '    output_dir="out",\n'
-    "    per_device_train_batch_size=4,\n"
-    "    per_device_eval_batch_size=8,\n"
-    "    gradient_checkpointing=True,\n"
-    "    bf16=True,\n"
-    '    eval_strategy="steps",\n'
-    "{more}"
-    ")\n"
-    "Trainer(\n"
-    "    model=model,\n"
-    "    args=arguments,\n"
-    "    train_dataset=train,\n"
-    "    eval_dataset=held_out,\n"
-    "    compute_metrics=accuracy,\n"
-    "{trainer}"
-    ").train()\n"
+_SCRIPT = text(
+    """
+    from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+    model = AutoModelForCausalLM.from_pretrained(
+        "Qwen/Qwen2.5-1.5B", torch_dtype="bfloat16"
+    )
+    arguments = TrainingArguments(
+        output_dir="out",
+        per_device_train_batch_size=4,
+        per_device_eval_batch_size=8,
+        gradient_checkpointing=True,
+        bf16=True,
+        eval_strategy="steps",
+    {more})
+    Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=train,
+        eval_dataset=held_out,
+        compute_metrics=accuracy,
+    {trainer}).train()
+    """
 )
-_SFT = (
-    "from trl import SFTConfig, SFTTrainer\n"
-    "\n"
-    "arguments = SFTConfig(\n"
-    '    output_dir="out",\n'
-    "    max_length=2048,\n"
-    "    per_device_train_batch_size=2,\n"
-    "    per_device_eval_batch_size=2,\n"
-    '    eval_strategy="steps",\n'
-    "{more}"
-    ")\n"
-    "SFTTrainer(\n"
-    '    model="Qwen/Qwen2.5-1.5B",\n'
-    "    args=arguments,\n"
-    "    train_dataset=train,\n"
-    "    eval_dataset=held_out,\n"
-    "    compute_metrics=accuracy,\n"
-    ").train()\n"
+_SFT = text(
+    """
+    from trl import SFTConfig, SFTTrainer
+
+    arguments = SFTConfig(
+        output_dir="out",
+        max_length=2048,
+        per_device_train_batch_size=2,
+        per_device_eval_batch_size=2,
+        eval_strategy="steps",
+    {more})
+    SFTTrainer(
+        model="Qwen/Qwen2.5-1.5B",
+        args=arguments,
+        train_dataset=train,
+        eval_dataset=held_out,
+        compute_metrics=accuracy,
+    ).train()
+    """
 )
 _MOVED = "    eval_accumulation_steps=1,\n"
 _REDUCED = "    preprocess_logits_for_metrics=best_tokens,\n"

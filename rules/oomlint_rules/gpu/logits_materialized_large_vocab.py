@@ -46,23 +46,24 @@ from oomlint.wording.amounts import gib
 from oomlint_rules._examples import example, mended, text
 from oomlint_rules._remedies import scored_by
 
-_YAML = (
-    "base_model: NousResearch/Meta-Llama-3-8B\n"
-    "plugins:\n"
-    "  - axolotl.integrations.liger.LigerPlugin\n"
-    "{liger}"
-    "datasets:\n"
-    "  - path: tatsu-lab/alpaca\n"
-    "    type: alpaca\n"
-    "adapter: lora\n"
-    "lora_r: 16\n"
-    "lora_target_modules: [q_proj, v_proj]\n"
-    "sequence_len: 8192\n"
-    "sample_packing: true\n"
-    "micro_batch_size: 6\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "flash_attention: true\n"
+_YAML = text(
+    """
+    base_model: NousResearch/Meta-Llama-3-8B
+    plugins:
+      - axolotl.integrations.liger.LigerPlugin
+    {liger}datasets:
+      - path: tatsu-lab/alpaca
+        type: alpaca
+    adapter: lora
+    lora_r: 16
+    lora_target_modules: [q_proj, v_proj]
+    sequence_len: 8192
+    sample_packing: true
+    micro_batch_size: 6
+    gradient_checkpointing: true
+    bf16: true
+    flash_attention: true
+    """
 )
 _DPO = text(
     """

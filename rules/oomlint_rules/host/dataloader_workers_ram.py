@@ -35,7 +35,7 @@ from oomlint.judgement import judge_host, settled
 from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, command, example
+from oomlint_rules._examples import AXOLOTL, command, example, mended
 
 _MANY = 128
 _ENOUGH = 4
@@ -51,10 +51,7 @@ class DataloaderWorkersRam(Rule, code="OOM408", fixes=Applicability.SAFE):
     explains = ("dataloader",)
 
     bad = (
-        example(
-            {"train.sh": command("--dataloader_num_workers 32")},
-            {"train.sh": command("--dataloader_num_workers 4")},
-        ),
+        mended("train.sh", command("--dataloader_num_workers {workers}"), workers=(32, 4)),
         example(
             {"train.yaml": f"{AXOLOTL}dataloader_num_workers: 8\n"},
             {"train.yaml": f"{AXOLOTL}dataloader_num_workers: 4\n"},

@@ -40,7 +40,7 @@ from oomlint.judgement import settled
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, example, script
+from oomlint_rules._examples import AXOLOTL, example, mended, script
 from oomlint_rules._scripts import facts_of, mending
 
 _FIELD = f.data.in_memory
@@ -57,14 +57,10 @@ class DatasetFullyInRam(Rule, code="OOM410", fixes=Applicability.SAFE):
     explains = ("dataset",)
 
     bad = (
-        example(
-            {"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: true\n"},
-            {"train.yaml": f"{AXOLOTL}dataset_keep_in_memory: false\n"},
+        mended(
+            "train.yaml", AXOLOTL + "dataset_keep_in_memory: {value}\n", value=("true", "false")
         ),
-        example(
-            {"train.py": script(head=_reads(", keep_in_memory=True"))},
-            {"train.py": script(head=_reads(", keep_in_memory=False"))},
-        ),
+        mended("train.py", script(head=_reads(", keep_in_memory={value}")), value=(True, False)),
     )
     good = (
         example({"train.yaml": AXOLOTL}),

@@ -39,7 +39,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example, script
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example, mended, script
 
 _FIELD = f.load.low_cpu_mem
 _WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -51,17 +51,18 @@ class LowCpuMemUsageOff(Rule, code="OOM409", fixes=Applicability.SAFE):
     explains = ("model_copies",)
 
     bad = (
-        example(
-            {"train.yaml": f"{AXOLOTL}low_cpu_mem_usage: false  # was off\n"},
-            {"train.yaml": f"{AXOLOTL}low_cpu_mem_usage: true  # was off\n"},
+        mended(
+            "train.yaml",
+            AXOLOTL + "low_cpu_mem_usage: {value}  # was off\n",
+            value=("false", "true"),
         ),
-        example(
-            {"train.yaml": f"{LLAMA_FACTORY}low_cpu_mem_usage: false\n"},
-            {"train.yaml": f"{LLAMA_FACTORY}low_cpu_mem_usage: true\n"},
+        mended(
+            "train.yaml", LLAMA_FACTORY + "low_cpu_mem_usage: {value}\n", value=("false", "true")
         ),
-        example(
-            {"train.py": script(load="    low_cpu_mem_usage=False,\n")},
-            {"train.py": script(load="    low_cpu_mem_usage=True,\n")},
+        mended(
+            "train.py",
+            script(load="    low_cpu_mem_usage={value},\n"),
+            value=(False, True),
         ),
         example(
             {

@@ -51,17 +51,18 @@ from oomlint_rules._lowering import LowersPeak
 from oomlint_rules._remedies import lowered
 from oomlint_rules.precision._cards import half_of
 
-_TRL = (
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\n"
-    "{dtype}"
-    "attn_implementation: sdpa\n"
-    "dataset_name: trl-lib/Capybara\n"
-    "use_peft: true\n"
-    "max_length: 1024\n"
-    "per_device_train_batch_size: 1\n"
-    "gradient_checkpointing: true\n"
-    "bf16: true\n"
-    "output_dir: out\n"
+_TRL = text(
+    """
+    model_name_or_path: meta-llama/Llama-3.1-8B-Instruct
+    {dtype}attn_implementation: sdpa
+    dataset_name: trl-lib/Capybara
+    use_peft: true
+    max_length: 1024
+    per_device_train_batch_size: 1
+    gradient_checkpointing: true
+    bf16: true
+    output_dir: out
+    """
 )
 _SCRIPT = text(
     """

@@ -37,7 +37,7 @@ from typing import Any
 from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, accelerate, command, example, mended
+from oomlint_rules._examples import AXOLOTL, command, example, fsdp, mended
 from oomlint_rules.settings._combinations import is_on, value_of
 
 _SIZE = f.parallel.cp
@@ -50,15 +50,8 @@ _COMMAND = command("--gradient_checkpointing{more}", "accelerate launch --config
 
 
 def _fsdp(version: int) -> str:
-    return accelerate(
-        "FSDP",
-        "fsdp_config:\n"
-        "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-        f"  fsdp_version: {version}\n"
-        "parallelism_config:\n"
-        "  parallelism_config_cp_size: 2\n"
-        "  parallelism_config_dp_shard_size: 4\n",
-    )
+    sizes = "  parallelism_config_cp_size: 2\n  parallelism_config_dp_shard_size: 4\n"
+    return fsdp(f"fsdp_version: {version}", more=f"parallelism_config:\n{sizes}")
 
 
 class ContextParallelConstraint(Rule, code="OOM817", fixes=Applicability.SAFE):

@@ -38,31 +38,32 @@ from typing import Any
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import command, example, mended, script
+from oomlint_rules._examples import command, example, mended, script, text
 from oomlint_rules._fixes import removal
 
 _CLIP = f.optimizer.clip_norm
 _STEPS = f.batch.grad_accum
 
-_TORCHTUNE = (
-    "output_dir: /tmp/out\n"
-    "model:\n"
-    "  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
-    "tokenizer:\n"
-    "  _component_: torchtune.models.llama3.llama3_tokenizer\n"
-    "  path: /tmp/tokenizer.model\n"
-    "  max_seq_len: 2048\n"
-    "dataset:\n"
-    "  _component_: torchtune.datasets.alpaca_dataset\n"
-    "batch_size: 2\n"
-    "optimizer:\n"
-    "  _component_: bitsandbytes.optim.PagedAdamW8bit\n"
-    "optimizer_in_bwd: {in_backward}\n"
-    "{more}"
-    "loss:\n"
-    "  _component_: torchtune.modules.loss.LinearCrossEntropyLoss\n"
-    "enable_activation_checkpointing: True\n"
-    "dtype: bf16\n"
+_TORCHTUNE = text(
+    """
+    output_dir: /tmp/out
+    model:
+      _component_: torchtune.models.llama3_1.llama3_1_8b
+    tokenizer:
+      _component_: torchtune.models.llama3.llama3_tokenizer
+      path: /tmp/tokenizer.model
+      max_seq_len: 2048
+    dataset:
+      _component_: torchtune.datasets.alpaca_dataset
+    batch_size: 2
+    optimizer:
+      _component_: bitsandbytes.optim.PagedAdamW8bit
+    optimizer_in_bwd: {in_backward}
+    {more}loss:
+      _component_: torchtune.modules.loss.LinearCrossEntropyLoss
+    enable_activation_checkpointing: True
+    dtype: bf16
+    """
 )
 
 

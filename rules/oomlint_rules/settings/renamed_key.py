@@ -38,7 +38,15 @@ from collections.abc import Iterable
 from oomlint.dialects.table import Renaming, StrayKey
 from oomlint.linting.rule import Applicability, Finding, Proposal, RenameKey, Rule, Severity, short
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, example, script
+from oomlint_rules._examples import (
+    AXOLOTL,
+    LLAMA_FACTORY,
+    accelerate,
+    each,
+    example,
+    mended,
+    script,
+)
 
 _LIBRARIES = frozenset({"transformers", "trl"})
 
@@ -53,17 +61,17 @@ class RenamedKey(Rule, code="OOM805", fixes=Applicability.SAFE):
     summary = "a key that newer versions of the framework call otherwise"
 
     bad = (
-        example(
-            {"train.py": script("evaluation_strategy='epoch'")},
-            {"train.py": script("eval_strategy='epoch'")},
+        *each(
+            {
+                "train.py": script("{key}='epoch'"),
+                "train.yaml": LLAMA_FACTORY + "{key}: epoch\nval_size: 0.1\n",
+            },
+            key=("evaluation_strategy", "eval_strategy"),
         ),
-        example(
-            {"train.yaml": f"{LLAMA_FACTORY}evaluation_strategy: epoch\nval_size: 0.1\n"},
-            {"train.yaml": f"{LLAMA_FACTORY}eval_strategy: epoch\nval_size: 0.1\n"},
-        ),
-        example(
-            {"acc.yaml": _fsdp("fsdp_backward_prefetch_policy")},
-            {"acc.yaml": _fsdp("fsdp_backward_prefetch")},
+        mended(
+            "acc.yaml",
+            _fsdp("{key}"),
+            key=("fsdp_backward_prefetch_policy", "fsdp_backward_prefetch"),
         ),
         example(
             {"train.yaml": f"{AXOLOTL}max_packed_sequence_len: 2048\n"},

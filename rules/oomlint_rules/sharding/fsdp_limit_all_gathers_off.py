@@ -36,7 +36,7 @@ from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import accelerate, command, example, mended, text
+from oomlint_rules._examples import command, example, fsdp, mended, text
 
 _LIMIT = f.parallel.fsdp.limit_all_gathers
 _PREFETCH = f.parallel.fsdp.forward_prefetch
@@ -72,13 +72,7 @@ _COMMAND = command("--gradient_checkpointing", "accelerate launch --config_file 
 
 
 def _fsdp(prefetch: str) -> str:
-    return accelerate(
-        "FSDP",
-        "fsdp_config:\n"
-        "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-        f"  fsdp_forward_prefetch: {prefetch}\n"
-        "  fsdp_sharding_strategy: FULL_SHARD\n",
-    )
+    return fsdp(f"fsdp_forward_prefetch: {prefetch}", "fsdp_sharding_strategy: FULL_SHARD")
 
 
 class FsdpLimitAllGathersOff(Rule, code="OOM312", fixes=Applicability.SAFE):
