@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from oomlint.diagnose.scan import Sign
 from oomlint.diagnose.verdict import Verdict
 from oomlint.linting.engine import Diagnosis
 from oomlint.linting.rule import Rule, Severity
@@ -105,12 +106,7 @@ def _keys(verdict: Verdict) -> Iterable[tuple[str, str]]:
         return
     if resource == "host" and verdict.scope in ("job", "container"):
         yield resource, verdict.scope
-    if cause.signature.name == "nccl-out-of-memory":
-        yield "gpu", "nccl"
-    if cause.signature.name == "pinned-memory":
-        yield "host", "pinned"
-    if cause.memory is not None and cause.memory.is_fragmented:
-        yield "gpu", "fragmented"
+    yield from _keys_of_message(cause)
     if cause.amid == "evaluation" and verdict.phase != "evaluation":
         yield resource, "after-evaluation"
     if verdict.is_late:
@@ -120,6 +116,15 @@ def _keys(verdict: Verdict) -> Iterable[tuple[str, str]]:
     yield resource, "train" if resource == "host" and in_a_step else phase
     if cause.signature.name == "cpu-allocation-failed":
         yield "host", "address-space"
+
+
+def _keys_of_message(cause: Sign) -> Iterable[tuple[str, str]]:
+    if cause.signature.name == "nccl-out-of-memory":
+        yield "gpu", "nccl"
+    if cause.signature.name == "pinned-memory":
+        yield "host", "pinned"
+    if cause.memory is not None and cause.memory.is_fragmented:
+        yield "gpu", "fragmented"
 
 
 def usual(verdict: Verdict, rules: Iterable[type[Rule]]) -> tuple[Explanation, ...]:

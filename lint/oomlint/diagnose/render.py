@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from oomlint.diagnose import Examination
 from oomlint.diagnose.comparison import PeakComparison
@@ -51,23 +51,8 @@ def _lines(examination: Examination, paint: Paint) -> Iterator[str]:
     verdict = examination.verdict
     style = "error" if examination.names_a_failure else "bold"
     yield paint(headline(verdict), style)
-    cause = verdict.cause
-    if cause is not None:
-        text = figures(cause)
-        # What the allocator says of its figures comes in one sentence.
-        said = cause.text.partition(" Tried to allocate")[0] if text else cause.text
-        yield f"  {_place(cause, paint)}: {said}"
-        if text:
-            yield f"  {text}"
-        if against := _predicted(examination):
-            yield f"  {against}"
-        if cause.frame is not None:
-            yield f"  {_decided(cause.frame)}"
-        if cause.because:
-            yield f"  the phase is known from: {cause.because}"
-        for sign in verdict.confirmed_by:
-            yield f"  confirmed by {_place(sign, paint)}: {sign.text}"
-        yield f"  confidence: {verdict.confidence}"
+    if verdict.cause is not None:
+        yield from _known_from(verdict.cause, examination, paint)
     for note in verdict.notes:
         yield f"  {paint('note:', 'bold')} {note}"
     if verdict.survived:
@@ -78,21 +63,42 @@ def _lines(examination: Examination, paint: Paint) -> Iterator[str]:
             f"{_place(verdict.survived[0], paint)}"
         )
     if len(verdict.order) > 1:
-        yield ""
-        yield paint("In order", "bold")
-        yield from _order(verdict.order, cause, paint)
+        yield from _section("In order", _order(verdict.order, verdict.cause, paint), paint)
     if examination.explanations:
         yield ""
         yield from _explanations(examination, paint)
-    if examination.comparisons:
+    compared = (f"  {_compared(c)}" for c in examination.comparisons)
+    yield from _section("Measured", compared, paint)
+    yield from _section("What to do", (f"  {text}" for text in advice(verdict)), paint)
+
+
+def _known_from(cause: Sign, examination: Examination, paint: Paint) -> Iterator[str]:
+    """The message that the verdict rests on, and what makes it surer."""
+    verdict = examination.verdict
+    text = figures(cause)
+    # What the allocator says of its figures comes in one sentence.
+    said = cause.text.partition(" Tried to allocate")[0] if text else cause.text
+    yield f"  {_place(cause, paint)}: {said}"
+    if text:
+        yield f"  {text}"
+    if against := _predicted(examination):
+        yield f"  {against}"
+    if cause.frame is not None:
+        yield f"  {_decided(cause.frame)}"
+    if cause.because:
+        yield f"  the phase is known from: {cause.because}"
+    for sign in verdict.confirmed_by:
+        yield f"  confirmed by {_place(sign, paint)}: {sign.text}"
+    yield f"  confidence: {verdict.confidence}"
+
+
+def _section(title: str, lines: Iterable[str], paint: Paint) -> Iterator[str]:
+    """Lines under a title; nothing where there are none."""
+    told = list(lines)
+    if told:
         yield ""
-        yield paint("Measured", "bold")
-        yield from (f"  {_compared(c)}" for c in examination.comparisons)
-    todo = list(advice(verdict))
-    if todo:
-        yield ""
-        yield paint("What to do", "bold")
-        yield from (f"  {text}" for text in todo)
+        yield paint(title, "bold")
+        yield from told
 
 
 def _predicted(examination: Examination) -> str:

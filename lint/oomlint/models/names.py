@@ -76,34 +76,44 @@ def spellings(name: str) -> Iterator[Spelling]:
         yield Spelling(base, quant)
         for ending in _USUAL_ENDINGS:
             yield Spelling(base + ending, quant)
-        joined = _joined_version().match(base)
-        if joined:
-            spaced = f"{joined[1]}-{base[joined.end(1) :]}"
-            yield Spelling(spaced, quant)
-            for ending in _USUAL_ENDINGS:
-                yield Spelling(spaced + ending, quant)
-            yield Spelling("meta-" + spaced, quant)
-        pointless = _pointless_version().match(base)
-        if pointless:
-            family, major, minor = pointless.groups()
-            yield Spelling(f"{family}{major}-{minor}{base[pointless.end() :]}", quant)
-            yield Spelling(f"{family}-{major}-{minor}{base[pointless.end() :]}", quant)
-        parted = _parted_version().match(base)
-        if parted:
-            joined_up = parted[1] + base[parted.end() :]
-            yield Spelling(joined_up, quant)
-            for ending in _USUAL_ENDINGS:
-                yield Spelling(joined_up + ending, quant)
-        turned = _turned_version().fullmatch(base)
-        if turned:
-            version = turned["version"].replace("-", ".")
-            yield Spelling(fold(f"{turned['family']}-{turned['size']}-v{version}"), quant)
-        if base.startswith("meta-"):
-            yield Spelling(base[5:], quant)
-            yield Spelling(base[5:] + "-instruct", quant)
-        elif base.startswith("llama-"):
-            yield Spelling("meta-" + base, quant)
+        for other in (*_with_version_otherwise(base), *_with_or_without_meta(base)):
+            yield Spelling(other, quant)
         base, quant = _strip(base, quant)
+
+
+def _with_version_otherwise(base: str) -> Iterator[str]:
+    """The name with its version where and how others write it."""
+    joined = _joined_version().match(base)
+    if joined:
+        spaced = f"{joined[1]}-{base[joined.end(1) :]}"
+        yield spaced
+        for ending in _USUAL_ENDINGS:
+            yield spaced + ending
+        yield "meta-" + spaced
+    pointless = _pointless_version().match(base)
+    if pointless:
+        family, major, minor = pointless.groups()
+        yield f"{family}{major}-{minor}{base[pointless.end() :]}"
+        yield f"{family}-{major}-{minor}{base[pointless.end() :]}"
+    parted = _parted_version().match(base)
+    if parted:
+        joined_up = parted[1] + base[parted.end() :]
+        yield joined_up
+        for ending in _USUAL_ENDINGS:
+            yield joined_up + ending
+    turned = _turned_version().fullmatch(base)
+    if turned:
+        version = turned["version"].replace("-", ".")
+        yield fold(f"{turned['family']}-{turned['size']}-v{version}")
+
+
+def _with_or_without_meta(base: str) -> Iterator[str]:
+    """The name with the publisher's in front, or without it."""
+    if base.startswith("meta-"):
+        yield base[5:]
+        yield base[5:] + "-instruct"
+    elif base.startswith("llama-"):
+        yield "meta-" + base
 
 
 @cache

@@ -39,10 +39,26 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
     if forecast.because:
         yield f"  {meaning(forecast)}, as all numbers here"
         yield f"  {other_reading(judgement)}"
-    gpu, host = forecast.bounded.estimate.gpu, forecast.bounded.estimate.host
-    if gpu.peak_bytes is None:
+    if forecast.bounded.estimate.gpu.peak_bytes is None:
         yield f"  no prediction: {conclusion(forecast)}"
         return
+    yield from _needs(forecast, paint)
+    yield ""
+    style = VERDICT_STYLES[forecast.verdict]
+    yield paint(f"verdict: {conclusion(forecast)}", style)
+    yield f"fits on: {fits_on(forecast)}"
+    if forecast.measured:
+        yield f"measured: {forecast.measured}"
+    if forecast.assumptions:
+        yield "assumed:"
+        for assumption in forecast.assumptions:
+            yield f"  {assumption.field} = {assumption.value}: {assumption.why}"
+
+
+def _needs(forecast: Forecast, paint: Paint) -> Iterator[str]:
+    """What the run takes of a GPU, of a node's RAM and of the disk."""
+    hardware = forecast.hardware
+    gpu, host = forecast.bounded.estimate.gpu, forecast.bounded.estimate.host
     limit = usable_bytes(hardware.gpu) if hardware else None
     seen = forecast.first_seen
     yield ""
@@ -56,16 +72,6 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
     if forecast.estimate.disk_checkpoint_bytes is not None:
         yield ""
         yield f"on disk: {gib(forecast.estimate.disk_checkpoint_bytes)} for each checkpoint"
-    yield ""
-    style = VERDICT_STYLES[forecast.verdict]
-    yield paint(f"verdict: {conclusion(forecast)}", style)
-    yield f"fits on: {fits_on(forecast)}"
-    if forecast.measured:
-        yield f"measured: {forecast.measured}"
-    if forecast.assumptions:
-        yield "assumed:"
-        for assumption in forecast.assumptions:
-            yield f"  {assumption.field} = {assumption.value}: {assumption.why}"
 
 
 def reserved_words(gpu: DeviceEstimate) -> str | None:
