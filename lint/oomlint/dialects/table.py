@@ -393,6 +393,16 @@ class Reading(Struct, frozen=True, eq=False):
     """Fields whose key says ``"auto"``: somebody else's value is taken."""
 
 
+class _Found(Struct, eq=False):
+    """What a block says, as far as it was read."""
+
+    settings: dict[str, Setting] = field(default_factory=dict)
+    unknown: dict[str, Origin] = field(default_factory=dict)
+    wrong: list[WrongValue] = field(default_factory=list)
+    nested: list[Block] = field(default_factory=list)
+    auto: dict[str, Origin] = field(default_factory=dict)
+
+
 class Block(Struct, frozen=True, eq=False, dict=True):
     """A mapping of a document, read with a table."""
 
@@ -470,61 +480,62 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         return plain_value(node, self.table.loader)
 
     def read(self) -> Reading:
-        settings: dict[str, Setting] = {}
-        unknown: dict[str, Origin] = {}
-        wrong: list[WrongValue] = []
-        nested: list[Block] = []
-        auto: dict[str, Origin] = {}
+        found = _Found()
         for row in self.table.rows_in(self.mapping, self._dashed):
             for name in (row.key, *row.aliases):
                 entry = self.find(name)
                 if entry is None:
                     continue
                 if row.table is not None and isinstance(entry.value, Mapping):
-                    nested.append(
-                        Block(
-                            self.document,
-                            entry.value,
-                            row.table,
-                            entry.key_span,
-                            entry.key,
-                            self.locked,
-                            self.referred,
-                            self.copy,
-                            self.level,
-                        )
-                    )
+                    found.nested.append(self._inner(entry, entry.value, row.table))
                     break
-                origin = Origin("explicit", self, row, entry)
                 raw = self.value(entry.value)
-                if raw is None:
-                    continue
-                if _is_unknown(raw) or (isinstance(raw, Name) and not row.kind.names):
-                    unknown[row.field] = origin
+                if raw is not None:
+                    self._note(found, row, entry, raw)
                     break
-                try:
-                    value = row.kind.read(raw)
-                except BadValue as error:
-                    # What a name of code stands for, or what a call returns, only the program knows.
-                    is_settled = not isinstance(raw, Name) and not _is_returned(entry.value)
-                    if is_settled and not isinstance(error, Undecided):
-                        wrong.append(WrongValue(self, entry, str(error)))
-                    unknown[row.field] = origin
-                    break
-                if value is AUTO:
-                    auto[row.field] = origin
-                elif value is not None:
-                    level = Level.ASSUMED if _may_differ(entry.value) else self.level
-                    settings.setdefault(row.field, Setting(value, origin, (), level))
-                break
         return Reading(
-            settings,
+            found.settings,
             tuple(self._stray_keys(self.mapping, "")),
-            tuple(wrong),
-            unknown,
-            tuple(nested),
-            auto,
+            tuple(found.wrong),
+            found.unknown,
+            tuple(found.nested),
+            found.auto,
         )
+
+    def _inner(self, entry: Entry, mapping: Mapping, table: Table) -> Block:
+        """The block that an entry holds."""
+        return Block(
+            self.document,
+            mapping,
+            table,
+            entry.key_span,
+            entry.key,
+            self.locked,
+            self.referred,
+            self.copy,
+            self.level,
+        )
+
+    def _note(self, found: _Found, row: Row, entry: Entry, raw: Any) -> None:
+        """What a row's entry says, among what was found."""
+        origin = Origin("explicit", self, row, entry)
+        if _is_unknown(raw) or (isinstance(raw, Name) and not row.kind.names):
+            found.unknown[row.field] = origin
+            return
+        try:
+            value = row.kind.read(raw)
+        except BadValue as error:
+            # What a name of code stands for, or what a call returns, only the program knows.
+            is_settled = not isinstance(raw, Name) and not _is_returned(entry.value)
+            if is_settled and not isinstance(error, Undecided):
+                found.wrong.append(WrongValue(self, entry, str(error)))
+            found.unknown[row.field] = origin
+            return
+        if value is AUTO:
+            found.auto[row.field] = origin
+        elif value is not None:
+            level = Level.ASSUMED if _may_differ(entry.value) else self.level
+            found.settings.setdefault(row.field, Setting(value, origin, (), level))
 
     def renamed(self) -> Iterator[tuple[StrayKey, Renaming]]:
         """Keys of this block that newer versions of the framework call otherwise."""

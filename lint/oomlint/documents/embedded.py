@@ -131,22 +131,33 @@ class EmbeddedShell(ShellDocument, frozen=True, eq=False):
         if self.words is not None and " " in text and " " not in old:
             raise CannotEdit("several words cannot take the place of one in a list of words")
         if piece.style == "|":
-            indent = _indent(self.source.text, piece.span)
-            lines = re.split(r"\r\n|\r|\n", text)[1:]
-            if any(line[:indent].strip(" ") or len(line) < indent for line in lines if line):
-                raise CannotEdit("the new line would leave the block of text")
+            _check_block(text, _indent(self.source.text, piece.span))
         elif "\n" in text or "\r" in text:
             raise CannotEdit("the command stands on one line")
-        elif (piece.style == '"' and set(text) & {'"', "\\"}) or (
-            piece.style == "'" and "'" in text
-        ):
-            raise CannotEdit("the value cannot be written inside the quotes around the command")
-        elif not piece.style:
-            whole = (edit.start, edit.end) == (piece.span.start, piece.span.end)
-            if not _PLAIN_SAFE.fullmatch(text):
-                raise CannotEdit("the value needs quotes that the YAML text does not have")
-            if whole and _NOT_TEXT.fullmatch(text) and not _NOT_TEXT.fullmatch(old):
-                raise CannotEdit("without quotes YAML would not take the value for text")
+        elif piece.style:
+            _check_quoted(text, piece.style)
+        else:
+            is_whole = (edit.start, edit.end) == (piece.span.start, piece.span.end)
+            _check_plain(text, old if is_whole else None)
+
+
+def _check_block(text: str, indent: int) -> None:
+    lines = re.split(r"\r\n|\r|\n", text)[1:]
+    if any(line[:indent].strip(" ") or len(line) < indent for line in lines if line):
+        raise CannotEdit("the new line would leave the block of text")
+
+
+def _check_quoted(text: str, quote: str) -> None:
+    if (quote == '"' and set(text) & {'"', "\\"}) or (quote == "'" and "'" in text):
+        raise CannotEdit("the value cannot be written inside the quotes around the command")
+
+
+def _check_plain(text: str, whole: str | None) -> None:
+    """``whole``: what the text takes the place of, where that is all of a scalar."""
+    if not _PLAIN_SAFE.fullmatch(text):
+        raise CannotEdit("the value needs quotes that the YAML text does not have")
+    if whole is not None and _NOT_TEXT.fullmatch(text) and not _NOT_TEXT.fullmatch(whole):
+        raise CannotEdit("without quotes YAML would not take the value for text")
 
 
 def _joined(edit: Edit) -> Edit:

@@ -168,11 +168,20 @@ class _Outlet:
 
 
 def _register(server: Server) -> None:
-    _register_life(server)
-    _register_texts(server)
-    _register_notebooks(server)
-    _register_questions(server)
-    _register_commands(server)
+    for features in (
+        _register_life,
+        _register_changes_around,
+        _register_texts,
+        _register_notebooks,
+        _register_diagnostics,
+        _register_actions,
+        _register_words_beside_code,
+        _register_places,
+        _register_completion,
+        _register_commands,
+        _register_questions,
+    ):
+        features(server)
 
 
 def _register_life(server: Server) -> None:
@@ -204,24 +213,29 @@ def _register_life(server: Server) -> None:
                     types.RegistrationParams([types.Registration("oomlint-files", method, wanted)])
                 )
             )
-        await _pull_settings()
+        await _pull_settings(server)
 
-    async def _pull_settings() -> None:
-        if not server.can("workspace", "configuration"):
-            return
-        scopes = [None, *(folder.as_uri() for folder in session.folders)]
-        items = [types.ConfigurationItem(scope, SECTION) for scope in scopes]
-        found = await _quietly(
-            server.workspace_configuration_async(types.ConfigurationParams(items))
-        )
-        sent = [plain(one) for one in found] if isinstance(found, (list, tuple)) else []
-        read = [options(one) if isinstance(one, Mapping) else None for one in sent]
-        if any(one is not None for one in read):
-            said, problems = read[0] or (ClientSettings(), [])
-            general = said.over(session.options)
-            pairs = zip(session.folders, read[1:], strict=False)
-            of_folders = {folder: one[0].over(general) for folder, one in pairs if one is not None}
-            session.configure(general, problems, of_folders)
+
+async def _pull_settings(server: Server) -> None:
+    session = server.session
+    if not server.can("workspace", "configuration"):
+        return
+    scopes = [None, *(folder.as_uri() for folder in session.folders)]
+    items = [types.ConfigurationItem(scope, SECTION) for scope in scopes]
+    found = await _quietly(server.workspace_configuration_async(types.ConfigurationParams(items)))
+    sent = [plain(one) for one in found] if isinstance(found, (list, tuple)) else []
+    read = [options(one) if isinstance(one, Mapping) else None for one in sent]
+    if any(one is not None for one in read):
+        said, problems = read[0] or (ClientSettings(), [])
+        general = said.over(session.options)
+        pairs = zip(session.folders, read[1:], strict=False)
+        of_folders = {folder: one[0].over(general) for folder, one in pairs if one is not None}
+        session.configure(general, problems, of_folders)
+
+
+def _register_changes_around(server: Server) -> None:
+    """Settings, folders and files that change outside of what is edited."""
+    session = server.session
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def configured(params: types.DidChangeConfigurationParams) -> None:
@@ -229,7 +243,7 @@ def _register_life(server: Server) -> None:
         if settings is not None:
             session.configure(*options(settings))
         else:
-            await _pull_settings()
+            await _pull_settings(server)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
     def folders_changed(params: types.DidChangeWorkspaceFoldersParams) -> None:
@@ -298,7 +312,7 @@ def _register_notebooks(server: Server) -> None:
         session.close(params.notebook_document.uri)
 
 
-def _register_questions(server: Server) -> None:
+def _register_diagnostics(server: Server) -> None:
     session = server.session
 
     @server.feature(
@@ -320,7 +334,7 @@ def _register_questions(server: Server) -> None:
 
         told = await session.ask(whole, found) or {}
         if server.wants_status:
-            session.outlet.show_status(whole, await _status(whole) or {})
+            session.outlet.show_status(whole, await _status(session, whole) or {})
         own = told.pop(uri, [])
         others = {u: items for u, items in told.items() if u not in (*session.documents, *cells)}
         return types.RelatedFullDocumentDiagnosticReport(
@@ -331,8 +345,13 @@ def _register_questions(server: Server) -> None:
             or None,
         )
 
-    async def _status(uri: str) -> dict[str, object] | None:
-        return await session.ask(uri, lambda _project, view: status(view.analysis))
+
+async def _status(session: Session, uri: str) -> dict[str, object] | None:
+    return await session.ask(uri, lambda _project, view: status(view.analysis))
+
+
+def _register_actions(server: Server) -> None:
+    session = server.session
 
     @server.feature(
         types.TEXT_DOCUMENT_CODE_ACTION,
@@ -353,6 +372,10 @@ def _register_questions(server: Server) -> None:
                 session.outlet.complain(f"nothing was fixed: {error}")
         return action
 
+
+def _register_words_beside_code(server: Server) -> None:
+    session = server.session
+
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def hovered(params: types.HoverParams) -> types.Hover | None:
         uri, position = params.text_document.uri, params.position
@@ -366,6 +389,10 @@ def _register_questions(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
     async def lensed(params: types.CodeLensParams) -> list[types.CodeLens]:
         return await session.ask(params.text_document.uri, lambda _p, view: code_lenses(view)) or []
+
+
+def _register_places(server: Server) -> None:
+    session = server.session
 
     @server.feature(types.TEXT_DOCUMENT_DOCUMENT_LINK)
     async def linked(params: types.DocumentLinkParams) -> list[types.DocumentLink]:
@@ -397,6 +424,10 @@ def _register_questions(server: Server) -> None:
         edits = {change.text_document.uri: _only_edits(change) for change in changes}
         return types.WorkspaceEdit(changes=edits) if edits else None
 
+
+def _register_completion(server: Server) -> None:
+    session = server.session
+
     @server.feature(
         types.TEXT_DOCUMENT_COMPLETION,
         types.CompletionOptions(
@@ -426,60 +457,74 @@ def _register_questions(server: Server) -> None:
         return item
 
 
+async def _complaining(session: Session, answer: Awaitable[T]) -> T | None:
+    """An answer, or ``None`` and a message that says why there is none."""
+    try:
+        return await answer
+    except (UsageError, CannotEdit) as error:
+        session.outlet.complain(str(error))
+        return None
+
+
+async def _about_run(
+    session: Session,
+    arguments: tuple[object, ...],
+    answer: Callable[[View, Run, CommandArgument], T],
+) -> T | None:
+    """The answer about the run that a command's argument names."""
+    wanted = asked(arguments)
+
+    def found(_project: Project, view: View) -> T:
+        return answer(view, commands.run_named(view.analysis, wanted.run), wanted)
+
+    return await session.ask(wanted.uri, found)
+
+
 def _register_commands(server: Server) -> None:
+    """Commands about a run."""
     session = server.session
-
-    async def _complaining(answer: Awaitable[T]) -> T | None:
-        """An answer, or ``None`` and a message that says why there is none."""
-        try:
-            return await answer
-        except (UsageError, CannotEdit) as error:
-            session.outlet.complain(str(error))
-            return None
-
-    async def _about_run(
-        arguments: tuple[object, ...], answer: Callable[[View, Run, CommandArgument], T]
-    ) -> T | None:
-        """The answer about the run that a command's argument names."""
-        wanted = asked(arguments)
-
-        def found(_project: Project, view: View) -> T:
-            return answer(view, commands.run_named(view.analysis, wanted.run), wanted)
-
-        return await session.ask(wanted.uri, found)
 
     @server.command(ESTIMATE)
     async def estimate(ls: Server, *arguments: object) -> dict[str, Any] | None:
         def answer(view: View, run: Run, _wanted: CommandArgument) -> CommandPage:
             return commands.estimate(view.analysis, run)
 
-        return await _show(server, await _complaining(_about_run(arguments, answer)), arguments)
+        return await _show(
+            server, await _complaining(session, _about_run(session, arguments, answer)), arguments
+        )
 
     @server.command(FIT)
     async def fit(ls: Server, *arguments: object) -> dict[str, Any] | None:
         def answer(view: View, run: Run, _wanted: CommandArgument) -> CommandPage:
             return commands.fit(view.analysis, run)
 
-        return await _show(server, await _complaining(_about_run(arguments, answer)), arguments)
+        return await _show(
+            server, await _complaining(session, _about_run(session, arguments, answer)), arguments
+        )
 
     @server.command(APPLY)
     async def apply_way(ls: Server, *arguments: object) -> bool:
         def answer(view: View, run: Run, wanted: CommandArgument) -> types.WorkspaceEdit:
             return view.workspace_edit(commands.taking(view.analysis, run, wanted.number))
 
-        edit = await _complaining(_about_run(arguments, answer))
+        edit = await _complaining(session, _about_run(session, arguments, answer))
         if edit is None:
             return False
         params = types.ApplyWorkspaceEditParams(edit, "Make the run fit")
         result = await _quietly(server.workspace_apply_edit_async(params))
         return bool(getattr(result, "applied", False))
 
+
+def _register_questions(server: Server) -> None:
+    """Commands that ask for what is known."""
+    session = server.session
+
     @server.command(EXPLAIN)
     async def explain(ls: Server, *arguments: object) -> dict[str, Any] | None:
         def answer() -> CommandPage:
             return commands.explain(asked(arguments).rule)
 
-        return await _show(server, await _complaining(session.work(answer)))
+        return await _show(server, await _complaining(session, session.work(answer)))
 
     @server.command(_HARDWARE)
     async def hardware(ls: Server, *_arguments: object) -> list[Mapping[str, Any]]:
@@ -491,7 +536,7 @@ def _register_commands(server: Server) -> None:
             uri = asked(arguments).uri
             return await session.ask(uri, lambda _project, view: status(view.analysis))
 
-        return await _complaining(found())
+        return await _complaining(session, found())
 
 
 async def _show(

@@ -266,6 +266,20 @@ def _how(
         mapping = Mapping(said.span, {said.key: said}, locked=_COMPUTED)
         yield Block(document, mapping, CHECKPOINTS_SET, said.span)
     yield from (_block(document, call, AUTOCAST) for call in loop.autocasts[:1])
+    for call, table in _last_of_each(loop, calls, options):
+        if table in (FSDP1, FSDP2, FSDP_STRATEGY, FSDP_PLUGIN):
+            call = _with_wrapping(document, call, calls)
+        elif table in (INITIALIZE, DEEPSPEED_PLUGIN):
+            call = _with_config(call, loop)
+        yield _block(document, call, table)
+    yield from _mixed(document, calls)
+    yield _centre(document, loop)
+
+
+def _last_of_each(
+    loop: Loop, calls: tuple[Call, ...], options: MappingABC[str, Node]
+) -> Iterable[tuple[Call, Table]]:
+    """Of the calls that a loop needs once, the last one of each kind that the options reach."""
     last: dict[int, tuple[Call, Table]] = {}
     for call in calls:
         table = _SINGLE.get(call.callee.rpartition(".")[2])
@@ -276,14 +290,7 @@ def _how(
         earlier = last.get(id(table))
         if earlier is None or is_reached(call.arguments, options):
             last[id(table)] = (call, table)
-    for call, table in last.values():
-        if table in (FSDP1, FSDP2, FSDP_STRATEGY, FSDP_PLUGIN):
-            call = _with_wrapping(document, call, calls)
-        elif table in (INITIALIZE, DEEPSPEED_PLUGIN):
-            call = _with_config(call, loop)
-        yield _block(document, call, table)
-    yield from _mixed(document, calls)
-    yield _centre(document, loop)
+    return last.values()
 
 
 class LineBlock(Block, frozen=True, eq=False):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping as MappingABC
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -146,30 +146,22 @@ class ConfigPaths:
             return None
         if isinstance(expression, ast.Constant):
             return expression.value if isinstance(expression.value, str) else None
-        if isinstance(expression, ast.Name):
-            return self._path_of_name(expression, at)
-        if isinstance(expression, ast.Attribute):
-            return self._path_of_attribute(expression, at)
-        if isinstance(expression, ast.BinOp) and isinstance(expression.op, (ast.Div, ast.Add)):
-            sides = [self._path(each, at.deeper) for each in (expression.left, expression.right)]
-            if None in sides:
-                return None
-            left, right = (side or "" for side in sides)
-            return (
-                left + right if isinstance(expression.op, ast.Add) else posixpath.join(left, right)
-            )
-        if isinstance(expression, ast.JoinedStr):
-            return self._path_of_text(expression, at)
-        if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
-            return self._first(expression.values, at)
-        if isinstance(expression, ast.Subscript):
-            return self._word(expression, at)
+        read = _READERS.get(type(expression))
+        return read(self, expression, at) if read is not None else None
+
+    def _path_of_sum(self, expression: ast.BinOp, at: At) -> str | None:
+        """``folder / name`` and ``folder + name``."""
+        if not isinstance(expression.op, (ast.Div, ast.Add)):
+            return None
+        left, right = (self._path(each, at.deeper) for each in (expression.left, expression.right))
+        if left is None or right is None:
+            return None
+        return left + right if isinstance(expression.op, ast.Add) else posixpath.join(left, right)
+
+    def _path_of_choice(self, expression: ast.BoolOp | ast.IfExp, at: At) -> str | None:
         if isinstance(expression, ast.IfExp):
-            both = (expression.body, expression.orelse)
-            return self._first(both, at)
-        if isinstance(expression, ast.Call):
-            return self._path_of_call(expression, at)
-        return None
+            return self._first((expression.body, expression.orelse), at)
+        return self._first(expression.values, at) if isinstance(expression.op, ast.Or) else None
 
     def _path_of_name(self, name: ast.Name, at: At) -> str | None:
         home = at.home
@@ -285,6 +277,18 @@ class ConfigPaths:
         if last == "dirname" and len(parts) == 1 and parts[0] is not None:
             return posixpath.dirname(parts[0])
         return None
+
+
+_READERS: Final[dict[type[ast.expr], Callable[[ConfigPaths, Any, At], str | None]]] = {
+    ast.Name: ConfigPaths._path_of_name,
+    ast.Attribute: ConfigPaths._path_of_attribute,
+    ast.BinOp: ConfigPaths._path_of_sum,
+    ast.JoinedStr: ConfigPaths._path_of_text,
+    ast.BoolOp: ConfigPaths._path_of_choice,
+    ast.IfExp: ConfigPaths._path_of_choice,
+    ast.Subscript: ConfigPaths._word,
+    ast.Call: ConfigPaths._path_of_call,
+}
 
 
 def function_of(

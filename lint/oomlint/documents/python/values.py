@@ -193,18 +193,9 @@ class Evaluator:
                 return _unknown(span)
             items = tuple(self.node(element, scope, depth + 1) for element in expression.elts)
             return Sequence(span, items)
-        if isinstance(expression, ast.Dict):
-            return self._dict(expression, scope, depth)
-        if isinstance(expression, ast.Call):
-            return self._call(expression, scope, depth)
-        if isinstance(expression, ast.Name):
-            return self._name(expression, scope, depth)
-        if isinstance(expression, ast.Attribute):
-            return self._attribute(expression, scope, depth)
-        if isinstance(expression, ast.Subscript):
-            return self._subscript(expression, scope, depth)
-        if isinstance(expression, ast.BinOp):
-            return self._arithmetic(expression, scope, depth)
+        read = _READERS.get(type(expression))
+        if read is not None:
+            return read(self, expression, scope, depth)
         value = self.value(expression, scope, depth)
         if isinstance(expression, ast.IfExp):
             decided = self.decided(expression.test, scope, depth)
@@ -670,19 +661,24 @@ class Evaluator:
         if own is not None:
             return self._seen(self.node(*own, depth + 1), span, name, alone=False)
         if "." not in rest and not {name, f"{root}.*"} & self.scopes.changed:
-            default = self._setting(root, rest, scope)
-            if default is not None:
-                node = self._reached(default, self.scopes.module, span, name, depth, setting=True)
-                if isinstance(default, Switch):
-                    return _locked(node, f"{name} is a switch of the command line")
-                return node
-            parsed = self._parsed_elsewhere(root, scope, 0)
-            if parsed is not None and rest in parsed.options:
-                node = parsed.node(parsed.options[rest], parsed.scopes.module, depth + 1)
-                there = from_elsewhere(node, span, parsed.places.source.path)
-                return _of_option(_or_none(there), rest)
-            if self.settings.get(root, root) not in (root, *self.scopes.classes):
-                return _of_option(_unknown(span), rest)  # by the default of a library's class
+            return self._option(root, rest, span, scope, depth)
+        return _unknown(span)
+
+    def _option(self, root: str, rest: str, span: Span, scope: Scope, depth: int) -> Node:
+        """``root.rest`` where ``root`` is what a parser of the command line returned."""
+        default = self._setting(root, rest, scope)
+        if default is not None:
+            name = f"{root}.{rest}"
+            node = self._reached(default, self.scopes.module, span, name, depth, setting=True)
+            is_switch = isinstance(default, Switch)
+            return _locked(node, f"{name} is a switch of the command line") if is_switch else node
+        parsed = self._parsed_elsewhere(root, scope, 0)
+        if parsed is not None and rest in parsed.options:
+            node = parsed.node(parsed.options[rest], parsed.scopes.module, depth + 1)
+            there = from_elsewhere(node, span, parsed.places.source.path)
+            return _of_option(_or_none(there), rest)
+        if self.settings.get(root, root) not in (root, *self.scopes.classes):
+            return _of_option(_unknown(span), rest)  # by the default of a library's class
         return _unknown(span)
 
     def own(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
@@ -860,6 +856,16 @@ class Evaluator:
                 return name
         cls = self.settings.get(holder)
         return cls if cls in self.scopes.classes else None
+
+
+_READERS: Final[dict[type[ast.expr], Callable[[Evaluator, Any, Scope, int], Node]]] = {
+    ast.Dict: Evaluator._dict,
+    ast.Call: Evaluator._call,
+    ast.Name: Evaluator._name,
+    ast.Attribute: Evaluator._attribute,
+    ast.Subscript: Evaluator._subscript,
+    ast.BinOp: Evaluator._arithmetic,
+}
 
 
 def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, Scope]]]:
