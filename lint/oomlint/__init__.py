@@ -35,11 +35,10 @@ if TYPE_CHECKING:
         SetFields,
         Severity,
         Where,
-        count,
-        gib,
     )
     from oomlint.plan import Plan
     from oomlint.runs.run import Run
+    from oomlint.wording.amounts import count, gib
 
 _HOME = {
     name: module
@@ -57,9 +56,10 @@ _HOME = {
         "oomlint.plan": "Plan",
         "oomlint.linting.rule": (
             "Applicability Example Finding Note Proposal ReadyEdits RemoveKey RenameKey Rule "
-            "SetFields Severity Where count gib"
+            "SetFields Severity Where"
         ),
         "oomlint.runs.run": "Run",
+        "oomlint.wording.amounts": "count gib",
         "oomlint.files.workspace": "Workspace",
     }.items()
     for name in names.split()

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from oomlint.cli import completion
 from oomlint.cli.output import emit
 from oomlint.errors import UsageError
-from oomlint.linting.rule import count, gib
+from oomlint.wording.amounts import count, gib
 
 if TYPE_CHECKING:
     from oomlint.dialects.skeleton import Method

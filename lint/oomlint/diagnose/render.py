@@ -22,12 +22,13 @@ from oomlint.diagnose.words import advice, figures, headline
 from oomlint.judgement import judgement_of
 from oomlint.judgement.words import sentence
 from oomlint.linting.engine import Diagnosis, Report
-from oomlint.linting.rule import Severity, gib
+from oomlint.linting.rule import Severity
 from oomlint.report.json import error_object, finding_object
 from oomlint.report.paint import Paint
 from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.shapes import FindingShape
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 _PLAIN = Paint()
 # Of the timeline and of explanations, people read so many.

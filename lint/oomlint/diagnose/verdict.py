@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from oomlint.diagnose.phases import Phase
 from oomlint.diagnose.scan import Log, Sign
 from oomlint.diagnose.signatures import Scope
-from oomlint.linting.rule import Confidence, Resource, gib
+from oomlint.linting.rule import Confidence, Resource
+from oomlint.wording.amounts import gib
 
 Outcome = Literal["memory", "killed", "disk", "settings", "stopped", "hang", "other", "nothing"]
 """``memory``: something ran out, and it is said what; ``killed``: by signal, most likely for

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from oomlint.diagnose.phases import PHASE_WORDS
 from oomlint.diagnose.scan import Sign
 from oomlint.diagnose.verdict import Verdict
-from oomlint.linting.rule import gib
+from oomlint.wording.amounts import gib
 
 
 def headline(verdict: Verdict) -> str:

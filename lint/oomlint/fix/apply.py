@@ -27,9 +27,10 @@ from oomlint.fix.untouched import untouched, with_known
 from oomlint.judgement import judgement_of, settled
 from oomlint.linting.diagnosis import Given
 from oomlint.linting.engine import Diagnosis, Options, Report, judged, link
-from oomlint.linting.rule import Applicability, Rule, Severity, gib
+from oomlint.linting.rule import Applicability, Rule, Severity
 from oomlint.runs.linked import Linked
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 # Ruff's tests converge within 8 passes and its command line gives up at 100; our fixes
 # depend on one another through the memory budget, one step of which is one pass.

@@ -36,13 +36,13 @@ from oomlint.linting.rule import (
     RenameKey,
     SetFields,
     Wish,
-    gib,
     short,
 )
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
 from oomlint.runs.run import Run
 from oomlint.runs.vendored import lacks
+from oomlint.wording.amounts import gib
 
 
 class Fix(Struct, frozen=True, eq=False):

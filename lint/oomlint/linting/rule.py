@@ -30,7 +30,7 @@ from oomlint.judgement.severity import (
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import count as count, enumerated, gib as gib
+from oomlint.wording.amounts import enumerated
 
 if TYPE_CHECKING:
     # In ``typing`` from Python 3.11 on.
@@ -238,7 +238,7 @@ def _has_risk(run: Run) -> bool:
     return peak is not None and peak.severity is not None
 
 
-class Told(TypedDict, total=False):
+class FindingOptions(TypedDict, total=False):
     """What a finding may say beside its title: see :meth:`Rule.finding`."""
 
     at: Any | tuple[Any, ...] | Location | Fact | StrayKey
@@ -379,13 +379,13 @@ class Rule:
             evidence=evidence,
         )
 
-    def error(self, run: Run, message: str, **told: Unpack[Told]) -> Finding:
+    def error(self, run: Run, message: str, **told: Unpack[FindingOptions]) -> Finding:
         return self.finding(run, Severity.ERROR, message, **told)
 
-    def warning(self, run: Run, message: str, **told: Unpack[Told]) -> Finding:
+    def warning(self, run: Run, message: str, **told: Unpack[FindingOptions]) -> Finding:
         return self.finding(run, Severity.WARNING, message, **told)
 
-    def info(self, run: Run, message: str, **told: Unpack[Told]) -> Finding:
+    def info(self, run: Run, message: str, **told: Unpack[FindingOptions]) -> Finding:
         return self.finding(run, Severity.INFO, message, **told)
 
     @staticmethod

@@ -15,7 +15,7 @@ from oomlint.errors import CannotEdit
 from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Diagnosis
-from oomlint.linting.rule import Applicability, gib
+from oomlint.linting.rule import Applicability
 from oomlint.lsp.commands import ways_of
 from oomlint.lsp.diagnostics import diagnostic, overlapping
 from oomlint.lsp.ignoring import ignoring
@@ -23,6 +23,7 @@ from oomlint.lsp.project import Analysis, Project
 from oomlint.lsp.view import View
 from oomlint.report.blocks import is_cause
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 FIX_ALL = "source.fixAll.oomlint"
 KINDS = (types.CodeActionKind.QuickFix, FIX_ALL)

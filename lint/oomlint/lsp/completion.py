@@ -16,7 +16,6 @@ from oomlint.dialects.table import Block, Row
 from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.text import Span
 from oomlint.linting.engine import all_rules
-from oomlint.linting.rule import gib
 from oomlint.lsp.candidates import Tables, joined, names, owners, tables_of
 from oomlint.lsp.context import Context, context_at
 from oomlint.lsp.help import sentences, spelled
@@ -25,6 +24,7 @@ from oomlint.lsp.offers import Offer, choices_of, offers
 from oomlint.lsp.settings_file import complete_settings, is_settings
 from oomlint.lsp.view import View
 from oomlint.plan.fields import f
+from oomlint.wording.amounts import gib
 
 _REST = re.compile(r"[\w./-]*")
 _MOST_ROWS = 12

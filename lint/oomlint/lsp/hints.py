@@ -17,11 +17,11 @@ from oomlint.judgement.words import (
     sentence,
     verdict_first,
 )
-from oomlint.linting.rule import gib
 from oomlint.lsp.keys import knobs
 from oomlint.lsp.project import Analysis
 from oomlint.lsp.view import View
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import gib
 
 ESTIMATE = "oomlint.estimate"
 

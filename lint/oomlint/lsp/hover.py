@@ -17,7 +17,6 @@ from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import meaning
 from oomlint.linting.engine import Diagnosis, all_rules
-from oomlint.linting.rule import count, gib
 from oomlint.linting.suppressions import suppressions
 from oomlint.lsp.alternatives import Alternative, alternatives
 from oomlint.lsp.candidates import joined
@@ -33,6 +32,7 @@ from oomlint.plan.fields import below, f
 from oomlint.report.markdown import escaped
 from oomlint.report.why import account, basis_sentence, shown
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count, gib
 
 # Runs that share a file are many where a script loops; the first few say enough.
 _MOST_RUNS = 3

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from oomlint.judgement import judgement_of
 from oomlint.judgement.planner import Way
 from oomlint.judgement.words import sentence
-from oomlint.linting.rule import gib
 from oomlint.report.markdown import escaped
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import percent
+from oomlint.wording.amounts import gib, percent
 
 
 def ways_page(run: Run, ways: Sequence[tuple[Way, str]]) -> str:

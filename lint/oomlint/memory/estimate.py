@@ -148,7 +148,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         host=_host(f, save),
         disk_checkpoint_bytes=round(save.disk),
         assumptions=tuple(f.assumptions),
-        unknown=tuple(f.unknown),
+        unknown=(),
     )
 
 

@@ -51,13 +51,11 @@ class Facts:
         "tower_graph",
         "tower_regime",
         "trained",
-        "unknown",
     )
 
     def __init__(self, plan: Plan) -> None:
         self.assumptions: list[Assumption] = []
         self.plan = plan = self._named_in_full(plan)
-        self.unknown: list[str] = []
         # What step.py and images.py work out once for several phases.
         self.stack: object = None
         self.images: object = None
@@ -92,7 +90,7 @@ class Facts:
         other.ranks, other.bytes_per, other.trained = self.ranks, self.bytes_per, self.trained
         other.regime = self.regime
         other.tower_regime, other.tower_graph = self.tower_regime, self.tower_graph
-        other.known, other.unknown = self.known, self.unknown
+        other.known = self.known
         other.plan = replace(self.plan, batch=plan.batch)
         other.assumptions = self.assumptions.copy()
         other.stack = other.images = None

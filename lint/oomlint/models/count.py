@@ -213,6 +213,13 @@ class _Sum(Struct):
         return self.linear + self.other + self.experts
 
 
+def _idle(experts: int, dims: ModelDims) -> int:
+    """Of the parameters of experts, those that a token does not pass through."""
+    if dims.moe is None or not dims.moe.experts or dims.moe.topk is None:
+        return 0
+    return experts - experts * dims.moe.topk // dims.moe.experts
+
+
 def count_parameters(dims: ModelDims) -> ParameterCounts | None:
     """The exact parameter counts of ``dims``; ``None`` if the architecture or a needed
     dimension is unknown (a vision tower needs ``dims.vision.params``)."""
@@ -223,11 +230,10 @@ def count_parameters(dims: ModelDims) -> ParameterCounts | None:
     hidden, layers, vocab = dims.hidden, dims.layers, dims.vocab
     if not (hidden and layers and vocab and dims.heads and dims.head_dim and dims.ffn is not None):
         return None
-    vision = 0
-    if dims.vision is not None:
-        if dims.vision.params is None:
-            return None
-        vision = dims.vision.params
+    vision = 0 if dims.vision is None else dims.vision.params
+    blocks = _blocks(arch, layout, dims)
+    if vision is None or blocks is None:
+        return None
 
     width = _embedding_width(arch, dims)
     embed = vocab * width
@@ -249,15 +255,10 @@ def count_parameters(dims: ModelDims) -> ParameterCounts | None:
         extra_linear = 2 * hidden * width
         extra -= _norm(layout, hidden)
 
-    blocks = _blocks(arch, layout, dims)
-    if blocks is None:
-        return None
     linear = extra_linear + sum(b.linear for b in blocks)
     experts = sum(b.experts for b in blocks)
     text = embed + lm_head + extra + extra_linear + sum(b.total for b in blocks)
-    idle = 0
-    if dims.moe is not None and dims.moe.experts and dims.moe.topk is not None:
-        idle = experts - experts * dims.moe.topk // dims.moe.experts
+    idle = _idle(experts, dims)
     return ParameterCounts(
         total=text + vision,
         active=text + vision - idle,

@@ -18,7 +18,6 @@ from oomlint.judgement.comparison import (
 )
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import PHASE_WORDS, conclusion, peaks
-from oomlint.linting.rule import gib
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
 from oomlint.report.runs import run_object
 from oomlint.report.shapes import (
@@ -28,6 +27,7 @@ from oomlint.report.shapes import (
     StepShape,
     ValueShape,
 )
+from oomlint.wording.amounts import gib
 
 _PLAIN = Paint()
 _LABEL = 30

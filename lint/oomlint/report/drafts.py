@@ -14,13 +14,13 @@ from oomlint.judgement import Forecast, Judgement, judgement_of
 from oomlint.judgement.forecast import Bounded
 from oomlint.judgement.planner import Lever
 from oomlint.judgement.words import conclusion
-from oomlint.linting.rule import gib
 from oomlint.memory import Assumption
 from oomlint.plan.fields import f
 from oomlint.report import estimates
 from oomlint.report.paint import Paint
 from oomlint.report.runs import run_object
 from oomlint.report.wrapping import terminal_width, wrapped
+from oomlint.wording.amounts import gib
 
 if TYPE_CHECKING:
     from oomlint.report.shapes import EstimateShape, LeverShape, NewConfigShape, PlaceShape

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement
 from oomlint.judgement.words import PHASE_WORDS, conclusion, limits, meaning, other_reading
-from oomlint.linting.rule import gib
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.report.paint import VERDICT_STYLES, Paint, visible
+from oomlint.wording.amounts import gib
 
 _PLAIN = Paint()
 _BAR_WIDTH = 30

@@ -13,13 +13,12 @@ from oomlint.judgement.alternatives import ways_out
 from oomlint.judgement.planner import Aim, HardwareOption, Move, Way
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import left_open, limits, meaning, verdict_of_it
-from oomlint.linting.rule import gib
 from oomlint.plan.fields import f as fields
 from oomlint.report.paint import Paint, visible
 from oomlint.report.runs import as_json, run_object
 from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
 from oomlint.runs.run import Misspelt, Run
-from oomlint.wording.amounts import percent
+from oomlint.wording.amounts import gib, percent
 
 if TYPE_CHECKING:
     from oomlint.fix.edits import Fix

@@ -21,9 +21,9 @@ from oomlint.judgement.words import (
     other_reading,
     verdict_words,
 )
-from oomlint.linting.rule import gib
 from oomlint.memory import Assumption, DeviceEstimate, HostEstimate
 from oomlint.report.estimates import NEVER, fits_on, in_gib, reserved_words
+from oomlint.wording.amounts import gib
 
 # A limit further off than this many times what is needed would squeeze the bars to nothing.
 _FAR = 2.5

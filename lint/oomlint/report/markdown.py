@@ -12,11 +12,11 @@ from oomlint.judgement import Forecast, Judgement, judgement_of
 from oomlint.judgement.words import meaning, verdict_with_reason
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.headlines import leaders
-from oomlint.linting.rule import Finding, gib
+from oomlint.linting.rule import Finding
 from oomlint.report.paint import visible
 from oomlint.report.places import LineIndex, url
 from oomlint.report.text import summary
-from oomlint.wording.amounts import of_gib
+from oomlint.wording.amounts import gib, of_gib
 
 SIGNS = {"error": "❌", "warning": "⚠️", "info": "\N{INFORMATION SOURCE}\N{VARIATION SELECTOR-16}"}  # fmt: skip
 

@@ -14,12 +14,12 @@ from oomlint.judgement import judgement_of
 from oomlint.judgement.evidence import Basis, level_of, moves, rests_on
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.unread import in_words
-from oomlint.linting.rule import count, gib
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import path_of
 from oomlint.plan.model import ModelDims
 from oomlint.report.paint import Paint, visible
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import count, gib
 
 _PLAIN = Paint()
 _WIDTH = 100

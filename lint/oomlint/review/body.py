@@ -11,7 +11,7 @@ from msgspec import Struct
 from oomlint import __version__
 from oomlint.documents.text import Source
 from oomlint.judgement import Forecast
-from oomlint.linting.rule import Severity, gib
+from oomlint.linting.rule import Severity
 from oomlint.report import diff
 from oomlint.report.markdown import AS_WRITTEN, SIGNS, escaped, line, sentence, verdict
 from oomlint.report.places import LineIndex
@@ -21,6 +21,7 @@ from oomlint.review.cards import code, quiet, span
 from oomlint.review.commands import fix_command
 from oomlint.review.comment import FailureTopic, digest, titles
 from oomlint.review.suggest import Remedy, change_of
+from oomlint.wording.amounts import gib
 
 MOST_RUNS = 50
 _MOST_LISTED = 50

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from oomlint.judgement import Judgement, Peak
 from oomlint.judgement.words import at_least, otherwise
-from oomlint.linting.rule import gib
 from oomlint.report.markdown import SIGNS, escaped, sentence, verdict
 from oomlint.review import blame
 from oomlint.review.assess import Card, RunChange
 from oomlint.review.blame import KeyBeforeAfter, Undo
-from oomlint.wording.amounts import percent
+from oomlint.wording.amounts import gib, percent
 
 _MOST_NAMES = 3
 _MOST_SAID = 2

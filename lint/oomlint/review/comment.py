@@ -10,12 +10,13 @@ from msgspec import Struct
 
 from oomlint.documents.text import Location
 from oomlint.linting.engine import Diagnosis, Told
-from oomlint.linting.rule import Applicability, gib
+from oomlint.linting.rule import Applicability
 from oomlint.report.markdown import SIGNS, sentence
 from oomlint.report.places import LineIndex, url
 from oomlint.review.cards import plain
 from oomlint.review.forge import Style
 from oomlint.review.suggest import Remedy, Suggestion
+from oomlint.wording.amounts import gib
 
 _MARK = re.compile(r"<!-- oomlint:finding ([0-9a-f/,-]+) ([0-9a-f]{16}) -->")
 _BACKTICKS = re.compile(r"`+")

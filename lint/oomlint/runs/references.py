@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Mapping as MappingABC
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -93,29 +93,15 @@ class References:
             if written is not None:
                 return self._with_inner(written, joining, trail)
         found = self.found(reference, from_file, joining.folder)
-        if found is None:
-            preset = self._preset(reference)
-            if preset is not None:
-                return [self._reached(preset, reference, from_file)]
+        preset = self._preset(reference) if found is None else None
+        if preset is not None:
+            return [self._reached(preset, reference, from_file)]
         is_vouched = self._is_vouched_for(reference, from_file, joining)
         is_ours = is_vouched or self._recogniser.may_be_ours(found, reference.dialect)
         if reference.optional and not is_ours:
             return []
-        if found is None:
-            blank = is_stand_in(reference.path)
-            missing.append(
-                MissingFile(reference.path, reference.location, "was not found", is_blank=blank)
-            )
-            return []
-        try:
-            claims = self._as_started(found, joining)
-        except FileError as error:
-            if reference.optional:
-                return []
-            where = f" (line {error.line})" if error.line else ""
-            missing.append(
-                MissingFile(reference.path, reference.location, f"cannot be used{where}: {error}")
-            )
+        claims = self._claims_on(found, reference, joining)
+        if found is None or claims is None:
             return []
         wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
         if not wanted and (reference.adopts or is_vouched):
@@ -125,13 +111,31 @@ class References:
         elif wanted or not reference.decides:
             joining.used.add(found)
         if not wanted:
-            problem = self._turned_down(reference)
-            if problem:
-                missing.append(MissingFile(reference.path, reference.location, problem))
+            missing += self._turned_down(reference)
             return []
         self._recogniser.opened.add(found)
         wanted = [self._reached(c, reference, from_file) for c in wanted]
         return self._with_inner(wanted, joining, (*trail, from_file, found))
+
+    def _claims_on(
+        self, found: str | None, reference: Reference, joining: Joining
+    ) -> tuple[Claim, ...] | None:
+        """The claims on the file that a reference leads to; ``None``, and the file noted as missing, where there is none or
+        it cannot be used."""
+        if found is None:
+            blank = is_stand_in(reference.path)
+            joining.missing.append(
+                MissingFile(reference.path, reference.location, "was not found", is_blank=blank)
+            )
+            return None
+        try:
+            return self._as_started(found, joining)
+        except FileError as error:
+            if not reference.optional:
+                where = f" (line {error.line})" if error.line else ""
+                problem = f"cannot be used{where}: {error}"
+                joining.missing.append(MissingFile(reference.path, reference.location, problem))
+            return None
 
     def follow_fields(
         self,
@@ -234,13 +238,14 @@ class References:
             self._configured[key] = found
         return self._configured[key]
 
-    def _turned_down(self, reference: Reference) -> str:
-        """Why a file that is here cannot be what a setting names it as; empty where its dialect does
+    def _turned_down(self, reference: Reference) -> Iterator[MissingFile]:
+        """Why a file that is here cannot be what a setting names it as; nothing where its dialect does
         not say when that is so."""
         dialect = self._recogniser.registry.named(reference.dialect)
         if reference.optional or not reference.adopts or dialect is None or not dialect.turns_down:
-            return ""
-        return f"cannot be used: {dialect.turns_down}"
+            return
+        problem = f"cannot be used: {dialect.turns_down}"
+        yield MissingFile(reference.path, reference.location, problem)
 
     def _is_vouched_for(self, reference: Reference, from_file: str, joining: Joining) -> bool:
         """Whether a program that is started with a file makes it one of its dialect."""

@@ -267,6 +267,7 @@ class _Look(Struct, frozen=True, eq=False):
                         "state-dict-on-gpu", step.node, reason="of-trainer", guards=step.guards
                     )
             return
+        # With one GPU there is nothing to gather.
         alone = {
             id(inner)
             for node in ast.walk(self.tree.root)
@@ -275,22 +276,24 @@ class _Look(Struct, frozen=True, eq=False):
         }
         loading = set(map(id, self._contexts_that_load()))
         for step in setters:
-            call = step.node
-            if id(call) in alone:  # with one GPU there is nothing to gather
+            if id(step.node) in alone or id(step.node) in loading:
                 continue
-            if id(call) in loading:
-                continue
-            keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-            kind = call.args[1] if len(call.args) > 1 else keywords.get("state_dict_type")
-            if kind is None or not (dotted(kind) or "").endswith("FULL_STATE_DICT"):
-                continue
-            if None in keywords or any(isinstance(a, ast.Starred) for a in call.args):
-                continue
-            config = call.args[2] if len(call.args) > 2 else keywords.get("state_dict_config")
-            if config is None:
-                yield self._fact("state-dict-on-gpu", call, reason="no-config")
-            elif self._keeps_on_gpu(config, step.scope):
-                yield self._fact("state-dict-on-gpu", call, reason="not-offloaded")
+            reason = self._why_on_gpu(step.node, step.scope)
+            if reason:
+                yield self._fact("state-dict-on-gpu", step.node, reason=reason)
+
+    def _why_on_gpu(self, call: ast.Call, scope: Scope) -> str:
+        """Why a call has FSDP gather its full state dict on every GPU; empty where it does not, or nobody knows."""
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        kind = call.args[1] if len(call.args) > 1 else keywords.get("state_dict_type")
+        if kind is None or not (dotted(kind) or "").endswith("FULL_STATE_DICT"):
+            return ""
+        if None in keywords or any(isinstance(a, ast.Starred) for a in call.args):
+            return ""
+        config = call.args[2] if len(call.args) > 2 else keywords.get("state_dict_config")
+        if config is None:
+            return "no-config"
+        return "not-offloaded" if self._keeps_on_gpu(config, scope) else ""
 
     def _contexts_that_load(self) -> Iterator[ast.expr]:
         """What opens a block in which states are given to the model and none are taken: nothing is gathered there."""

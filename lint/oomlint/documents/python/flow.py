@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, enclosed
 from oomlint.documents.python.tree import Tree
@@ -189,30 +189,33 @@ class Flow:
         if depth > _DEEPEST or (id(value), number) in seen:
             return
         seen.add((id(value), number))
-        more: list[tuple[ast.expr, Scope, int | None]] = []
         yield value
         if id(value) in wanted:
             return
-        if isinstance(value, ast.Call):
-            more += self._through(value, scope, number)
-        elif isinstance(value, ast.BinOp):
-            more += [(value.left, scope, None), (value.right, scope, None)]
-        elif isinstance(value, (ast.Tuple, ast.List)):
-            elements = value.elts if number is None else value.elts[number : number + 1]
-            more += [(element, scope, None) for element in elements]
-        elif isinstance(value, ast.IfExp):
-            more += [(value.body, scope, number), (value.orelse, scope, number)]
-        elif isinstance(value, ast.Name):
-            more += self._values(value, scope)
-            if value.id == "self":
-                more += self._own(value)
-        elif isinstance(value, ast.Attribute):
-            known = list(self._values(value, scope))
-            more += known or [(value.value, scope, None)]
-        elif isinstance(value, (ast.Await, ast.Starred, ast.Subscript)):
-            more.append((value.value, scope, None))
-        for each, inner, place in more:
+        for each, inner, place in list(self._led_to(value, scope, number)):
             yield from self._sources(each, inner, wanted, seen, depth + 1, place)
+
+    def _led_to(
+        self, value: ast.expr, scope: Scope, number: int | None
+    ) -> Iterable[tuple[ast.expr, Scope, int | None]]:
+        """The expressions that a value is made of, each with its scope and its place in a tuple."""
+        if isinstance(value, ast.Call):
+            return self._through(value, scope, number)
+        if isinstance(value, ast.BinOp):
+            return [(value.left, scope, None), (value.right, scope, None)]
+        if isinstance(value, (ast.Tuple, ast.List)):
+            elements = value.elts if number is None else value.elts[number : number + 1]
+            return [(element, scope, None) for element in elements]
+        if isinstance(value, ast.IfExp):
+            return [(value.body, scope, number), (value.orelse, scope, number)]
+        if isinstance(value, ast.Name):
+            own = self._own(value) if value.id == "self" else ()
+            return [*self._values(value, scope), *own]
+        if isinstance(value, ast.Attribute):
+            return list(self._values(value, scope)) or [(value.value, scope, None)]
+        if isinstance(value, (ast.Await, ast.Starred, ast.Subscript)):
+            return [(value.value, scope, None)]
+        return ()
 
     def _through(
         self, call: ast.Call, scope: Scope, number: int | None
@@ -231,9 +234,9 @@ class Flow:
         last = call.func.attr if isinstance(call.func, ast.Attribute) else name
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         if last == "initialize":
-            if number in (None, 0):
-                yield from ((keywords[k], scope, None) for k in ("model",) if k in keywords)
-                yield from ((argument, scope, None) for argument in call.args[1:2])
+            # DeepSpeed's hands the model on, and an optimizer and more beside it.
+            of_model = (*([keywords["model"]] if "model" in keywords else ()), *call.args[1:2])
+            yield from ((said, scope, None) for said in of_model if number in (None, 0))
             return
         if isinstance(call.func, ast.Attribute):
             yield call.func.value, scope, None

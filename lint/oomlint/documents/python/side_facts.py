@@ -50,20 +50,7 @@ def side_facts(
     for step in _own_deepspeed_options(steps):
         yield look.fact("own-deepspeed-option", step.node)
     for step in steps:
-        call, last = step.node, step.last
-        if last in ("merge_and_unload", "save_pretrained_merged"):
-            yield from look.merges(call, last)
-        elif last in _CONVERSIONS and not _is_true(_keyword(call, "lazy_mode")):
-            if last in look.defined:
-                continue  # DeepSpeed's own script
-            yield look.fact("zero-to-fp32", call, how=last)
-        elif last in _DATASET_CALLS and _is_true(_keyword(call, "keep_in_memory")):
-            yield look.switched("dataset-in-memory", call, "keep_in_memory", how=last)
-        elif last in _PARAMETERS or last == "requires_grad_":
-            yield from look.freezes(step)
-            yield from look.chooses(step)
-        else:
-            yield from look.debugs(call, step.name)
+        yield from _facts_of_call(look, step)
     for node in tree.assignments:
         if len(node.targets) != 1:
             continue
@@ -74,6 +61,22 @@ def side_facts(
             names = {call_name(n) for n in ast.walk(node.value) if isinstance(n, ast.Call)}
             if "get_peft_model_state_dict" in names:
                 yield look.fact("overrides-state-dict", node, look.deleted(node))
+
+
+def _facts_of_call(look: _Look, step: ReachedCall) -> Iterator[Fact]:
+    call, last = step.node, step.last
+    if last in ("merge_and_unload", "save_pretrained_merged"):
+        yield from look.merges(call, last)
+    elif last in _CONVERSIONS and not _is_true(_keyword(call, "lazy_mode")):
+        if last not in look.defined:  # as it is in DeepSpeed's own script
+            yield look.fact("zero-to-fp32", call, how=last)
+    elif last in _DATASET_CALLS and _is_true(_keyword(call, "keep_in_memory")):
+        yield look.switched("dataset-in-memory", call, "keep_in_memory", how=last)
+    elif last in _PARAMETERS or last == "requires_grad_":
+        yield from look.freezes(step)
+        yield from look.chooses(step)
+    else:
+        yield from look.debugs(call, step.name)
 
 
 class _Look:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -143,11 +143,8 @@ class Expander:
         elif kind in ("concatenation", "command_name"):
             for child in node.children:
                 yield from self._pieces(child, place)
-        elif kind == "raw_string":
-            yield self._literal(self.text.inside(node), place.quoted("'"))
-        elif kind == "string":
-            inside = self.text.inside(node)
-            yield from self._quoted(node, inside, place.quoted('"'), _ESCAPED_IN_DOUBLE_QUOTES)
+        elif kind in ("raw_string", "string"):
+            yield from self._text(node, place)
         elif kind in ("simple_expansion", "expansion"):
             yield from self._expansion(node, place)
         elif kind == "brace_expression" or not node.is_named:
@@ -155,13 +152,7 @@ class Expander:
         elif kind == "arithmetic_expansion":
             yield from self._computed(*self._sum(node), span, place)
         elif kind == "command_substitution":
-            question = asked_by_program(_inside_substitution(self.text.of(node)))
-            outcomes = self._outcomes(node)
-            if len(outcomes) > 1:
-                yield from self._perhaps(outcomes, span, place)
-            else:
-                output = outcomes[0] if outcomes else None
-                yield from self._computed(output, question, span, place)
+            yield from self._substituted(node, span, place)
         else:  # <(...), $'...': not read
             yield self._unknown(span, place)
 
@@ -235,6 +226,30 @@ class Expander:
 
     # -- variables --------------------------------------------------------------------
 
+    def _text(self, node: Node, place: _Place) -> Iterator[_Piece]:
+        """What stands in quotes."""
+        inside = self.text.inside(node)
+        if node.type == "raw_string":
+            yield self._literal(inside, place.quoted("'"))
+        else:
+            yield from self._quoted(node, inside, place.quoted('"'), _ESCAPED_IN_DOUBLE_QUOTES)
+
+    def _substituted(self, node: Node, span: Span, place: _Place) -> Iterator[_Piece]:
+        """What a command inside the script prints."""
+        outcomes = self._outcomes(node)
+        if len(outcomes) > 1:
+            yield from self._perhaps(outcomes, span, place)
+            return
+        question = asked_by_program(_inside_substitution(self.text.of(node)))
+        yield from self._computed(outcomes[0] if outcomes else None, question, span, place)
+
+    def _default(self, name: str, sign: str, pieces: list[_Piece], span: Span) -> list[_Piece]:
+        """What stands in the place of a variable that is not there; some signs give it to the variable, too."""
+        if sign in _ASSIGNS_DEFAULT:
+            chunks = tuple(piece for piece in pieces if isinstance(piece, Chunk))
+            self.bindings[name] = Variable(name, span, span, chunks)
+        return pieces
+
     def _expansion(self, node: Node, place: _Place) -> Iterator[_Piece]:
         span = self.text.span(node)
         here = place.step(span)
@@ -251,17 +266,9 @@ class Expander:
             elif binding is not None and held is None:
                 yield Chunk(None, (here,), many=True)
         elif binding is None and other is not None:
-            pieces = list(self._other_words(other, here, place))
-            if sign in _ASSIGNS_DEFAULT:
-                chunks = tuple(piece for piece in pieces if isinstance(piece, Chunk))
-                self.bindings[name] = Variable(name, span, span, chunks)
-            yield from pieces
+            yield from self._default(name, sign, list(self._other_words(other, here, place)), span)
         elif binding is not None and whole_array and binding.fields is not None:
-            yield _BREAK
-            for field in binding.fields:
-                for chunk in field:
-                    yield replace(chunk, path=(here, *chunk.path))
-                yield _BREAK
+            yield from _each_field(binding.fields, here)
         elif binding is not None and not whole_array and binding.chunks is not None:
             if other is not None and held == "":
                 yield from self._other_words(other, here, place)
@@ -466,9 +473,7 @@ class Expander:
     def _printed(self, node: Node, given: str | None) -> str | None:
         if node.type == "redirected_statement":
             body = node.child_by_field_name("body")
-            for redirect in node.children_by_field_name("redirect"):
-                if redirect.type == "herestring_redirect" and redirect.named_child_count:
-                    given = self.known(redirect.named_children[0])
+            given = self._here_string(node.children_by_field_name("redirect"), given)
             return self._printed(body, given) if body is not None else None
         if node.type == "pipeline":
             for number, part in enumerate(node.named_children):
@@ -486,10 +491,15 @@ class Expander:
         if node.type != "command":
             return None
         words = self._texts(node)
-        for child in node.named_children:
-            if child.type == "herestring_redirect" and child.named_child_count:
-                given = self.known(child.named_children[0])
+        given = self._here_string(node.named_children, given)
         return output_of(words, given) if words else None
+
+    def _here_string(self, nodes: Iterable[Node], given: str | None) -> str | None:
+        """What a program reads: the last here-string among nodes, or what it is given otherwise."""
+        for node in nodes:
+            if node.type == "herestring_redirect" and node.named_child_count:
+                given = self.known(node.named_children[0])
+        return given
 
     def _texts(self, command: Node) -> list[str] | None:
         texts: list[str] = []
@@ -527,6 +537,15 @@ def _term_of(field: Field) -> str | None:
 def _inside_substitution(written: str) -> str:
     """The command of ``$(...)`` or of backquotes."""
     return written[2:-1] if written.startswith("$(") else written[1:-1]
+
+
+def _each_field(fields: Sequence[Sequence[Chunk]], here: Expansion) -> Iterator[_Piece]:
+    """The fields of an array, as words of their own."""
+    yield _BREAK
+    for field in fields:
+        for chunk in field:
+            yield replace(chunk, path=(here, *chunk.path))
+        yield _BREAK
 
 
 def _referred(chunks: Sequence[Chunk], here: Expansion, *, splits: bool) -> Iterator[_Piece]:

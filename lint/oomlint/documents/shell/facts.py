@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -80,25 +80,38 @@ def _nodes(root: Syntax, *kinds: str) -> Iterator[Syntax]:
 def _broken_continuations(source: Source, script: ShellTree) -> Iterator[Fact]:
     seen: set[int] = set()
     for command in _nodes(script.root, "command"):
-        if not script.sound(command):
+        span = script.text.span(command)
+        line, column = source.position(span.start)
+        if not _is_lone_option(source, script, command, line):
             continue
-        name = command.child_by_field_name("name")
-        start = script.text.span(command).start
-        text = script.text.of(command)
-        if name is None or not (_OPTION_LINE.match(text) or _OVERRIDE_LINE.match(text)):
-            before = _text(source, max(1, source.position(start)[0] - 1))
-            if not _ARRAY_LINE.match(text) or not before.lstrip().startswith("-"):
-                continue
-        above = command.prev_named_sibling
-        if above is not None and above.type in _ASSIGNMENTS:
-            continue  # no command that could take an option
-        line, column = source.position(start)
         if _text(source, line)[: column - 1].strip():
             continue
-        found = _above_option(source, line, script.text.span(command))
+        found = _above_option(source, line, span)
         if found is not None:
             seen.update(range(source.position(found.location.span.start)[0], line))
             yield found
+    yield from _comments_behind_variables(source, script, seen)
+
+
+def _is_lone_option(source: Source, script: ShellTree, command: Syntax, line: int) -> bool:
+    """Whether what looks like a command is an option whose command ended above."""
+    if not script.sound(command):
+        return False
+    text = script.text.of(command)
+    is_named = command.child_by_field_name("name") is not None
+    if not is_named or not (_OPTION_LINE.match(text) or _OVERRIDE_LINE.match(text)):
+        before = _text(source, max(1, line - 1))
+        if not _ARRAY_LINE.match(text) or not before.lstrip().startswith("-"):
+            return False
+    above = command.prev_named_sibling
+    # Behind an assignment there is no command that could take an option.
+    return above is None or above.type not in _ASSIGNMENTS
+
+
+def _comments_behind_variables(
+    source: Source, script: ShellTree, seen: Container[int]
+) -> Iterator[Fact]:
+    """Comments between variables and the command that they are for; ``seen``: lines of which something is said."""
     for comment in _nodes(script.root, "comment"):
         line, column = source.position(script.text.span(comment).start)
         if line in seen or line < 2 or _in_array(comment):
@@ -107,7 +120,7 @@ def _broken_continuations(source: Source, script: ShellTree) -> Iterator[Fact]:
             continue
         if not _PREFIX_LINE.match(_text(source, line - 1)):
             continue
-        # The variables before the comment never reach the command after it.
+        # The variables never reach the command.
         last = line
         while last < len(source.line_starts) and _text(source, last + 1).lstrip().startswith("#"):
             last += 1
@@ -171,6 +184,16 @@ def _moves_up(edit: Edit) -> bool:
 _TEXT_AFTER_BACKSLASH = re.compile(r"\s\\\w")
 
 
+def _comment_above(source: Source, last: int, span: Span) -> Fact | None:
+    """Whether comments down to the line ``last`` cut a command."""
+    above = last
+    while above >= 1 and _text(source, above).lstrip().startswith("#"):
+        above -= 1
+    if above < 1 or not _text(source, above).endswith("\\"):
+        return None
+    return _comment_fact(source, above + 1, last, span)
+
+
 def _above_option(source: Source, line: int, span: Span) -> Fact | None:
     """Why an option stands alone on its line, from the lines above it."""
     above = line - 1
@@ -183,14 +206,7 @@ def _above_option(source: Source, line: int, span: Span) -> Fact | None:
     text = _text(source, above)
     kind = "broken-continuation"
     if text.lstrip().startswith("#"):
-        if blank:
-            return None
-        last = above
-        while above >= 1 and _text(source, above).lstrip().startswith("#"):
-            above -= 1
-        if above < 1 or not _text(source, above).endswith("\\"):
-            return None
-        return _comment_fact(source, above + 1, last, span)
+        return None if blank else _comment_above(source, above, span)
     end = source.line_span(above).end
     if text.endswith("\\"):
         if not blank:

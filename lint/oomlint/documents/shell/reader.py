@@ -164,35 +164,33 @@ class Reader:
         self.depth -= 1
 
     def _read_statement(self, script: ShellTree, node: Syntax) -> None:
-        kind = node.type
-        if kind == "ERROR":
-            self.variables.forget(assigned_names(script, node))
-        elif kind == "command":
-            self._command(script, node, ())
-        elif kind == "redirected_statement":
-            self._redirected(script, node)
-        elif kind in ("variable_assignment", "variable_assignments"):
-            each = [node] if kind == "variable_assignment" else node.named_children
-            for assignment in each:
-                self.variables.assign(script, assignment, exported=False)
-        elif kind == "declaration_command":
-            self.variables.declare(script, node)
-        elif kind == "unset_command":
-            for child in node.named_children:
-                self.variables.forget({script.text.of(child)})
-        elif kind == "function_definition":
-            name = node.child_by_field_name("name")
-            body = node.child_by_field_name("body")
-            if name is not None and body is not None:
-                self.functions[script.text.of(name)] = (script, body)
-        elif kind in _BRANCHES:
-            self._branch(script, node)
-        elif kind == "subshell":
-            self._isolated(script, node)
-        elif kind == "list":
-            self._list(script, node)
-        elif kind != "comment":
+        read = _STATEMENTS.get(node.type)
+        if read is not None:
+            read(self, script, node)
+        elif node.type != "comment":
             self._statements(script, node)
+
+    def _unsound(self, script: ShellTree, node: Syntax) -> None:
+        self.variables.forget(assigned_names(script, node))
+
+    def _plain_command(self, script: ShellTree, node: Syntax) -> None:
+        self._command(script, node, ())
+
+    def _assigned(self, script: ShellTree, node: Syntax) -> None:
+        for each in [node] if node.type == "variable_assignment" else node.named_children:
+            self.variables.assign(script, each, exported=False)
+
+    def _declared(self, script: ShellTree, node: Syntax) -> None:
+        self.variables.declare(script, node)
+
+    def _unset(self, script: ShellTree, node: Syntax) -> None:
+        for child in node.named_children:
+            self.variables.forget({script.text.of(child)})
+
+    def _defined(self, script: ShellTree, node: Syntax) -> None:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            self.functions[script.text.of(name)] = (script, body)
 
     def _list(self, script: ShellTree, node: Syntax) -> None:
         """``a && b || c``: after a test, or after ``||``, what follows may not run."""
@@ -473,22 +471,7 @@ class Reader:
             span = Span(text.span(name).start, span.end)
         redirects += tuple(c for c in node.children if c.type.endswith("_redirect"))
         box = Container("command", span, forbidden=text.forbidden)
-        expander = self.variables.expander(script)
-        fields: list[Field] = []
-        prefix: list[Variable] = []
-        program: Syntax | None = None
-        for child in node.named_children:
-            if child.type == "variable_assignment" and cut:
-                self.variables.assign(script, child, exported=False)
-            elif child.type == "variable_assignment":
-                name = child.child_by_field_name("name")
-                if name is not None:
-                    prefix.append(self.variables.binding(script, child, name, text.of(name)))
-            elif child.type.endswith("_redirect"):
-                continue
-            else:
-                program = program or child
-                fields += expander.words(child, box)
+        prefix, program, fields = self._words(script, node, box, is_cut=cut)
         if not fields or program is None:
             return
         first = field_text(fields[0])
@@ -520,6 +503,27 @@ class Reader:
         expanded = len(fields[0][0].path) > 1
         return found if expanded or field_text(fields[0]) in WRAPPERS else []
 
+    def _words(
+        self, script: ShellTree, node: Syntax, box: Container, *, is_cut: bool
+    ) -> tuple[list[Variable], Syntax | None, list[Field]]:
+        """The variables before a command, its program, and all its words; ``is_cut``: the variables never reach it."""
+        expander = self.variables.expander(script)
+        prefix: list[Variable] = []
+        program: Syntax | None = None
+        fields: list[Field] = []
+        for child in node.named_children:
+            if child.type == "variable_assignment" and is_cut:
+                self.variables.assign(script, child, exported=False)
+            elif child.type == "variable_assignment":
+                name = child.child_by_field_name("name")
+                if name is not None:
+                    known_as = script.text.of(name)
+                    prefix.append(self.variables.binding(script, child, name, known_as))
+            elif not child.type.endswith("_redirect"):
+                program = program or child
+                fields += expander.words(child, box)
+        return prefix, program, fields
+
     def _consequences(
         self, script: ShellTree, node: Syntax, fields: list[Field], redirects: tuple[Syntax, ...]
     ) -> None:
@@ -527,6 +531,34 @@ class Reader:
         texts = [field_text(words) for words in fields]
         program = (texts[0] or "").rsplit("/", 1)[-1]
         heredoc = next((r for r in redirects if r.type == "heredoc_redirect"), None)
+        if self._changes_state(script, node, program, fields, heredoc):
+            pass
+        elif program in self.functions:
+            self._call(program, fields[1:])
+        elif program in ("source", ".") and len(texts) > 1 and texts[1]:
+            self._source(script, node, texts[1])
+        elif heredoc is not None and (program in SHELLS or program in ("sbatch", "ssh")):
+            if program == "sbatch":
+                self.batches.append(script.text.span(heredoc))
+            self._heredoc_script(script, heredoc)
+        elif program == "printf" and texts[1:2] == ["-v"]:
+            self.variables.print_into(script, node, texts[2:])
+        elif program in COPYING:
+            self.made.update(map(posixpath.normpath, copied_names(texts)))
+        elif program in ("cat", "echo", "printf", "tee"):
+            self._written(script, node, fields, redirects)
+        self._runs_other(script, texts, fields)
+
+    def _changes_state(
+        self,
+        script: ShellTree,
+        node: Syntax,
+        program: str,
+        fields: list[Field],
+        heredoc: Syntax | None,
+    ) -> bool:
+        """Whether a command is one that changes variables, the folder or the loop that it is in; if so, it has."""
+        texts = [field_text(words) for words in fields]
         if program == "set" and (set(texts) & {"-a", "allexport"} or "-ea" in texts):
             self.variables.export_all = "+o" not in texts
         elif program == "shift":
@@ -544,21 +576,9 @@ class Reader:
                 if binding is not None:
                     self.variables.held[binding.name] = binding
                     self.variables.exports.add(binding.name)
-        elif program in self.functions:
-            self._call(program, fields[1:])
-        elif program in ("source", ".") and len(texts) > 1 and texts[1]:
-            self._source(script, node, texts[1])
-        elif heredoc is not None and (program in SHELLS or program in ("sbatch", "ssh")):
-            if program == "sbatch":
-                self.batches.append(script.text.span(heredoc))
-            self._heredoc_script(script, heredoc)
-        elif program == "printf" and texts[1:2] == ["-v"]:
-            self.variables.print_into(script, node, texts[2:])
-        elif program in COPYING:
-            self.made.update(map(posixpath.normpath, copied_names(texts)))
-        elif program in ("cat", "echo", "printf", "tee"):
-            self._written(script, node, fields, redirects)
-        self._runs_other(script, texts, fields)
+        else:
+            return False
+        return True
 
     def _runs_other(self, script: ShellTree, texts: list[str | None], fields: list[Field]) -> None:
         for number, text in enumerate(texts):
@@ -658,6 +678,19 @@ def _holds_command(node: Syntax) -> bool:
     return node.type == "command" or any(map(_holds_command, node.named_children))
 
 
+_STATEMENTS: dict[str, Callable[[Reader, ShellTree, Syntax], None]] = {
+    "ERROR": Reader._unsound,
+    "command": Reader._plain_command,
+    "redirected_statement": Reader._redirected,
+    "variable_assignment": Reader._assigned,
+    "variable_assignments": Reader._assigned,
+    "declaration_command": Reader._declared,
+    "unset_command": Reader._unset,
+    "function_definition": Reader._defined,
+    "subshell": Reader._isolated,
+    "list": Reader._list,
+    **dict.fromkeys(_BRANCHES, Reader._branch),
+}
 # Programs to which a command is handed in quotes, to be run elsewhere.
 _TAKE_A_COMMAND = frozenset({"ssh", "pdsh", "tmux", "screen", "sbatch", "script", "su", "watch"})
 _MOST_SOURCED = 8

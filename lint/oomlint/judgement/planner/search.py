@@ -346,12 +346,10 @@ class Search(Struct, frozen=True):
             if any(_needs_no_less(estimate, other) for other in judged):
                 continue
             way = self.resolved((*given, *moves))
-            if way is None:
-                continue
-            if not _fits(way.risk):
+            if way is not None and not _fits(way.risk):
                 judged.append(estimate)
                 continue
-            way = self._shortest(way, len(given), best)
+            way = None if way is None else self._shortest(way, len(given), best)
             if way is None or way.slowdown >= slower_than or not _is_roomier(way.estimate, best):
                 continue
             if way.kind not in seen:
