@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,8 +17,6 @@ from oomlint.plan.fields import f
 
 # In whose words a draft is written, the first unless the user says otherwise; those that have a skeleton.
 FRAMEWORKS = ("trl", "axolotl", "llama-factory", "torchtune", "ms-swift")
-METHODS: tuple[Method, ...] = get_args(Method)
-SHARDS: tuple[Shard, ...] = get_args(Shard)
 
 # LLaMA-Factory ff6d4d12 data_args.py cutoff_len and torchtune's recipes of one card.
 _LENGTH = 2048

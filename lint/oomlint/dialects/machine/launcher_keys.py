@@ -139,10 +139,6 @@ HOSTFILE_ALIASES = {
 }
 """Other names of the option that names the list of hosts, by launcher."""
 
-LISTED_HOSTS = launch.listed_hosts
-"""The field of the hosts that such a list names: pairs of a host and its number of slots, ``None``
-where the file leaves it open."""
-
 PLAIN = Table(name="python", rows=(), known_prefixes=_ALL_OTHERS, section="launcher")
 
 LAUNCHER_TABLES = {

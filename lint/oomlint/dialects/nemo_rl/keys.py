@@ -31,7 +31,6 @@ _ENGINES = choice(
     },
     otherwise=None,
 )  # fmt: skip
-_PEAK_SAVER = choice({"cpu": "cpu"}, otherwise=None)
 _ATTENTION = choice(
     {
         "flash_attention_2": "flash2",

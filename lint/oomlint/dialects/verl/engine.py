@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.verl.keys import RAY, VERL_PPO, VERL_SFT, own
+from oomlint.dialects.verl.keys import VERL_PPO, VERL_SFT, own
 from oomlint.plan.fields import f
 
 
@@ -13,11 +13,6 @@ def running_trainer(run: Cells) -> Literal["ppo", "sft", "engine"]:
     if any(block.table is VERL_PPO for block in run.blocks):
         return "ppo"
     return "sft" if any(block.table is VERL_SFT for block in run.blocks) else "engine"
-
-
-def is_started_by_ray(run: Cells) -> bool:
-    """Whether Ray starts as many ranks as the config says, whatever the command runs under."""
-    return running_trainer(run) == "ppo" or any(block.table is RAY for block in run.blocks)
 
 
 def is_megatron(run: Cells) -> bool:
