@@ -88,50 +88,31 @@ def _without(words: str, stem: str) -> str:
     return re.sub(rf"[_.-]?{_START}(?:{words}){_END}", "", stem, flags=re.IGNORECASE)
 
 
-_PURPOSES: tuple[tuple[str, Callable[[str], NamedPurpose]], ...] = (
-    (
-        _UNSHARDED,
-        lambda word: NamedPurpose(word, lambda plan: not plan.parallel.zero.stage, _zeroes),
-    ),
-    (
-        r"full(?:[_-]?(?:ft|finetun\w*|sft|params?|parameters?))?",
-        lambda word: _value(word, f.trainable.method, "full"),
-    ),
-    (
-        rf"(?:single|one|1)[_-]?(?:x[_-]?)?(?:gpu|card|device|{_CARDS})",
-        lambda word: NamedPurpose(word, lambda _: True, _shards),
-    ),
-    (f"{_OTHER_MAKERS}|{_NO_TRAINING}", lambda word: NamedPurpose(word, lambda _: True, bool)),
-    (
-        "ddp",
-        lambda word: NamedPurpose(
-            word, lambda plan: plan.parallel.backend in (None, "ddp"), _shards
-        ),
-    ),
-    ("fp32|fp16|bf16", lambda word: _value(word, f.precision.compute, word.lower())),
-    (
-        rf"(?:paged[_-]?)?(?:{_OPTIMIZERS})(?:[_-]?\d+bit)?",
-        lambda word: NamedPurpose(word, lambda _: True, lambda wishes: f.optimizer.kind in wishes),
-    ),
-    (_NO_OFFLOAD, lambda word: NamedPurpose(word, lambda _: True, _offloads)),
-    (
-        r"\d+k|\d{4,6}",
-        lambda word: NamedPurpose(word, partial(_is_one_of, _lengths(word)), _shortens),
-    ),
-    (
-        r"(?:u?bsz?|mbs|micro|batch(?:size)?)[_-]?\d+",
-        lambda word: _value(word, f.batch.micro, int(re.findall(r"\d+", word)[-1])),
-    ),
-)
-"""Words of a name, each with what it says of the run."""
-
-
 def _said(stem: str) -> Iterator[NamedPurpose]:
     """What the words of a name say of the run."""
     for stage in re.finditer(_STAGE, stem):
         yield _staged(stage[0], int(stage[3]))
-    for words, purpose in _PURPOSES:
-        yield from map(purpose, _words(stem, words))
+    for word in _words(stem, _UNSHARDED):
+        yield NamedPurpose(word, lambda plan: not plan.parallel.zero.stage, _zeroes)
+    for word in _words(stem, r"full(?:[_-]?(?:ft|finetun\w*|sft|params?|parameters?))?"):
+        yield _value(word, f.trainable.method, "full")
+    for word in _words(stem, rf"(?:single|one|1)[_-]?(?:x[_-]?)?(?:gpu|card|device|{_CARDS})"):
+        yield NamedPurpose(word, lambda _: True, _shards)
+    for word in _words(stem, f"{_OTHER_MAKERS}|{_NO_TRAINING}"):
+        yield NamedPurpose(word, lambda _: True, bool)
+    for word in _words(stem, "ddp"):
+        yield NamedPurpose(word, lambda plan: plan.parallel.backend in (None, "ddp"), _shards)
+    for word in _words(stem, "fp32|fp16|bf16"):
+        yield _value(word, f.precision.compute, word.lower())
+    for word in _words(stem, rf"(?:paged[_-]?)?(?:{_OPTIMIZERS})(?:[_-]?\d+bit)?"):
+        yield NamedPurpose(word, lambda _: True, lambda wishes: f.optimizer.kind in wishes)
+    for word in _words(stem, _NO_OFFLOAD):
+        yield NamedPurpose(word, lambda _: True, _offloads)
+    for word in _words(stem, r"\d+k|\d{4,6}"):
+        lengths = _lengths(word)
+        yield NamedPurpose(word, partial(_is_one_of, lengths), _shortens)
+    for word in _words(stem, r"(?:u?bsz?|mbs|micro|batch(?:size)?)[_-]?\d+"):
+        yield _value(word, f.batch.micro, int(re.findall(r"\d+", word)[-1]))
 
 
 def _said_by_folders(folders: str) -> Iterator[NamedPurpose]:

@@ -32,30 +32,28 @@ def loss_facts(source: Source, tree: ast.Module, places: NodeSpans) -> Iterator[
         if not isinstance(node, ast.ClassDef):
             continue
         bases = [(dotted(base) or "").rpartition(".")[2] for base in node.bases]
-        is_trainer = any(map(_TRAINER.search, bases))
-        if not is_trainer and not any(map(_HEADED.search, bases)):
+        if any(map(_TRAINER.search, bases)):
+            wanted = "compute_loss"
+        elif any(map(_HEADED.search, bases)):
+            wanted = "forward"
+        else:
             continue
-        computes = "compute_loss" if is_trainer else "forward"
         for function in node.body:
             if not isinstance(function, ast.FunctionDef):
                 continue
             where = Location(source.path, places.span(function))
-            if is_trainer:
-                yield from _of_trainer(node, function, where)
-            own = function.name == computes and _is_of_its_own(function)
-            if own and not _names_logits(node):
-                yield Fact("own-loss", where, {"class": node.name, "function": computes})
-            passes = _passes(function.body) if is_trainer and function.name == computes else 0
+            if wanted == "compute_loss" and _asks_for_loss_alone(function):
+                yield Fact("loss-alone", where, {"class": node.name})
+            is_step = wanted == "compute_loss" and function.name in _STEPS
+            if is_step and any(map(_reads_logits, ast.walk(function))):
+                yield Fact("own-logits", where, {"class": node.name, "function": function.name})
+            if function.name != wanted:
+                continue
+            if _is_of_its_own(function) and not _names_logits(node):
+                yield Fact("own-loss", where, {"class": node.name, "function": wanted})
+            passes = _passes(function.body) if wanted == "compute_loss" else 0
             if passes > 1:
                 yield Fact("own-passes", where, {"class": node.name, "passes": passes})
-
-
-def _of_trainer(node: ast.ClassDef, function: ast.FunctionDef, where: Location) -> Iterator[Fact]:
-    """What a function of a Trainer asks of the class above, and what it reads of the model."""
-    if _asks_for_loss_alone(function):
-        yield Fact("loss-alone", where, {"class": node.name})
-    if function.name in _STEPS and any(map(_reads_logits, ast.walk(function))):
-        yield Fact("own-logits", where, {"class": node.name, "function": function.name})
 
 
 def _asks_for_loss_alone(function: ast.FunctionDef) -> bool:
