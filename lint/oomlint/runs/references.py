@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from collections.abc import Iterable, Mapping as MappingABC
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -93,9 +93,10 @@ class References:
             if written is not None:
                 return self._with_inner(written, joining, trail)
         found = self.found(reference, from_file, joining.folder)
-        preset = self._preset(reference) if found is None else None
-        if preset is not None:
-            return [self._reached(preset, reference, from_file)]
+        if found is None:
+            preset = self._preset(reference)
+            if preset is not None:
+                return [self._reached(preset, reference, from_file)]
         is_vouched = self._is_vouched_for(reference, from_file, joining)
         is_ours = is_vouched or self._recogniser.may_be_ours(found, reference.dialect)
         if reference.optional and not is_ours:
@@ -238,7 +239,7 @@ class References:
             self._configured[key] = found
         return self._configured[key]
 
-    def _turned_down(self, reference: Reference) -> Iterator[MissingFile]:
+    def _turned_down(self, reference: Reference) -> Iterable[MissingFile]:
         """Why a file that is here cannot be what a setting names it as; nothing where its dialect does
         not say when that is so."""
         dialect = self._recogniser.registry.named(reference.dialect)

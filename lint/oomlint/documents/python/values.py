@@ -858,16 +858,6 @@ class Evaluator:
         return cls if cls in self.scopes.classes else None
 
 
-_READERS: Final[dict[type[ast.expr], Callable[[Evaluator, Any, Scope, int], Node]]] = {
-    ast.Dict: Evaluator._dict,
-    ast.Call: Evaluator._call,
-    ast.Name: Evaluator._name,
-    ast.Attribute: Evaluator._attribute,
-    ast.Subscript: Evaluator._subscript,
-    ast.BinOp: Evaluator._arithmetic,
-}
-
-
 def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, Scope]]]:
     """What the functions of the file get for their parameters, with the scope of each call that
     gives it; by ``id`` of the function and parameter. Of a call that leaves it out it is the default;
@@ -922,6 +912,16 @@ def _argument_of(call: ast.Call, parameter: str, places: list[str]) -> ast.expr 
         return named
     number = places.index(parameter)
     return call.args[number] if number < len(call.args) else None
+
+
+_READERS: Final[dict[type[ast.expr], Callable[[Evaluator, Any, Scope, int], Node]]] = {
+    ast.Dict: Evaluator._dict,
+    ast.Call: Evaluator._call,
+    ast.Name: Evaluator._name,
+    ast.Attribute: Evaluator._attribute,
+    ast.Subscript: Evaluator._subscript,
+    ast.BinOp: Evaluator._arithmetic,
+}
 
 
 def plain_value(node: Node | None) -> Any:
