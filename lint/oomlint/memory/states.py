@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.parameters import padded, padded_adapter, padded_block
 from oomlint.memory.result import StateBytes
@@ -349,52 +351,78 @@ def offloads_gradients(f: Facts) -> bool:
 
 def state_bytes_of(f: Facts) -> StateBytes:
     """States of resolved facts; see :func:`state_bytes`."""
-    plan = f.plan
+    optimizer = f.plan.optimizer
     buffers = buffer_bytes(f)
-    base = frozen_weight_bytes(f) - buffers
-    extra = trained_storage(f)
     trained = local_trained(f)
     grads = trained * f.bytes_per.grad
-    master = trained * f.bytes_per.master
-    optim = optimizer_bytes(f, trained)
-    if plan.optimizer.in_backward or plan.optimizer.kind in ("lomo", "adalomo"):
+    if optimizer.in_backward or optimizer.kind in ("lomo", "adalomo"):
         grads = 0.0
-    n = f.ranks.shard
-    backend = f.ranks.backend
-    if backend == "zero":
-        stage = plan.parallel.zero.stage or 0
+    whole = _States(
+        frozen_weight_bytes(f) - buffers,
+        trained_storage(f),
+        grads,
+        trained * f.bytes_per.master,
+        optimizer_bytes(f, trained),
+    )
+    states = _left_on_gpu(f, _sharded(f, whole))
+    return StateBytes(
+        states.base + buffers + states.extra, states.grads, states.master, states.optim
+    )
+
+
+class _States(NamedTuple):
+    """Bytes of one rank: frozen weights without buffers, trained ones, and what training adds to those."""
+
+    base: float
+    extra: float
+    grads: float
+    master: float
+    optim: float
+
+
+def _sharded(f: Facts, states: _States) -> _States:
+    """A rank's part of what the ranks of data parallelism divide."""
+    parallel, n = f.plan.parallel, f.ranks.shard
+    base, extra, grads, master, optim = states
+    if f.ranks.backend == "zero":
+        stage = parallel.zero.stage or 0
         if stage >= 1:
             master, optim = master / n, optim / n
         if stage >= 2:
             grads /= n
         if stage >= 3:
             base, extra = base / n, extra / n
-            if plan.parallel.zero.hpz and plan.parallel.zero.hpz > 1:
+            if parallel.zero.hpz and parallel.zero.hpz > 1:
                 # ZeRO++ keeps a secondary half-precision shard in the node (hpZ).
-                base += frozen_weight_bytes_of(f, 2.0) / plan.parallel.zero.hpz
-    elif backend in ("fsdp1", "fsdp2"):
-        strategy = plan.parallel.fsdp.strategy or "full"
-        if strategy != "no_shard":
+                base += frozen_weight_bytes_of(f, 2.0) / parallel.zero.hpz
+    elif f.ranks.backend in ("fsdp1", "fsdp2"):
+        if (parallel.fsdp.strategy or "full") != "no_shard":
             pad, adapter_pad = padding_of(f)
             trained_pad = adapter_pad if f.trained.lora else pad
             ranks = data_ranks(f, n)
             base, extra = base * pad / ranks, extra * adapter_pad / ranks
             grads, master, optim = (x * trained_pad / ranks for x in (grads, master, optim))
-    elif backend == "megatron" and plan.parallel.megatron.dist_optimizer is not False:
+    elif f.ranks.backend == "megatron" and parallel.megatron.dist_optimizer is not False:
         # The distributed optimizer shards over context-parallel ranks too.
         ranks = data_ranks(f, f.ranks.dp * f.ranks.cp)
         master, optim = master / ranks, optim / ranks
-    offload = plan.offload
+    return _States(base, extra, grads, master, optim)
+
+
+def _left_on_gpu(f: Facts, states: _States) -> _States:
+    """What offloading leaves of a rank's states."""
+    offload, backend = f.plan.offload, f.ranks.backend
+    base, extra, grads, master, optim = states
     if offload.optimizer in ("cpu", "nvme"):
         ratio = 1.0 if offload.optimizer_ratio is None else offload.optimizer_ratio
         master, optim = master * (1 - ratio), optim * (1 - ratio)
         if backend == "zero" and offloads_gradients(f):
             grads = 0.0
-    if offload.params in ("cpu", "nvme") or plan.parallel.fsdp.cpu_offload:
+    if offload.params in ("cpu", "nvme") or f.plan.parallel.fsdp.cpu_offload:
         base = extra = 0.0
         if backend in ("fsdp1", "fsdp2"):
             grads = master = optim = 0.0
-    return StateBytes(base + buffers + extra, grads, master, optim)
+    return _States(base, extra, grads, master, optim)
 
 
 def state_bytes(plan: Plan) -> StateBytes | None:

@@ -449,13 +449,6 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
     ranks, bytes_per = f.ranks, f.bytes_per
     model = f.model
     assert model is not None
-    o = f.plan.optimizer
-    kind = o.kind or "adamw"
-    width = bytes_per.trained if f.trained.lora else bytes_per.stream
-    if ranks.backend in ("fsdp1", "fsdp2") and not f.trained.lora:
-        width = bytes_per.weight
-    if bytes_per.master:
-        width = bytes_per.master
     if f.plan.offload.optimizer in ("cpu", "nvme") or f.plan.parallel.fsdp.cpu_offload:
         return 0.0
     largest = (
@@ -475,9 +468,24 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
             largest = min(largest, float(f.plan.parallel.zero.sub_group_elems or 1_000_000_000))
             extra = 4 * largest
             shard, trained = 1, largest
-    trained = trained / shard
-    if o.in_backward:
-        trained = largest
+    trained = largest if f.plan.optimizer.in_backward else trained / shard
+    return _temporaries_of_kind(f, trained, largest, extra)
+
+
+def _width_stepped(f: Facts) -> float:
+    """Bytes an element of what the optimizer steps."""
+    if f.bytes_per.master:
+        return f.bytes_per.master
+    if f.trained.lora:
+        return f.bytes_per.trained
+    return f.bytes_per.weight if f.ranks.backend in ("fsdp1", "fsdp2") else f.bytes_per.stream
+
+
+def _temporaries_of_kind(f: Facts, trained: float, largest: float, extra: float) -> float:
+    """``extra`` and what the kind of optimizer makes beside it, of ``trained`` elements at once or of the ``largest``
+    tensor alone."""
+    o = f.plan.optimizer
+    kind, width = o.kind or "adamw", _width_stepped(f)
     if kind == "adafactor":
         name = (o.name or "").lower()
         if "torch" in name:
@@ -491,9 +499,9 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
     if kind in ("adamw", "lamb", "schedule_free", "anyprecision_adamw", "rmsprop", "adagrad"):
         if o.fused:
             return extra
-        if o.foreach is not False and not f.older("torch", _FOREACH):
-            return extra + _copies_of_foreach(f, kind) * trained * width
-        return extra + 2 * largest * width
+        foreach = o.foreach is not False and not f.older("torch", _FOREACH)
+        copies = _copies_of_foreach(f, kind) * trained if foreach else 2 * largest
+        return extra + copies * width
     if kind == "badam" and width == 2:
         # The block's gradients make way for fp32 copies (badam 1.4 block_optim.py, _grad_to_hp).
         return extra + 2 * trained

@@ -341,9 +341,11 @@ class Search(Struct, frozen=True):
             moves = deltas.moves(state)
             if risk < EVEN and best is None:
                 near.append(Near(risk, slowdown, given, moves))
-            if risk >= TIGHT or not _is_roomier(estimate, best):
-                continue
-            if any(_needs_no_less(estimate, other) for other in judged):
+            if (
+                risk >= TIGHT
+                or not _is_roomier(estimate, best)
+                or any(_needs_no_less(estimate, other) for other in judged)
+            ):
                 continue
             way = self.resolved((*given, *moves))
             if way is not None and not _fits(way.risk):

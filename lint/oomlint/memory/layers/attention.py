@@ -172,35 +172,11 @@ class Attention(Basics):
         if "kv_a" in linears:
             q, k, v = self.latent(x, linears)
         elif "qkv" in linears:
-            joined = self.linear(x, linears["qkv"])
-            if m.traits.clamped_qkv:
-                # clamp_ keeps what was there before it for its backward.
-                joined = tape.op(
-                    tape.tensor(joined.width, joined.bytes), (joined,), saves=(joined,)
-                )
-            kv = max(kv, (joined.width - width) / 2)
-            q, k, v = tape.parts(joined, (width, kv, kv))
-            if m.qk_norm and not m.traits.l2_qk_norm:
-                q, k = self.norm(q), self.norm(k)
-            if m.arch == "falcon" and m.kv_heads not in (1, m.heads):
-                # FalconAttention._split_heads broadcasts keys and values to all query heads.
-                q, k, v = self.own(q), self.repeat(k, width), self.repeat(v, width)
+            q, k, v = self.projected_together(x, linears["qkv"], width, kv)
         else:
-            q = self.linear(x, linears["q"])
-            if m.traits.gated_query:
-                q, gate = tape.parts(q, (width, width))
-                gate = self.own(gate)
-            if m.traits.scaled_query:
-                q = self.scale(q)
-            if m.qk_norm and not m.traits.l2_qk_norm:
-                q = self.norm(q)
+            q, gate = self.queries(x, linears["q"], width)
             if "k" in linears:
-                k = projected = self.linear(source, linears["k"])
-                if m.qk_norm and not m.traits.l2_qk_norm:
-                    k = self.norm(k)
-                v = self.linear(source, linears["v"]) if "v" in linears else projected
-                if m.traits.value_norm:
-                    v = self.cast(self._normalise(v), v.bytes)
+                k, v = self.keys_and_values(source, linears)
             else:
                 k = v = Tensor(shared / split, r.compute, Size(), needs_grad=True)
         if "kv_a" not in linears:
@@ -216,6 +192,49 @@ class Attention(Basics):
             tape.op(share, (gate,), saves=(share,))
             attended = self.product(attended, share)
         return self.linear(attended, linears["o"])
+
+    def projected_together(
+        self, x: Tensor, layer: Linear, width: float, kv: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of one projection."""
+        m, tape = self.model, self.tape
+        joined = self.linear(x, layer)
+        if m.traits.clamped_qkv:
+            # clamp_ keeps what was there before it for its backward.
+            joined = tape.op(tape.tensor(joined.width, joined.bytes), (joined,), saves=(joined,))
+        kv = max(kv, (joined.width - width) / 2)
+        q, k, v = tape.parts(joined, (width, kv, kv))
+        if m.qk_norm and not m.traits.l2_qk_norm:
+            q, k = self.norm(q), self.norm(k)
+        if m.arch == "falcon" and m.kv_heads not in (1, m.heads):
+            # FalconAttention._split_heads broadcasts keys and values to all query heads.
+            q, k, v = self.own(q), self.repeat(k, width), self.repeat(v, width)
+        return q, k, v
+
+    def queries(self, x: Tensor, layer: Linear, width: float) -> tuple[Tensor, Tensor | None]:
+        """Of a projection of their own, and the gate that some make beside them."""
+        m = self.model
+        q = self.linear(x, layer)
+        gate: Tensor | None = None
+        if m.traits.gated_query:
+            q, gate = self.tape.parts(q, (width, width))
+            gate = self.own(gate)
+        if m.traits.scaled_query:
+            q = self.scale(q)
+        if m.qk_norm and not m.traits.l2_qk_norm:
+            q = self.norm(q)
+        return q, gate
+
+    def keys_and_values(self, source: Tensor, linears: dict[str, Linear]) -> tuple[Tensor, Tensor]:
+        """Of projections of their own, or of one that is both."""
+        m = self.model
+        k = projected = self.linear(source, linears["k"])
+        if m.qk_norm and not m.traits.l2_qk_norm:
+            k = self.norm(k)
+        v = self.linear(source, linears["v"]) if "v" in linears else projected
+        if m.traits.value_norm:
+            v = self.cast(self._normalise(v), v.bytes)
+        return k, v
 
     def latent(self, x: Tensor, linears: dict[str, Linear]) -> tuple[Tensor, Tensor, Tensor]:
         """DeepSeek's multi-head latent attention: q, k and v at full head size."""

@@ -153,30 +153,10 @@ class Decoder(Attention, Streams, Mixers):
             if traits.post_norms:
                 attended = self.norm(attended)
             x = self.add(self.scaled(self.residual_dropout(attended)), x)
-        if block.crosses:
-            # The encoder's output is one tensor for all layers of the decoder.
-            encoded = Tensor(x.width, x.bytes, Size(), needs_grad=True)
-            crossed = {
-                role.removeprefix("cross_"): layer
-                for role, layer in linears.items()
-                if role.startswith("cross_")
-            }
-            attended = self.project_and_attend(self.norm(x), crossed, encoded)
-            x = self.add(self.residual_dropout(attended), x)
+        x = self.crossed(x, linears) if block.crosses else x
         if not block.feeds:
             return x
-        y = self.norm(x)
-        if block.experts and traits.experts_beside:
-            dense = self.norm(self.feed_forward(y, linears))
-            mixed = self.add(dense, self.norm(self.experts(self.norm(x), block, linears, x)))
-        elif block.experts and "moe" in self.r.recomputed:
-            mixed = self.recomputed(y, lambda made, given: made.experts(given, block, linears))
-        elif block.experts:
-            mixed = self.experts(y, block, linears)
-        elif "mlp" in self.r.recomputed:
-            mixed = self.recomputed(y, lambda made, given: made.feed_forward(given, linears))
-        else:
-            mixed = self.feed_forward(self.gathered(y), linears)
+        mixed = self.fed(x, block, linears)
         if traits.post_norms:
             mixed = self.norm(mixed)
         x = self.add(x, self.scaled(self.residual_dropout(mixed)))
@@ -186,6 +166,32 @@ class Decoder(Attention, Streams, Mixers):
             # Gemma4TextDecoderLayer multiplies its output in place by a number.
             x = self.tape.op(Tensor(x.width, x.bytes, x.size, False, x.root), (x,))
         return x
+
+    def crossed(self, x: Tensor, linears: dict[str, Linear]) -> Tensor:
+        """A decoder's attention to what the encoder gives."""
+        # The encoder's output is one tensor for all layers of the decoder.
+        encoded = Tensor(x.width, x.bytes, Size(), needs_grad=True)
+        crossed = {
+            role.removeprefix("cross_"): layer
+            for role, layer in linears.items()
+            if role.startswith("cross_")
+        }
+        attended = self.project_and_attend(self.norm(x), crossed, encoded)
+        return self.add(self.residual_dropout(attended), x)
+
+    def fed(self, x: Tensor, block: DecoderBlock, linears: dict[str, Linear]) -> Tensor:
+        """What the feed-forward part makes of the normed ``x``, dense or of experts."""
+        y = self.norm(x)
+        if block.experts and self.model.traits.experts_beside:
+            dense = self.norm(self.feed_forward(y, linears))
+            return self.add(dense, self.norm(self.experts(self.norm(x), block, linears, x)))
+        if block.experts and "moe" in self.r.recomputed:
+            return self.recomputed(y, lambda made, given: made.experts(given, block, linears))
+        if block.experts:
+            return self.experts(y, block, linears)
+        if "mlp" in self.r.recomputed:
+            return self.recomputed(y, lambda made, given: made.feed_forward(given, linears))
+        return self.feed_forward(self.gathered(y), linears)
 
     def recomputed(self, x: Tensor, write: Callable[[Decoder, Tensor], Tensor]) -> Tensor:
         """A part that is run again in backward (Megatron-core transformer/transformer_layer.py
