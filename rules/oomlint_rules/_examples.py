@@ -229,6 +229,20 @@ def fsdp(*lines: str, more: str = "") -> str:
     )
 
 
+KUBERNETES_JOB = text(
+    """
+    apiVersion: batch/v1
+    kind: Job
+    spec:
+      template:
+        spec:
+          containers:
+            - name: tune
+    """
+)
+"""How the manifest of a job with one container begins."""
+
+
 def accelerate(kind: str, block: str = "", processes: int = 8) -> str:
     """An Accelerate YAML; ``block`` are whole lines, such as an ``fsdp_config``."""
     return (

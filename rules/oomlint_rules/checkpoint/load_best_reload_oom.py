@@ -36,14 +36,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import settled, severity_of_need
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.judgement import settled
+from oomlint.linting.rule import Applicability, Finding, Proposal, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 from oomlint_rules._examples import LLAMA_FACTORY, command, deepspeed, example
-from oomlint_rules.checkpoint._reload import reload_of
-from oomlint_rules.host._ram import against
+from oomlint_rules.checkpoint._reload import ReloadRule, reload_of
 from oomlint_rules.settings._trainer import trainer_compares
 
 _FIELD = f.save.load_best_at_end
@@ -55,7 +54,7 @@ _JSON = deepspeed('"stage": 3, "offload_optimizer": {"device": "cpu"}')
 _OPTIONS = "--deepspeed ds.json --eval_strategy steps --save_steps 100 --eval_steps 100"
 
 
-class LoadBestReloadOom(Rule, code="OOM513", fixes=Applicability.UNSAFE, cost=9):
+class LoadBestReloadOom(ReloadRule, code="OOM513", fixes=Applicability.UNSAFE, cost=9):
     summary = "the best checkpoint is read back at the end, beside all that training holds"
     only_where = (Where(meant={f.save.load_best_at_end: (True,), f.parallel.backend: ("zero",)}),)
 
@@ -104,30 +103,15 @@ class LoadBestReloadOom(Rule, code="OOM513", fixes=Applicability.UNSAFE, cost=9)
         dims = plan.model.dims
         total = dims.params_total if dims is not None else None
         found = None if plan.save.save_only_model else reload_of(run)
-        if found is None or total is None or found.training.is_problem:
+        if found is None or total is None:
             return
-        limit = found.training.limit
-        if limit is None:
-            severity = Severity.INFO if total >= _LARGE else None
-        else:
-            severity = severity_of_need(run, "host", found.need)
-        if severity is None:
-            return
-        key = run.key(_FIELD)
-        yield self.finding(
+        yield from self.read_back(
             run,
-            severity,
-            f"{key} reads {gib(found.read)} into a node's RAM at the end",
+            found,
+            f"{run.key(_FIELD)} reads {gib(found.read)} into a node's RAM at the end",
             at=_FIELD,
-            details=(
-                f"for the best checkpoint {found.words}",
-                f"beside {gib(found.training.predicted)} that training keeps there",
-                *against(found.need, limit),
-            ),
-            confidence="low" if found.training.confidence == "low" else "medium",
-            resource="host",
-            predicted=found.need,
-            limit=limit,
+            reads=f"for the best checkpoint {found.words}",
+            is_large=total >= _LARGE,
             proposals=[
                 Proposal.set(
                     "keep the last model, and choose a checkpoint afterwards",

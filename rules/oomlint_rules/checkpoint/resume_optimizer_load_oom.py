@@ -51,14 +51,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.judgement import judge_gpu, settled, severity_of_need
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Where
 from oomlint.memory import beside_on_gpu
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, deepspeed, example
-from oomlint_rules.checkpoint._reload import Reload, reload_of
-from oomlint_rules.host._ram import against
+from oomlint_rules.checkpoint._reload import Reload, ReloadRule, reload_of
 
 _SERIAL = f.parallel.zero.serial_load
 _NOTEWORTHY = 128 * 2**30
@@ -69,7 +68,7 @@ _FIXED = _JSON.replace('"stage": 3', '"stage": 3, "pipeline_loading_checkpoint":
 _LF = f"{LLAMA_FACTORY}deepspeed: ds.json\n"
 
 
-class ResumeOptimizerLoadOom(Rule, code="OOM512", fixes=Applicability.SAFE, cost=1):
+class ResumeOptimizerLoadOom(ReloadRule, code="OOM512", fixes=Applicability.SAFE, cost=1):
     summary = "resuming reads the optimizer states beside those that are there"
     only_where = (Where(plan={f.load.resume: (True,)}),)
 
@@ -115,30 +114,15 @@ class ResumeOptimizerLoadOom(Rule, code="OOM512", fixes=Applicability.SAFE, cost
     def check(self, run: Run) -> Iterable[Finding]:
         yield from self._on_the_gpu(run)
         found = reload_of(run)
-        # Where training itself does not fit, resuming is not what has to change.
-        if found is None or found.training.is_problem:
+        if found is None:
             return
-        limit = found.training.limit
-        if limit is None:
-            severity = Severity.INFO if found.read >= _NOTEWORTHY else None
-        else:
-            severity = severity_of_need(run, "host", found.need)
-        if severity is None:
-            return
-        yield self.finding(
+        yield from self.read_back(
             run,
-            severity,
+            found,
             f"resuming reads {gib(found.read)} of optimizer states into a node's RAM at once",
             at=(f.load.resume, _SERIAL),
-            details=(
-                found.words,
-                f"beside {gib(found.training.predicted)} that training keeps there",
-                *against(found.need, limit),
-            ),
-            confidence="low" if found.training.confidence == "low" else "medium",
-            resource="host",
-            predicted=found.need,
-            limit=limit,
+            reads=found.words,
+            is_large=found.read >= _NOTEWORTHY,
             proposals=_proposals(run, found),
         )
 

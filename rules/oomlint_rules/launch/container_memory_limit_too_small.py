@@ -37,12 +37,10 @@ from collections.abc import Iterable
 
 from oomlint.dialects.machine.fields import scene
 from oomlint.judgement import judge_host
-from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where
-from oomlint.plan.fields import f
+from oomlint.linting.rule import Applicability, Example, Finding, Rule, Where
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
-from oomlint_rules.launch._limits import enough, is_met, limited_by
+from oomlint_rules._examples import KUBERNETES_JOB, example
+from oomlint_rules.launch._limits import limited_by, too_low
 
 _WORDS = (
     "--deepspeed ds.json --do_train --model_name_or_path Qwen/Qwen2.5-7B"
@@ -67,13 +65,7 @@ def _docker(memory: str) -> dict[str, str]:
 
 def _job(limit: str) -> dict[str, str]:
     manifest = (
-        "apiVersion: batch/v1\n"
-        "kind: Job\n"
-        "spec:\n"
-        "  template:\n"
-        "    spec:\n"
-        "      containers:\n"
-        "        - name: tune\n"
+        f"{KUBERNETES_JOB}"
         "          command: [bash, -c]\n"
         "          args:\n"
         "            - |\n"
@@ -104,16 +96,6 @@ class ContainerMemoryLimitTooSmall(Rule, code="OOM708", fixes=Applicability.SAFE
 
     def check(self, run: Run) -> Iterable[Finding]:
         found = judge_host(run) if limited_by(run) == "container" else None
-        if found is None or found.severity is None or found.limit is None:
-            return
-        wish = enough(run, found)
-        if is_met(wish, found):
-            return
-        yield self.finding(
-            run,
-            found.severity,
-            f"the container may use only {gib(found.limit)} of the node's RAM",
-            at=f.host.ram_gib,
-            judged=found,
-            proposals=[Proposal.set(f"allow it {wish[f.host.ram_gib]:.0f} GiB", wish)],
-        )
+        if found is not None:
+            says = "the container may use only {} of the node's RAM"
+            yield from too_low(self, run, found, says=says, asks="allow it {}")

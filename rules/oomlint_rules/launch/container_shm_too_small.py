@@ -44,7 +44,7 @@ from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, 
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import example
+from oomlint_rules._examples import KUBERNETES_JOB, example
 
 _GIB = 2**30
 # NCCL User Guide, "Troubleshooting: Shared memory": --shm-size=1g.
@@ -92,13 +92,7 @@ def _pod(volume: str) -> dict[str, str]:
     mount = "          volumeMounts: [{mountPath: /dev/shm, name: shm}]\n" if volume else ""
     return {
         "job.yaml": (
-            "apiVersion: batch/v1\n"
-            "kind: Job\n"
-            "spec:\n"
-            "  template:\n"
-            "    spec:\n"
-            "      containers:\n"
-            "        - name: tune\n"
+            f"{KUBERNETES_JOB}"
             "          command: [torchrun, --nproc_per_node=8, train.py]\n"
             f"          args: [{', '.join(repr(word) for word in _WORDS.split())}]\n"
             "          resources: {limits: {nvidia.com/gpu: 8}}\n"

@@ -41,9 +41,8 @@ from oomlint.judgement import judge_host
 from oomlint.linting.rule import Applicability, Example, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import gib
 from oomlint_rules._examples import example, line
-from oomlint_rules.launch._limits import enough, is_met, limited_by
+from oomlint_rules.launch._limits import enough, limited_by, too_low
 
 _TRAINER = line(
     """
@@ -96,22 +95,13 @@ class SlurmMemTooSmall(Rule, code="OOM707", fixes=Applicability.SAFE, cost=1):
         found = judge_host(run) if who in ("slurm", "slurm default") else None
         if found is None:
             return
-        wish = enough(run, found)
-        needed = f"{wish[f.host.ram_gib]:.0f} GiB"
+        asks = "ask Slurm for {} a node"
         if found.limit is not None and found.severity is not None:
-            if is_met(wish, found):
-                return
-            proposals = [Proposal.set(f"ask Slurm for {needed} a node", wish)]
-            yield self.finding(
-                run,
-                found.severity,
-                f"Slurm gives the job only {gib(found.limit)} of a node's RAM",
-                at=f.host.ram_gib,
-                judged=found,
-                proposals=proposals,
-            )
+            says = "Slurm gives the job only {} of a node's RAM"
+            yield from too_low(self, run, found, says=says, asks=asks)
         elif who == "slurm default" and found.predicted >= _NOTEWORTHY:
-            title = f"ask Slurm for {needed} a node"
+            wish = enough(run, found)
+            title = asks.format(f"{wish[f.host.ram_gib]:.0f} GiB")
             yield self.info(
                 run,
                 "the job asks Slurm for no RAM and gets the site's default",
