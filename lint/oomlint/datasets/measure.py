@@ -26,7 +26,7 @@ _CHARACTERS = 3.17
 _OF_CHINESE = 0.79
 _KNOWS_CHINESE = 150_000
 # Ideographs, and the punctuation that is written among them; wide digits are a token each.
-_CHINESE = re.compile(r"[\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uff0f]")
+_CHINESE = r"[\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uff0f]"
 # What a sample has beside its text, and whose tokens its text does not tell.
 _BESIDE = frozenset("image images video videos audio audios pixel_values input_ids".split())
 
@@ -85,5 +85,5 @@ def _tokens(text: str, vocabulary: int) -> int:
     if is_small(vocabulary):
         wide = len(text.encode("utf-8", "replace")) - plain
     elif vocabulary >= _KNOWS_CHINESE:
-        wide -= (1 - _OF_CHINESE) * len(_CHINESE.findall(text))
+        wide -= (1 - _OF_CHINESE) * len(re.findall(_CHINESE, text))
     return round((plain - digits) / _CHARACTERS + wide) + digits

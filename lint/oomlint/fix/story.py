@@ -10,7 +10,6 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
-from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -37,19 +36,27 @@ _SHARDING = ("parallel.zero.", "parallel.fsdp.", "parallel.backend")
 
 
 class NamedPurpose(Struct, frozen=True):
-    """``word`` of a name, and whether a run with a plan and a wish for it still is what that says."""
+    """A ``pattern`` for words of a name, the wishes that it concerns, and whether such a word, which holds for a
+    run with a plan, no longer would with a wish for it. Names are searched for words of few purposes: each
+    takes longer to compile than most rules take."""
 
-    word: str
-    holds: Callable[[Plan], bool]
-    is_broken_by: Callable[[Wishes], bool]
+    pattern: str
+    concerns: Callable[[Wishes], bool]
+    is_broken: Callable[[str, Plan, Wishes], bool]
 
 
 def contradiction(path: str, plan: Plan, wishes: Wishes) -> str | None:
     """The word in a file's name that holds for a run and would no longer, if there is one."""
-    for said in (*_said(_stem(path)), *_said_by_folders(path.rpartition("/")[0])):
-        if said.is_broken_by(wishes) and said.holds(plan):
-            return said.word
-    return None
+    stem, folders = _stem(path), path.rpartition("/")[0]
+    if f.parallel.zero.stage in wishes:
+        for stage in re.finditer(_STAGE, stem):
+            if _passes_stage(int(stage[3]), plan, wishes):
+                return stage[0]
+    for purpose in _PURPOSES:
+        for word in _words(stem, purpose.pattern) if purpose.concerns(wishes) else ():
+            if purpose.is_broken(word, plan, wishes):
+                return word
+    return _other_maker(folders) if wishes else None
 
 
 def variant_beside(path: str, others: Iterable[str], wishes: Wishes) -> str | None:
@@ -88,57 +95,21 @@ def _without(words: str, stem: str) -> str:
     return re.sub(rf"[_.-]?{_START}(?:{words}){_END}", "", stem, flags=re.IGNORECASE)
 
 
-def _said(stem: str) -> Iterator[NamedPurpose]:
-    """What the words of a name say of the run."""
-    for stage in re.finditer(_STAGE, stem):
-        yield _staged(stage[0], int(stage[3]))
-    for word in _words(stem, _UNSHARDED):
-        yield NamedPurpose(word, lambda plan: not plan.parallel.zero.stage, _zeroes)
-    for word in _words(stem, r"full(?:[_-]?(?:ft|finetun\w*|sft|params?|parameters?))?"):
-        yield _value(word, f.trainable.method, "full")
-    for word in _words(stem, rf"(?:single|one|1)[_-]?(?:x[_-]?)?(?:gpu|card|device|{_CARDS})"):
-        yield NamedPurpose(word, lambda _: True, _shards)
-    for word in _words(stem, f"{_OTHER_MAKERS}|{_NO_TRAINING}"):
-        yield NamedPurpose(word, lambda _: True, bool)
-    for word in _words(stem, "ddp"):
-        yield NamedPurpose(word, lambda plan: plan.parallel.backend in (None, "ddp"), _shards)
-    for word in _words(stem, "fp32|fp16|bf16"):
-        yield _value(word, f.precision.compute, word.lower())
-    for word in _words(stem, rf"(?:paged[_-]?)?(?:{_OPTIMIZERS})(?:[_-]?\d+bit)?"):
-        yield NamedPurpose(word, lambda _: True, lambda wishes: f.optimizer.kind in wishes)
-    for word in _words(stem, _NO_OFFLOAD):
-        yield NamedPurpose(word, lambda _: True, _offloads)
-    for word in _words(stem, r"\d+k|\d{4,6}"):
-        lengths = _lengths(word)
-        yield NamedPurpose(word, partial(_is_one_of, lengths), _shortens)
-    for word in _words(stem, r"(?:u?bsz?|mbs|micro|batch(?:size)?)[_-]?\d+"):
-        yield _value(word, f.batch.micro, int(re.findall(r"\d+", word)[-1]))
-
-
-def _said_by_folders(folders: str) -> Iterator[NamedPurpose]:
+def _other_maker(folders: str) -> str | None:
     """What the folders of a file say of all that lies in them: ``examples/ascend``."""
-    for folder in folders.split("/"):
-        if re.fullmatch(_OTHER_MAKERS, folder, re.IGNORECASE):
-            yield NamedPurpose(folder, lambda _: True, bool)
+    makers = (each for each in folders.split("/") if each)
+    return next((m for m in makers if re.fullmatch(_OTHER_MAKERS, m, re.IGNORECASE)), None)
 
 
-def _value(word: str, field: Any, value: Any) -> NamedPurpose:
-    """The word says that a field has a value."""
-    return NamedPurpose(
-        word,
-        lambda plan: bool(plan.get(field) == value),
-        lambda wishes: field in wishes and wishes[field] != value,
-    )
+def _passes_stage(stage: int, plan: Plan, wishes: Wishes) -> bool:
+    """Whether a name says another stage of ZeRO than is wished; a run of a lower one may come up to it, and not
+    pass it."""
+    now = plan.parallel.zero.stage
+    return now is not None and now <= stage and wishes[f.parallel.zero.stage] != stage
 
 
-def _staged(word: str, stage: int) -> NamedPurpose:
-    """The word says which stage of ZeRO it is; a run of a lower one may come up to it, and not pass it."""
-    field = f.parallel.zero.stage
-    return NamedPurpose(
-        word,
-        lambda plan: plan.parallel.zero.stage is not None and plan.parallel.zero.stage <= stage,
-        lambda wishes: field in wishes and wishes[field] != stage,
-    )
+def _always(word: str, plan: Plan, wishes: Wishes) -> bool:
+    return True
 
 
 def _shards(wishes: Wishes) -> bool:
@@ -156,23 +127,58 @@ def _offloads(wishes: Wishes) -> bool:
     )
 
 
-def _is_one_of(lengths: tuple[int, ...], plan: Plan) -> bool:
-    return plan.seq.max_len in lengths
-
-
-def _shortens(wishes: Wishes) -> bool:
-    return f.seq.max_len in wishes
-
-
 def _lengths(word: str) -> tuple[int, ...]:
     """Tokens: ``8k`` may be 8,000 or 8,192."""
     number = int(word.rstrip("kK"))
     return (number,) if word.isdigit() else (number * 1000, number * 1024)
 
 
+def _says(pattern: str, field: Any, value: Callable[[str], Any]) -> NamedPurpose:
+    """Words that say which ``value`` a field has."""
+    return NamedPurpose(
+        pattern,
+        lambda wishes: field in wishes,
+        lambda word, plan, wishes: bool(
+            plan.get(field) == value(word) and wishes[field] != value(word)
+        ),
+    )
+
+
 def _words(stem: str, pattern: str) -> Iterator[str]:
     for match in re.finditer(f"{_START}(?:{pattern}){_END}", stem, re.IGNORECASE):
         yield match[0]
+
+
+_PURPOSES = (
+    NamedPurpose(_UNSHARDED, _zeroes, lambda _, plan, __: not plan.parallel.zero.stage),
+    _says(
+        r"full(?:[_-]?(?:ft|finetun\w*|sft|params?|parameters?))?",
+        f.trainable.method,
+        lambda _: "full",
+    ),
+    NamedPurpose(
+        rf"(?:single|one|1)[_-]?(?:x[_-]?)?(?:gpu|card|device|{_CARDS})", _shards, _always
+    ),
+    NamedPurpose(f"{_OTHER_MAKERS}|{_NO_TRAINING}", bool, _always),
+    NamedPurpose("ddp", _shards, lambda _, plan, __: plan.parallel.backend in (None, "ddp")),
+    _says("fp32|fp16|bf16", f.precision.compute, str.lower),
+    NamedPurpose(
+        rf"(?:paged[_-]?)?(?:{_OPTIMIZERS})(?:[_-]?\d+bit)?",
+        lambda wishes: f.optimizer.kind in wishes,
+        _always,
+    ),
+    NamedPurpose(_NO_OFFLOAD, _offloads, _always),
+    NamedPurpose(
+        r"\d+k|\d{4,6}",
+        lambda wishes: f.seq.max_len in wishes,
+        lambda word, plan, _: plan.seq.max_len in _lengths(word),
+    ),
+    _says(
+        r"(?:u?bsz?|mbs|micro|batch(?:size)?)[_-]?\d+",
+        f.batch.micro,
+        lambda word: int(re.findall(r"\d+", word)[-1]),
+    ),
+)
 
 
 def _stem(path: str) -> str:

@@ -305,6 +305,8 @@ def _found(run: Run) -> Iterator[Basis]:
 def _of_commits(run: Run) -> Iterator[Basis]:
     """Packages of which only a repository tells the release, of a submodule that nobody has checked out or of a commit or
     a fork in a requirement, where the run is another before a change of theirs than behind it."""
+    if not run.parts.untold:  # each alternative is a run of its own to read
+        return
     others: dict[str, list[Estimate]] = {}
     for changes, other in run.alternatives:
         if changes[0].package in run.parts.untold:

@@ -41,7 +41,7 @@ class Paint(Struct, frozen=True):
 # Characters that turn the direction of text, or take no room in it (Unicode 16, UAX #9 and general
 # category Cf): what they hide or reorder, nobody sees.
 UNSEEN = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
-_UNSEEN = re.compile(f"[{UNSEEN}]")
+_UNSEEN = f"[{UNSEEN}]"
 
 
 def visible(text: str) -> str:
@@ -49,7 +49,7 @@ def visible(text: str) -> str:
     the terminal or cannot be seen."""
     if text.isprintable():
         return text
-    seen = _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+    seen = re.sub(_UNSEEN, "\N{REPLACEMENT CHARACTER}", text)
     return "".join("\N{REPLACEMENT CHARACTER}" if category(c) in ("Cc", "Cs") else c for c in seen)
 
 

@@ -86,19 +86,23 @@ class Lookups:
         self, name: str, registry: str | None, vocabulary: int, from_file: str
     ) -> Lengths | None:
         from oomlint import datasets
-        from oomlint.datasets.measure import lengths_in
-        from oomlint.datasets.registry import registered
 
         path = name
         if registry is not None:
             listed = self._read_from(f"{registry}/dataset_info.json", from_file)
-            entry = None if listed is None else registered(listed[1], name)
+            entry = None
+            if listed is not None:
+                from oomlint.datasets.registry import registered
+
+                entry = registered(listed[1], name)
             if entry is not None:
                 name, path = entry.public, f"{registry}/{entry.file}" if entry.file else ""
         found = None
         if path.endswith((".json", ".jsonl")):
             found = self._read_from(path, from_file)
         if found is not None:
+            from oomlint.datasets.measure import lengths_in
+
             return lengths_in(found[1], found[0], vocabulary=vocabulary)
         return datasets.find(name) if name else None
 

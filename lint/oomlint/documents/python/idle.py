@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from oomlint.documents.python.modules import Module, Modules
+from oomlint.documents.python.modules import Module, Modules, is_installed
 
 # transformers' own arguments: their Trainer reads no length of samples.
 _PLAIN_BASES: Final = frozenset(
@@ -37,7 +37,7 @@ def read_by_nobody(names: frozenset[str], script: Module, modules: Modules) -> f
     """Those of the names that neither the script reads nor what it takes in of the project; none where
     not all of that can be seen."""
     left = set(names)
-    around = Modules(modules.find)
+    around = modules.anew()
     queue, seen = [script], {script.source.path}
     for module in queue:
         asked = set(_asked_for(module.tree.root))
@@ -100,7 +100,7 @@ def _taken(
     name, level, inner = origin
     dotted_name = ".".join(filter(None, ("." * level + name, inner)))
     found = modules.holding(dotted_name, module.source.path)
-    if found is None and inner:
+    if found is None and inner and not is_installed(dotted_name):
         whole = modules.of(f"{name}.{inner}" if name else inner, level, module.source.path)
         found = None if whole is None else (whole, "")
     if found is not None:

@@ -67,6 +67,8 @@ class Modules:
         self.find = find
         self.read: dict[str, Module | None] = {}
         """By path; ``None`` of a file that is no Python."""
+        self.absent: set[str] = set()
+        """Paths at which there is nothing: most imports are of what is installed, each looked for in many places."""
         self.looked_into: set[str] = set()
         """Files that nothing was taken from, by path: what was not found there counts as well."""
 
@@ -75,19 +77,29 @@ class Modules:
         for path in paths_of(module, level, from_path):
             if path in self.read:
                 return self.read[path]
-            found = self.find(path) if len(self.read) < _MOST_FILES else None
-            if found is not None:
-                if found.path not in self.read:
-                    self.read[found.path] = _read(found)
-                return self.read[found.path]
+            if path in self.absent or len(self.read) >= _MOST_FILES:
+                continue
+            found = self.find(path)
+            if found is None:
+                self.absent.add(path)
+                continue
+            if found.path not in self.read:
+                self.read[found.path] = _read(found)
+            return self.read[found.path]
         return None
+
+    def anew(self) -> Modules:
+        """The same project, of which nothing has been read yet."""
+        other = Modules(self.find)
+        other.absent = self.absent
+        return other
 
     def holding(self, qualified: str, from_path: str) -> tuple[Module, str] | None:
         """The module in which a dotted name stands as an import in a file gives it
         (``package.config.BATCH``, ``.config.BATCH``), and its name there."""
         level = len(qualified) - len(qualified.lstrip("."))
         parts = [part for part in qualified.split(".") if part]
-        if not level and parts and parts[0] in _INSTALLED:
+        if is_installed(qualified):
             return None
         for length in range(len(parts) - 1, -1 if level else 0, -1):
             found = self.of(".".join(parts[:length]), level, from_path)
@@ -107,6 +119,11 @@ class Modules:
             return tuple(home.qualified(base) for base in written if base is not None)
         handed_on = home.qualified(name)
         return None if handed_on == name else self.bases_of(handed_on, home.source.path, depth + 1)
+
+
+def is_installed(qualified: str) -> bool:
+    """Whether a dotted name is that of a package which is not looked for in a project."""
+    return qualified.partition(".")[0] in _INSTALLED
 
 
 def paths_of(module: str, level: int, from_path: str) -> Iterator[str]:
