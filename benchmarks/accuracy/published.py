@@ -232,7 +232,7 @@ def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
     )
     if "megatron" in text:
         return Parallel(backend="megatron", sp=sp, **common), offload
-    if "zero" in text:
+    if "zero" in text and "fsdp" not in text:
         stage: Any = int(re.search(r"zero_?-?(\d)", text)[1])  # type: ignore[index]
         hidden = 4096
         zero = Zero(stage=stage)
@@ -450,7 +450,12 @@ def _of_publisher(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     family, dims = str(row.get("family")), plan.model.dims
     assert dims is not None
     if family == "litgpt-thunder":
-        return {"model.dims.arch": "litgpt", "optimizer.fused": True}
+        # extensions/thunder/README.md: batches of 512 samples where no command says 32 for eight GPUs.
+        samples = 32 if plan.parallel.backend == "fsdp1" else 512
+        return {
+            "model.dims.arch": "litgpt", "optimizer.fused": True,
+            "batch.grad_accum": samples // 4 // (plan.parallel.world or 1),
+        }  # fmt: skip
     if "LLaMA-Factory megatron" in str(row.get("framework")) and (plan.parallel.ep or 1) > 1:
         # train/mca/workflow.py:243: with expert parallelism samples are padded to cutoff_len.
         return {"seq.pad": "max_len"}
@@ -468,8 +473,10 @@ def _of_publisher(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
         # Written in 2022 for torch 1.x; `optim` was adamw_hf, which loops over its parameters.
         return {"optimizer.foreach": False, "versions": {"torch": "1.12"}}
     if family == "chatglm3":
-        # finetune_demo/finetune_hf.py enables checkpointing; its YAML asks for no autocast.
-        return {"checkpointing.mode": "full", "precision.autocast": False}
+        # finetune_demo at 9484f82, which its figures came with: finetune_hf.py checkpoints nothing, the YAML files
+        # ask for no autocast, and all but ptuning_v2.yaml for one sample.
+        alone = {} if row["method"] == "prefix-tuning" else {"batch.micro": 1}
+        return {"checkpointing.mode": "none", "precision.autocast": False, **alone}
     if family in ("torchtune-2024", "torchtune-tut"):
         # torchtune's chunked loss came with 0.3 (September 2024), and with it its recipes' `del logits`.
         return {"loss.logits_materialised": "full", "loss.outputs_kept": True}
