@@ -115,6 +115,13 @@ def _linked(name: str, text: str, versions: tuple[tuple[str, str], ...] = ()) ->
     return found.runs[0].plan if found.runs else None
 
 
+def _versions(row: Mapping[str, Any], family: str) -> tuple[tuple[str, str], ...]:
+    """A row's versions as options are given to oomlint."""
+    return tuple(
+        (f"versions.{package}", version) for package, version in versions_of(row, family).items()
+    )
+
+
 def plan_of_config(row: Mapping[str, Any], family: str) -> Plan | None:
     """The plan that the product reads from a row's configuration; ``None`` if it has none."""
     try:
@@ -126,10 +133,10 @@ def plan_of_config(row: Mapping[str, Any], family: str) -> Plan | None:
         if family == "axolotl":
             # JSON is YAML; Axolotl's own loader reads both.
             text = json.dumps(row["raw_args"], indent=1) + "\n"
-            return _linked("config.yaml", text, tuple(versions_of(row, family).items()))
+            return _linked("config.yaml", text, _versions(row, family))
         # A script that accelerate launches hangs on a file that the row does not carry.
         if family == "swift4" and "config_file" not in row["raw_args"]:
-            return _linked("train.sh", command_line(row), tuple(versions_of(row, family).items()))
+            return _linked("train.sh", command_line(row), _versions(row, family))
     except (FileError, UsageError):
         return None
     return None

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from benchmarks.accuracy.dialects import plan_of_config
 from benchmarks.accuracy.lengths import reached
+from benchmarks.accuracy.releases import as_written, versions_of
 from msgspec.structs import replace
 
 from oomlint.errors import UsageError
@@ -231,7 +232,7 @@ def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
     )
     if "megatron" in text:
         return Parallel(backend="megatron", sp=sp, **common), offload
-    if "zero" in text:
+    if "zero" in text and "fsdp" not in text:
         stage: Any = int(re.search(r"zero_?-?(\d)", text)[1])  # type: ignore[index]
         hidden = 4096
         zero = Zero(stage=stage)
@@ -252,6 +253,9 @@ def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
             backend="fsdp2" if version == 2 else "fsdp1", fsdp=fsdp, sp=sp, **common
         ), offload
     if "device_map" in text:
+        # Each process spreads a model of its own over its share of the GPUs.
+        processes = _number(p.get("nproc_per_node"), 1) if "ddp" in text else 1
+        common["world"] = gpus // processes
         return Parallel(backend="device_map_pp", **common), offload
     if "ddp" in text:
         return Parallel(backend="ddp", **common), offload
@@ -260,7 +264,7 @@ def _parallel(row: Mapping[str, Any]) -> tuple[Parallel, Offload]:
 
 def plan_of(row: Mapping[str, Any]) -> Plan | None:
     """The plan of a row of ``published.jsonl`` or ``fits.jsonl``; ``None`` without a model."""
-    family = family_of(row)
+    family, row = family_of(row), as_written(row)
     plan = plan_of_config(row, family)
     if plan is None:
         return plan_of_fields(row)
@@ -446,7 +450,12 @@ def _of_publisher(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     family, dims = str(row.get("family")), plan.model.dims
     assert dims is not None
     if family == "litgpt-thunder":
-        return {"model.dims.arch": "litgpt", "optimizer.fused": True}
+        # extensions/thunder/README.md: batches of 512 samples where no command says 32 for eight GPUs.
+        samples = 32 if plan.parallel.backend == "fsdp1" else 512
+        return {
+            "model.dims.arch": "litgpt", "optimizer.fused": True,
+            "batch.grad_accum": samples // 4 // (plan.parallel.world or 1),
+        }  # fmt: skip
     if "LLaMA-Factory megatron" in str(row.get("framework")) and (plan.parallel.ep or 1) > 1:
         # train/mca/workflow.py:243: with expert parallelism samples are padded to cutoff_len.
         return {"seq.pad": "max_len"}
@@ -464,17 +473,21 @@ def _of_publisher(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
         # Written in 2022 for torch 1.x; `optim` was adamw_hf, which loops over its parameters.
         return {"optimizer.foreach": False, "versions": {"torch": "1.12"}}
     if family == "chatglm3":
-        # finetune_demo/finetune_hf.py enables checkpointing; its YAML asks for no autocast.
-        return {"checkpointing.mode": "full", "precision.autocast": False}
+        # finetune_demo at 9484f82, which its figures came with: finetune_hf.py checkpoints nothing, the YAML files
+        # ask for no autocast, and all but ptuning_v2.yaml for one sample.
+        alone = {} if row["method"] == "prefix-tuning" else {"batch.micro": 1}
+        return {"checkpointing.mode": "none", "precision.autocast": False, **alone}
     if family in ("torchtune-2024", "torchtune-tut"):
-        # torchtune's chunked loss came with 0.3 (September 2024).
-        return {"loss.logits_materialised": "full"}
+        # torchtune's chunked loss came with 0.3 (September 2024), and with it its recipes' `del logits`.
+        return {"loss.logits_materialised": "full", "loss.outputs_kept": True}
     if family == "torchtune-opt" and _args(row).get("activation_offloading"):
         return {"offload.activations": "cpu"}
     if str(row.get("framework")) == "torchtitan":
         return _of_torchtitan(plan, row)
     if family == "swift-tuner":
         return _of_tuner(dims, row)
+    if family == "swift2":
+        return {"versions": versions_of(row, family)}
     if row.get("id") == "swift-doc-mcore-14b":
         # "base_to_chat.sh-like": tensor parallelism over four, selective recomputation.
         return {
@@ -598,6 +611,12 @@ def kind_of(row: Mapping[str, Any]) -> Kind:
     text = str(row.get("measure") or "").lower()
     if text == "torchtune peak memory" or "active or reserved not said" in text:
         return "allocated"  # its log's first figure (torchtune/training/memory.py get_memory_stats)
+    if text.startswith("torchtune peak memory, /1e9"):
+        # Of torch's counters, and reserved in that month's tutorials (torchtune 0914d5cf docs/source/tutorials/qlora_finetune.rst).
+        return "reserved"
+    if text.startswith('"peak memory usage", /1e9'):
+        # "peak allocated memory of ~19GB" of the same run (torchtune 0217d44c README.md).
+        return "allocated"
     if "allocated" in text or "active" in text:
         return "allocated"
     return "reserved" if "reserved" in text else "device"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 # For each folder of examples the first release after its first commit (git history and tags of
 # axolotl): what a figure that came with it was read on, or what is nearest to that.
@@ -20,29 +23,48 @@ _NEXT_RELEASE = {
 }  # fmt: skip
 
 
-# transformers and torch of the days on which scripts of ms-swift, which pins neither, were added
-# (git history): those from before August 2025, below examples/train. Nothing that moves the memory of
-# the later ones has changed since.
-_SCRIPTS = {
-    ("4.47", "2.5"): "full/train multi-gpu/ddp/train multi-gpu/deepspeed/train_zero2 multi-gpu/deepspeed/train_zero3 lora_sft qlora/hqq",
-    ("4.49", "2.6"): "optimizer/muon",
-    ("4.50", "2.6"): "packing/llm packing/qwen2_5_omni packing/qwen2_5_vl packing/streaming",
-    ("4.51", "2.6"): "liger/sft agent/qwen2_5",
-    ("4.51", "2.7"): "rlhf/dpo/full",
-    ("4.52", "2.7"): "padding_free/sft multimodal/vit_gradient_checkpointing think_model/deepseek_r1 rlhf/gkd/fast rlhf/gkd/full rlhf/gkd/think_model",
-    ("4.53", "2.7"): "new_special_tokens/train",
-    ("4.54", "2.7"): "packing/liger_kernel qlora/awq/train qlora/bnb/train",
-}  # fmt: skip
-_THEN = {
-    f"examples/train/{name}.sh": then for then, names in _SCRIPTS.items() for name in names.split()
-}
+class Script(NamedTuple):
+    """A script of ms-swift when the comment on its memory was written (git history of modelscope/ms-swift, whose
+    readings ``scripts.tsv`` holds): the newest releases of that day that its requirements took, and arguments that it had then
+    and has otherwise now, ``None`` where it had none."""
+
+    releases: dict[str, str]
+    arguments: dict[str, str | None]
+
+
+@cache
+def _scripts() -> dict[str, Script]:
+    found: dict[str, Script] = {}
+    for line in Path(__file__).with_name("scripts.tsv").read_text(encoding="utf-8").splitlines():
+        path, _day, transformers, torch, bitsandbytes, said = line.split("\t")
+        releases = {"transformers": transformers, "torch": torch, "bitsandbytes": bitsandbytes}
+        found[path] = Script(releases, json.loads(said) if said else {})
+    return found
+
+
+def _path(row: Mapping[str, Any]) -> str:
+    return str(row["id"]).removeprefix("cap:").split(":", 1)[-1].split("#")[0]
+
+
+def as_written(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row with the arguments that its script had when its figure was written."""
+    script = _scripts().get(_path(row))
+    if script is None or not script.arguments or not isinstance(row.get("raw_args"), Mapping):
+        return row
+    raw = {**row["raw_args"], **script.arguments}
+    count = raw.get("train_dataset_sample")
+    if raw.get("dataset") and count and int(count) > 0:
+        raw["dataset"] = f"{raw['dataset']}#{count}"
+    found = {**row, "raw_args": {key: value for key, value in raw.items() if value is not None}}
+    if script.arguments.get("max_length"):
+        found["seq_len"] = int(raw["max_length"])
+    return found
 
 
 def versions_of(row: Mapping[str, Any], family: str) -> dict[str, str]:
-    """The versions that a row's publisher used, as options are given to oomlint."""
-    path = str(row["id"]).split(":", 1)[-1].split("#")[0]
+    """The versions of libraries that a row's publisher used."""
+    path = _path(row)
     if family == "axolotl" and (release := _NEXT_RELEASE.get(path.split("/", 1)[0])):
-        return {"versions.axolotl": release}
-    if family == "swift4" and (then := _THEN.get(path)):
-        return {"versions.transformers": then[0], "versions.torch": then[1]}
-    return {}
+        return {"axolotl": release}
+    script = _scripts().get(path)
+    return dict(script.releases) if script is not None else {}

@@ -579,3 +579,9 @@ def test_an_adapter_s_checkpoint_is_the_whole_model_unless_the_adapter_alone_is_
     assert adapter is not None
     assert whole.host > weights > adapter.host
     assert whole.disk > weights > adapter.disk
+
+
+def test_recipes_before_0_3_hold_the_logits_through_backward() -> None:
+    text = _SINGLE + _LORA
+    assert _of_release("0.2.1", text).plan.loss.outputs_kept is True
+    assert _of_release("0.3.0", text).plan.loss.outputs_kept is False

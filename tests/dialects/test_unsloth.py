@@ -376,3 +376,20 @@ SFTTrainer(model=model, train_dataset=data, args=SFTConfig(output_dir="o")).trai
 )
 def test_unsloth_that_one_may_ask_for_is_not_asked_for(text: str, framework: str) -> None:
     assert run_of({"train.py": text}).framework == framework
+
+
+def test_it_lets_segments_grow_unless_told_how_to_allocate() -> None:
+    """unsloth_zoo sets PYTORCH_ALLOC_CONF where nobody has."""
+    assert _run(_SFT).plan.env.expandable_segments is True
+    told = 'import os\nos.environ["PYTORCH_CUDA_ALLOC_CONF"] = "max_split_size_mb:128"\n' + _SFT
+    assert _run(told).plan.env.expandable_segments is False
+
+
+def test_of_batches_of_many_lengths_one_comes_near_the_most_of_a_chunk() -> None:
+    """4 GiB are 268 million logits of 16 bytes: 2 x 4,096 tokens of 128,256 words make 1,051 million."""
+    assert _run(_SFT).plan.loss.chunks == 4
+    # 1,290 tokens of a known set make 331 million of them.
+    known = _SFT.replace("dataset,", 'load_dataset("yahma/alpaca-cleaned"),')
+    run = _run("from datasets import load_dataset\n" + known)
+    assert run.plan.seq.longest is not None
+    assert run.plan.loss.chunks == 1

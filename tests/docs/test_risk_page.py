@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from oomlint.datasets import catalogue
+from oomlint.datasets import texts
 from oomlint.judgement import Risk, doubts, lengths, peak
 from oomlint.judgement.risk_model import LAW, risk_in
 from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT
@@ -79,7 +79,7 @@ def test_the_page_has_how_full_batches_of_so_many_samples_are(samples: int) -> N
     (row,) = [line for line in PAGE.splitlines() if line.strip().startswith(f"| {samples} |")]
     shares = [float(cell) for cell in row.strip(" |").split(" | ")[1:]]
     assert shares == [round(share, 2) for share in lengths.fullest(samples)]
-    assert f"Of {len(catalogue())} whose lengths are known" in PAGE
+    assert f"Of {len(texts())} whose lengths are known" in PAGE
 
 
 def test_the_page_has_how_far_a_project_is_believed() -> None:

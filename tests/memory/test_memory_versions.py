@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from oomlint.memory import estimate
+from oomlint.memory import GpuLimits, estimate
 from oomlint.plan import Plan
 from oomlint.plan.model import ModelDims
 
@@ -114,3 +115,60 @@ def test_adam_made_two_copies_before_torch_2_1_and_looped_before_2() -> None:
     # One tensor after the other: two copies of the largest, the embedding.
     largest = 2 * VOCABULARY * 2048
     assert temporary("1.13.1") - workspace == pytest.approx(2 * largest, rel=1e-6)
+
+
+def test_classes_of_their_own_took_the_loss_of_narrow_logits_before_transformers_4_48() -> None:
+    """BLOOM's CrossEntropyLoss got lm_logits as they came: two bytes an element less are kept, and no fp32 copy is made."""
+
+    def forward(release: str, arch: str) -> int:
+        dims = ModelDims(
+            arch=arch, layers=16, hidden=2048, heads=16, kv_heads=16, head_dim=128, ffn=8192,
+            vocab=VOCABULARY, tie_embeddings=True, norm="ln",
+        )  # fmt: skip
+        values = {"model.dims": dims, "versions": {"transformers": release}}
+        found = estimate(Plan().with_values(BASE | values)).gpu.phases["forward"]
+        assert found is not None
+        return found
+
+    assert forward("4.48.0", "bloom") - forward("4.47.1", "bloom") == 6 * VOCABULARY * TOKENS
+    assert forward("4.49.0", "gpt_neox") - forward("4.48.3", "gpt_neox") == 6 * VOCABULARY * TOKENS
+    # GPT-J made them fp32 in every release.
+    assert forward("4.48.0", "gptj") <= forward("4.47.1", "gptj")
+
+
+@pytest.mark.parametrize("arch", ["qwen", "baichuan"])
+def test_some_models_of_the_hub_take_it_so_whatever_the_release(arch: str) -> None:
+    """modeling_qwen.py and modeling_baichuan.py; autocast makes what cross entropy gets fp32 all the same."""
+
+    def forward(named: str, *, autocast: bool) -> int:
+        dims = replace(BASE["model.dims"], arch=named, kv_heads=16)
+        values = {"model.dims": dims, "precision.autocast": autocast}
+        found = estimate(Plan().with_values(BASE | values)).gpu.phases["forward"]
+        assert found is not None
+        return found
+
+    spared = forward("llama", autocast=False) - forward(arch, autocast=False)
+    assert spared == pytest.approx(6 * VOCABULARY * TOKENS, rel=0.05)
+    assert forward(arch, autocast=True) == pytest.approx(forward("llama", autocast=True), rel=0.05)
+
+
+def test_ddp_left_its_broadcasts_in_the_cache_before_torch_2_8() -> None:
+    """The whole weights once more, at most 15 GiB; nothing where the card is too small for them."""
+
+    def reserved(torch: str, usable: int | None = None, **changes: Any) -> int:
+        values = BASE | {
+            "parallel.backend": "ddp", "parallel.world": 2, "trainable.method": "lora", "seq.max_len": 64,
+            "versions": {"torch": torch},
+        }  # fmt: skip
+        values |= {field.replace("__", "."): value for field, value in changes.items()}
+        found = estimate(Plan().with_values(values), GpuLimits(usable=usable)).gpu.reserved_bytes
+        assert found is not None
+        return found
+
+    plan = Plan().with_values(BASE | {"trainable.method": "lora"})
+    weights = estimate(plan).gpu.components["parameters"]
+    assert reserved("2.7.1") == pytest.approx(2 * weights + (64 << 20), rel=1e-3)
+    assert reserved("2.8.0") < 2 * weights
+    assert reserved("2.7.1", parallel__backend="none") < 2 * weights
+    assert reserved("2.7.1", usable=round(1.9 * weights)) < 1.9 * weights
+    assert reserved("2.7.1", env__empty_cache_steps=1) < 2 * weights

@@ -3,7 +3,7 @@
 A catalogue of facts: each line of ``data/lengths.jsonl`` is a set under the names that configs call it by,
 with the mean of its samples, how far they scatter, the longest and how many there are, where that is
 published and when. Samples are whole, prompt and answer, and tokens those of Qwen's tokenizers. Most are of
-ms-swift's tables, of those sets whose samples are text.
+ms-swift's tables, of those sets whose samples are text, and one of pictures of formulas with the tokens of a picture.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Lengths(Struct, frozen=True):
     date: str
     by_vocabulary: bool = False
     """Whether the vocabulary that it is read with was thought of already."""
+    pictured: bool = False
+    """Whether a sample has a picture, whose tokens are counted with it."""
 
     def longest_in(self, vocabulary: int) -> int | None:
         """Tokens of the longest sample in a vocabulary of so many words; ``None`` where it is not known how
@@ -69,6 +71,12 @@ def catalogue() -> tuple[Lengths, ...]:
     path = os.path.join(os.path.dirname(__file__), "data", "lengths.jsonl")
     with open(path, "rb") as file:
         return tuple(decode(line, type=Lengths) for line in file)
+
+
+@cache
+def texts() -> tuple[Lengths, ...]:
+    """Those that are known of text alone, which others may be like."""
+    return tuple(each for each in catalogue() if not each.pictured)
 
 
 @cache

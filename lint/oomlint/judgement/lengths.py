@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from math import log, sqrt
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from oomlint.datasets import Lengths, catalogue, find
+from oomlint.datasets import Lengths, find, texts
 from oomlint.hardware import usual_limit
 from oomlint.judgement.risk_model import holds
 from oomlint.memory.allocator import lengths_vary
@@ -147,14 +147,14 @@ def _at_length_assumed(run: Run) -> Run:
 
 def _shortest_longest() -> int:
     """The longest sample of a short data set: on the mean of the tenth of known sets whose longest is shortest."""
-    longest = sorted(each.longest for each in catalogue())
+    longest = sorted(each.longest for each in texts())
     few = longest[: max(1, len(longest) // 10)]
     return round(sum(few) / len(few))
 
 
 def _longest_of_groups(limit: int) -> Iterator[int]:
     """The longest sample of a data set under a limit, on the mean over each group of those that are known."""
-    for group in _grouped(sorted(min(each.longest, limit) for each in catalogue())):
+    for group in _grouped(sorted(min(each.longest, limit) for each in texts())):
         yield round(sum(group) / len(group))
 
 
@@ -171,7 +171,7 @@ def _answered(run: Run) -> Lengths | None:
 def fullest(samples: int) -> tuple[float, ...]:
     """How full the fullest batch of so many samples is, as a share of what it would hold if each were as long
     as the longest of its data set: of the data sets whose lengths are known, in groups of the same size."""
-    groups = _grouped(sorted(_fullest_of(lengths, samples) for lengths in catalogue()))
+    groups = _grouped(sorted(_fullest_of(lengths, samples) for lengths in texts()))
     return tuple(sum(group) / len(group) for group in groups)
 
 
@@ -266,7 +266,7 @@ def usual_length(run: Run) -> int | None:
     if known and len(known) == len(found):
         rows = sum(each.samples for each in known)
         return max(1, round(sum(each.mean * each.samples for each in known) / rows))
-    means = sorted(each.mean for each in catalogue())
+    means = sorted(each.mean for each in texts())
     return round(means[len(means) // 2])  # to load `statistics` is time that each start would pay
 
 

@@ -32,6 +32,12 @@ _SEGMENTS = 64 << 20
 # half-precision model or 14 to 15 GiB (ms-swift examples/pytorch/llm/scripts, examples/train;
 # Qwen README; PEFT docs accelerate/deepspeed.md). Activations are served from it.
 _ZERO3_CACHED = 15.0 * 2**30
+# DDP's constructor broadcasts all parameters in buckets of 250 MB, two at a time (torch distributed/utils.py
+# _sync_module_states, csrc/distributed/c10d/comm.cpp broadcast_coalesced). Until torch 2.8 NCCL's stream was recorded on each, so
+# that none could be used again before the GPU was done with it, and the CPU runs ahead of that (pull requests 76861,
+# 150398): runs read the whole weights once more, or 11 to 15 GiB (ms-swift examples/pytorch/llm/scripts, examples/train).
+_BROADCAST_CACHED = _ZERO3_CACHED
+_BROADCASTS_IN_PLACE = (2, 8)
 
 # Until transformers 5.4 worker threads read tensors to the GPU faster than bitsandbytes packs them:
 # of Qwen2.5-7B's 15.2 GB in half precision 13.5 stayed reserved (transformers pull request 44576),
@@ -72,6 +78,15 @@ def left_by_packing(f: Facts) -> float:
     if not packs or not aside or model.expert_numel:
         return 0.0
     return _UNPACKED * f.bytes_per.stream * model.numel / f.ranks.tp
+
+
+def reserved_by_broadcast(f: Facts, parameters: float) -> float:
+    """Bytes reserved when DDP has sent its parameters around; activations are served from that later."""
+    env = f.plan.env
+    keeps = not env.no_caching and not env.empty_cache_steps
+    if f.ranks.backend != "ddp" or not keeps or not f.older("torch", _BROADCASTS_IN_PLACE):
+        return 0.0
+    return parameters + min(_BROADCAST_CACHED, parameters) + _SEGMENTS
 
 
 def lengths_vary(plan: Plan) -> bool:

@@ -6,6 +6,7 @@ from oomlint.memory.allocator import (
     left_by_packing,
     lengths_vary,
     reserved_above,
+    reserved_by_broadcast,
     reserved_for_loading,
 )
 from oomlint.memory.beside import asked_on_gpu, critic_beside
@@ -121,9 +122,12 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     fixed, varied = reserved_above(f, points, lasting)
     fixed = max(fixed, allocated, reserved_for_loading(loaded, moments["load"]))
     varied = max(varied, left_by_packing(f))
+    begun = reserved_by_broadcast(f, parameters)
     if limits.usable is not None:
         # A full GPU makes the allocator give its cached blocks back.
         varied = min(varied, limits.usable - context)
+        begun = begun if begun <= limits.usable - context else 0.0
+    varied = max(varied, begun)
     reserved = max(fixed, varied)
     found = bounds(
         f,

@@ -159,6 +159,14 @@ class Facts:
         return quant.method not in ("bnb4", "bnb8", "hqq", "eetq", "nf4_torchao")
 
     @property
+    def narrow_loss(self) -> bool:
+        """Whether the model's own loss takes the logits in the width that they have."""
+        assert self.model is not None
+        traits = self.model.traits
+        since = traits.wide_loss_since
+        return traits.narrow_loss or (since is not None and self.older("transformers", since))
+
+    @property
     def head_packed(self) -> bool:
         """Whether the output projection is quantised too: only where nothing is skipped."""
         return self.plan.quant.skip_modules == ()

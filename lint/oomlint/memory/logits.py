@@ -129,8 +129,7 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
         return Logits(0.0, (e + 4) * each, 0.0, 0.0, [])
     if (not model.head_numel and not model.tied) or kind in HEADLESS:
         return _NONE
-    # T5ForConditionalGeneration's loss takes the logits as they are.
-    upcast = loss.upcast_fp32 is not False and not model.traits.narrow_loss
+    upcast = loss.upcast_fp32 is not False and not f.narrow_loss
     in_place = loss.algorithm in ("in_place", "overwritten") or ranks.backend == "megatron"
     # Autocast makes what torch's cross entropy gets fp32, and leaves what a kernel gets as it is.
     narrow = in_place or loss.algorithm == "kernel"
@@ -186,7 +185,7 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
     vocab, e = model.vocab / f.ranks.tp, float(regime.compute)
     held = e * vocab * tokens
     copy = 4 * vocab * tokens if wide > e else 0.0
-    if copy and f.older(NARROW_LOGITS.package, NARROW_LOGITS.since):
+    if copy and not f.narrow_loss and f.older(NARROW_LOGITS.package, NARROW_LOGITS.since):
         # The models themselves made them fp32 and cut a shifted copy from them.
         held = copy
     outputs = held if loss.outputs_kept else 0.0

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.models.architectures import BARTS, BERTS
+from oomlint.plan.library_changes import Release
 
 Activation = Literal[
     "silu",
@@ -38,6 +39,8 @@ class Traits(Struct, frozen=True):
     ``fused_gate_up``, of the shared expert. ``transforms_head``: a projection, its activation and a norm stand before the output projection; without a head the pooler
     of a classifier or embedder is as large.
     ``clamped_qkv``: the fused projection's output is clamped in place, which keeps a copy for backward.
+    ``narrow_loss``: cross entropy takes the logits in the width that they have; ``wide_loss_since``: the first transformers
+    that makes them fp32.
     """
 
     norm: Literal["rms", "rms_fp32_weight", "ln", "ln_fp32", "ln_plain", "t5"] = "rms"
@@ -72,6 +75,7 @@ class Traits(Struct, frozen=True):
     half_softmax: bool = False
     inner_dropout: bool = False
     narrow_loss: bool = False
+    wide_loss_since: Release | None = None
     projects_last: bool = False
     wide_scores: bool = False
     layer_scale: bool = False
@@ -239,8 +243,9 @@ _TRAITS: dict[str, Traits] = {
     "chatglm": Traits(
         fused_qkv=True, fused_gate_up=True, rotary=0.5, concatenated_rope=True, projects_last=True
     ),
-    "baichuan": Traits(fused_qkv=True),
-    "qwen": Traits(fused_qkv=True),
+    # modeling_baichuan.py and modeling_qwen.py of Baichuan2-13B-Chat and Qwen-7B: loss_fct(shift_logits, ...) of what lm_head gives.
+    "baichuan": Traits(fused_qkv=True, narrow_loss=True),
+    "qwen": Traits(fused_qkv=True, narrow_loss=True),
     "internlm2": Traits(fused_qkv=True),
     # litgpt/model.py GPT: one projection for all heads, rotated parts put together by torch.cat.
     "litgpt": Traits(fused_qkv=True, concatenated_rope=True, scattered_adapter=True),
@@ -253,6 +258,21 @@ _TRAITS: dict[str, Traits] = {
     **_OLMO_NORMS,
     **{f"{arch}_clamped": replace(found, clamped_qkv=True) for arch, found in _OLMO_NORMS.items()},
 }  # fmt: skip
+
+
+# Their loss_fct took lm_logits as they came until ForCausalLMLoss (loss/loss_utils.py) took its place (transformers
+# 4.34, 4.45, 4.47.1, 4.48.3 and 4.49 models/<arch>/modeling_<arch>.py).
+_NARROW_BEFORE: dict[str, Release] = {
+    **dict.fromkeys(
+        ("biogpt", "bloom", "ctrl", "dbrx", "falcon", "gpt2", "gpt_bigcode", "gpt_neox_japanese", "mpt", "openai-gpt",
+         "opt", "persimmon", "stablelm", "xglm"),
+        (4, 48),
+    ),
+    "gpt_neox": (4, 49),
+}  # fmt: skip
+_TRAITS |= {
+    arch: replace(_TRAITS[arch], wide_loss_since=since) for arch, since in _NARROW_BEFORE.items()
+}
 
 
 def traits_of(arch: str, layer_norm: bool) -> Traits:

@@ -8,3 +8,7 @@ CUTS_BY_TOKENIZER = LibraryChange(
     "torchtune", (0, 3), "builders of data sets cut samples, some to 512 or 1024 tokens unless told",
     "torchtune 0.1.0, 0.2.1 and 0.3.0 torchtune/datasets",
 )  # fmt: skip
+FREES_OUTPUTS = LibraryChange(
+    "torchtune", (0, 3), "recipes hold the logits through the backward pass",
+    "torchtune 0.2.1 and 0.3.0 recipes/full_finetune_single_device.py train: del logits",
+)  # fmt: skip

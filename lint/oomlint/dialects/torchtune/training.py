@@ -13,7 +13,7 @@ from oomlint.dialects.common.data_files import set_or_file
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.torchtune.keys import RECIPES, own
-from oomlint.dialects.torchtune.releases import CUTS_BY_TOKENIZER
+from oomlint.dialects.torchtune.releases import CUTS_BY_TOKENIZER, FREES_OUTPUTS
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -335,8 +335,8 @@ def algorithm(run: Cells) -> Any:
 
 
 @training.derive(f.loss.outputs_kept, source=f"{RECIPES}: del outputs")
-def frees_outputs(run: Cells) -> Any:
-    return None if run[own.loss] is None else False
+def keeps_outputs(run: Cells) -> Any:
+    return None if run[own.loss] is None else not run.has(FREES_OUTPUTS)
 
 
 @training.derive(f.loss.upcast_fp32)

@@ -175,6 +175,16 @@ def stands_by(blocks: list[Block]) -> bool:
     return any(_STANDBY.search(block.document.source.text) for block in blocks)
 
 
+# What a script's own file says of torch's allocator, on the line that says it.
+_ALLOCATOR = re.compile(r"^[^#\n]*\bPYTORCH_(?:CUDA_)?ALLOC_CONF\b([^\n]*)", re.MULTILINE)
+
+
+def grows_segments(blocks: list[Block]) -> bool | None:
+    """Whether a file of the run lets the allocator's segments grow; ``None`` where none says how to allocate."""
+    found = [said[1] for b in blocks for said in _ALLOCATOR.finditer(b.document.source.text)]
+    return any("expandable_segments:True" in said for said in found) if found else None
+
+
 def is_for_language(blocks: list[Block]) -> bool:
     """Whether it is FastLanguageModel that adds the adapter, as on the command line."""
     block = next((block for block in blocks if block.table in (FAST_PEFT, CLI)), None)

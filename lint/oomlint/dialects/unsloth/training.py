@@ -18,6 +18,7 @@ from oomlint.dialects.unsloth.keys import (
     CONFIGS,
     PATCHED,
     PLAIN,
+    grows_segments,
     is_for_language,
     stands_by,
     unsloth,
@@ -187,6 +188,21 @@ def adapters_in_fp32(run: Cells) -> Any:
     return dict.fromkeys(fields, "fp32")
 
 
+# -- the allocator ---------------------------------------------------------------------------------
+
+
+@training.derive(
+    f.env.expandable_segments,
+    source="unsloth_zoo ce232d6c __init__.py: PYTORCH_ALLOC_CONF, before torch is imported",
+)
+def expandable_segments(run: Cells) -> Any:
+    """Since March 2024 (unsloth c599ae0f), unless somebody has said how torch is to allocate, or vLLM sleeps meanwhile."""
+    if run[f.env.alloc_conf] is not None:
+        return None
+    said = run.given.once(grows_segments)
+    return not (bool(run[unsloth.standby]) or run.given.once(stands_by)) if said is None else said
+
+
 # -- loss ------------------------------------------------------------------------------------------
 
 
@@ -232,8 +248,14 @@ def chunks(run: Cells) -> Any:
     dims, rows, length = run[f.model.dims], run[f.batch.micro], run[f.seq.max_len]
     if dims is None or not dims.vocab or not rows or not length:
         return NOTHING
+    varies = run[f.seq.packing] in (None, "none") and run[f.seq.pad] != "max_len"
+    if varies:
+        length = min(length, run[f.seq.longest] or length)
     least = rows * length * dims.vocab * _BYTES_A_LOGIT / _MOST_A_CHUNK
     count = 1 if least <= 1 else min(-(-least // 4) * 4, rows * length)
+    if varies:
+        # Of batches of many lengths one comes near the most that is made at once.
+        count = max(1, round(least))
     why = (
         "unsloth_zoo 2026.10.9 fused_losses/cross_entropy_loss.py get_chunk_size: a chunk takes half "
         "of what is free at the first loss, at most 4 GiB, which is taken for it"
