@@ -226,6 +226,11 @@ class Dialect:
         other._profiles = profiles
         return other
 
+    def model_folder(self, run: Cells) -> str:
+        """What a run calls the folder of the framework's package that its model, or its program, is of; empty where it
+        names none."""
+        return ""
+
     def meaning_of(self, blocks: Iterable[Block]) -> Meaning:
         """What the framework makes of these very blocks."""
         return self.meaning

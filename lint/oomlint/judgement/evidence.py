@@ -279,6 +279,7 @@ def _weak(run: Run) -> dict[Any, Level]:
         for leaf in _PLAUSIBLE
         if (level := run.level(leaf)) >= Level.ASSUMED and run.roots(leaf, _OF_MODEL)
     }
+    weak |= dict.fromkeys(run.parts.changed, Level.UNREAD)
     for leaf in _left_to_the_model(run):
         weak.setdefault(leaf, Level.ASSUMED)
     if hangs_on_launch(run, f.parallel.backend):
@@ -288,7 +289,7 @@ def _weak(run: Run) -> dict[Any, Level]:
         # Its config.json, which the run names, was not read.
         weak[f.model.dims] = Level.UNREAD
     elif dims is not None and run.level(f.model.dims) is Level.ASSUMED:
-        weak[f.model.dims] = Level.ASSUMED
+        weak.setdefault(f.model.dims, Level.ASSUMED)
     return weak
 
 
@@ -370,7 +371,8 @@ def _of_fields(run: Run) -> Iterator[Basis]:
         for leaf in leaves:
             swing = trials[leaf].swing
             estimates = trials[leaf].estimates
-            is_kin = leaf == f.model.dims and level is Level.ASSUMED
+            # Of another model there is nothing to try.
+            is_kin = leaf == f.model.dims and (level is Level.ASSUMED or leaf in run.parts.changed)
             for field in _lost_at(run, leaf):
                 basis = replace(
                     _basis(run, field, leaf, level, swing),
@@ -393,6 +395,8 @@ def _of_fields(run: Run) -> Iterator[Basis]:
 
 def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
     """The fields where what moves memory by ``leaf`` was lost."""
+    if leaf in run.parts.changed:
+        return (leaf,)
     if leaf == f.model.dims:
         return (f.model.id,)
     if hangs_on_launch(run, leaf):

@@ -1,13 +1,18 @@
-"""Configs that no run of a project uses: what is wrong with them nobody meets before somebody names them.
+"""Configs that no run of a project uses, and examples that came with a copy of a framework: what is wrong with them
+nobody meets before somebody names them.
 
 A DeepSpeed JSON that was copied along, or an Accelerate YAML of another machine, may lie beside runs that take neither.
-A guide, a comment or a line of code that names such a file is enough to take it for used.
+A guide, a comment or a line of code that names such a file is enough to take it for used. A copy of a framework has the
+framework's examples: one that nobody has changed is a run of the project's once a file of the project's own names it,
+or the user does. In the framework's own repository that is no different.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,27 +22,58 @@ from oomlint.files.workspace import Workspace
 from oomlint.linting.rule import Finding, Severity
 from oomlint.runs.run import Run
 
+if TYPE_CHECKING:
+    from oomlint.runs.copies import Copies
+
+# What a framework's manual, its tests and its continuous integration name, nobody runs for that.
+_NO_USE = frozenset({"docs", "doc", "tests", "test"})
+_GUIDE = ".md"
+
 
 class UnusedParts:
     """What of a project's configs no run uses and no other file names, which is looked up when first asked.
-    ``others_train``: whether files that are linted apart from these have runs."""
+    ``named`` are files that the user named; ``others_train``: whether files that are linted apart from these have
+    runs."""
 
     def __init__(
-        self, workspace: Workspace, runs: Iterable[Run], *, others_train: bool = False
+        self,
+        workspace: Workspace,
+        runs: Iterable[Run],
+        named: Collection[str] = (),
+        *,
+        others_train: bool = False,
     ) -> None:
         self._workspace = workspace
+        self._named = frozenset(named)
         self._trains = others_train or any(not run.is_fragment for run in runs)
         self._texts: dict[Path, SearchedTexts] = {}
         self._unused: dict[str, bool] = {}
+        self._shipped: dict[str, str] = {}
+        self._told: set[str] = set()
+
+    @cached_property
+    def _copies(self) -> Copies:
+        from oomlint.runs.copies import Copies  # most lints find nothing to say
+
+        return Copies(self._workspace)
 
     def told(self, finding: Finding, run: Run) -> Finding:
-        """The finding, a remark if it speaks of a part that nothing uses."""
+        """The finding, a remark if it speaks of a part that nothing uses, or of a run that is an example of a
+        framework's, which the first of them says."""
+        if finding.severity <= Severity.INFO:
+            return finding
         path = finding.location.path
         is_part = any(claim.kind == "part" and claim.path == path for claim in run.claims)
-        is_told = finding.severity > Severity.INFO and run.is_fragment and is_part
-        if not is_told or not self._is_unused(path):
+        if run.is_fragment and is_part and self._is_unused(path):
+            details = (*finding.details, f"no run here uses {path}, and no other file names it")
+            return replace(finding, severity=Severity.INFO, details=details)
+        framework = self._ships(run)
+        if not framework:
             return finding
-        details = (*finding.details, f"no run here uses {path}, and no other file names it")
+        details = finding.details
+        if run.name not in self._told:
+            self._told.add(run.name)
+            details = (*details, f"this is an example of {framework} as it ships it")
         return replace(finding, severity=Severity.INFO, details=details)
 
     def _is_unused(self, path: str) -> bool:
@@ -45,8 +81,45 @@ class UnusedParts:
         if not self._trains:
             return False
         if path not in self._unused:
-            root = self._workspace.project_around(path)
-            if root not in self._texts:
-                self._texts[root] = texts_below(self._workspace, root, guides=True)
-            self._unused[path] = set(naming(self._texts[root], path)) <= {path}
+            self._unused[path] = set(self._naming(path)) <= {path}
         return self._unused[path]
+
+    def _naming(self, path: str) -> list[str]:
+        root = self._workspace.project_around(path)
+        if root not in self._texts:
+            self._texts[root] = texts_below(self._workspace, root, guides=True)
+        return naming(self._texts[root], path)
+
+    def _ships(self, run: Run) -> str:
+        """The framework of which a run is an example, as people call it; empty for a run of the project's."""
+        if run.name not in self._shipped:
+            self._shipped[run.name] = self._shipping(run)
+        return self._shipped[run.name]
+
+    def _shipping(self, run: Run) -> str:
+        root = run.claims[0] if run.parts.root is None else run.parts.root
+        files = [path for path in run.files if not path.endswith(".py") or path == root.path]
+        files = list(dict.fromkeys((root.path, *files)))
+        if not self._named.isdisjoint(files):
+            return ""
+        copies = self._copies
+        frameworks = [copies.shipping(path) for path in files]
+        if not frameworks or None in frameworks:
+            return ""
+        # What a guide starts, it names.
+        told = [path for path in files if not path.endswith(_GUIDE)][:1]
+        if any(self._is_own(other) for path in told for other in self._own(path)):
+            return ""
+        return next(framework.called for framework in frameworks if framework is not None)
+
+    def _own(self, path: str) -> Iterator[str]:
+        for other in self._naming(path):
+            folders = PurePosixPath(other).parts[:-1]
+            is_use = _NO_USE.isdisjoint(folders) and not any(f.startswith(".") for f in folders)
+            if other != path and is_use:
+                yield other
+
+    def _is_own(self, path: str) -> bool:
+        """Whether a file that names an example is the project's own: no module of the copy's package, and not as the
+        framework ships it."""
+        return self._copies.shipping(path) is None and not self._copies.is_inside(path)

@@ -27,6 +27,8 @@ class LinkOptions(Struct, frozen=True):
 class Linked(Struct):
     """Runs found, files that were opened, errors on the way, asides recognised."""
 
+    explicit: frozenset[str] = frozenset()
+    """Display paths of the files that the user named one by one."""
     runs: list[Run] = field(default_factory=list)
     errors: list[FileError] = field(default_factory=list)
     files_read: int = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Iterable, Mapping as MappingABC, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -54,12 +54,14 @@ from oomlint.runs.vendored import (
     CarriedCode,
     OwnPrograms,
     OwnReaders,
+    copies_around,
     options_of_training,
     without_declared,
 )
 
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch
+    from oomlint.runs.copies import Copies
 
 _READ_BY_OWN = "the program of the project's own that reads {} is not followed"
 
@@ -81,6 +83,12 @@ class Linker:
         self._shipped_around = ShippedAround(workspace)
         self._kept = KeptMeasurements(workspace)
 
+    @cached_property
+    def _copies(self) -> Copies:
+        from oomlint.runs.copies import Copies  # few projects carry one
+
+        return Copies(self.workspace)
+
     def claims(self, name: str) -> tuple[Claim, ...]:
         """What the dialects recognise in a file."""
         return self._recogniser.claims(name)
@@ -100,7 +108,7 @@ class Linker:
                 is an error whatever it holds.
             elsewhere: files that runs use which ``names`` do not describe → one of these runs.
         """
-        linked = Linked()
+        linked = Linked(explicit)
         claims: list[Claim] = []
         for name in dict.fromkeys(names):
             claims += self._recogniser.claims_of(name, linked, must_read=name in explicit)
@@ -201,8 +209,11 @@ class Linker:
         blocks = self._references.read_all((*carried, *dialect.layered(claims)))
         blocks = self._references.follow_fields(dialect, blocks, claims, joining)
         main = next((c for c in claims if c.kind == "run"), claim)
-        versions = pinned(self.workspace, claims) | self._carried.version(
-            dialect, claim, joining.folder
+        copies = self._copies if any(copies_around(self.workspace, dialect, claim.path)) else None
+        versions = (
+            pinned(self.workspace, claims)
+            | ({} if copies is None else copies.version(dialect, claim.path))
+            | self._carried.version(dialect, claim, joining.folder)
         )
         parts = Parts(
             dialect=dialect,
@@ -225,6 +236,8 @@ class Linker:
             as_written=self.options.as_written,
         )
         run = build_run(main.name or main.path, parts, margin=self.options.margin)
+        if copies is not None:
+            parts.changed.update(copies.changed(run, claim.path))
         declared = without_declared(self.workspace, run, claims, self._own_readers)
         if any(c.is_launched or c.is_program for c in claims):
             return declared

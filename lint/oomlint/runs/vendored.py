@@ -199,6 +199,15 @@ def _programs(workspace: Workspace, folder: str) -> Iterator[str]:
     return islice((*unsaved, *workspace.below(folder, (".py",), _DEEPEST)), _MOST_PROGRAMS)
 
 
+def copies_around(workspace: Workspace, dialect: Dialect, from_file: str) -> Iterator[str]:
+    """The folders around a file, within its project, that may be copies of a framework's packages."""
+    if dialect.packages:
+        project = workspace.project_around(from_file)
+        around = (p for p in workspace.search_folders(from_file) if p.is_relative_to(project))
+        for folder in around:
+            yield from (str(folder / p) for p in dialect.packages if workspace.holds(folder, p))
+
+
 class CarriedCode:
     """What the copies of frameworks that a project carries make of their keys; each file is read
     once."""
@@ -289,9 +298,7 @@ class OwnReaders:
     def declared_by_copy(self, claim: Claim) -> Declared:
         """What the project's copy of the framework's whole package declares: later releases, and people who change
         it, do so in files that none of this one's are named as."""
-        project = self.workspace.project_around(claim.path)
-        around = [p for p in self.workspace.search_folders(claim.path) if p.is_relative_to(project)]
-        folders = [str(each / package) for package in claim.dialect.packages for each in around]
+        folders = list(copies_around(self.workspace, claim.dialect, claim.path))
         for folder in folders:
             if folder not in self._copies:
                 self._copies[folder] = self._declared_below(folder)

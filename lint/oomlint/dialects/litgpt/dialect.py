@@ -42,7 +42,7 @@ _SCRIPTS = {
 
 class LitGpt(Dialect):
     name = "litgpt"
-    packages = ("litgpt",)
+    packages = ("litgpt", "lit_gpt")
     markers = (b"litgpt", b"micro_batch_size", b"global_batch_size")
     suffixes: ClassVar[tuple[str, ...]] = (
         ".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job",

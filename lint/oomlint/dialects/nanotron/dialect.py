@@ -25,7 +25,7 @@ _BATCHES = frozenset({"micro_batch_size", "sequence_length"})
 
 class Nanotron(Dialect):
     name = "nanotron"
-    packages = ("src/nanotron",)
+    packages = ("src/nanotron", "nanotron")
     markers = (b"parallelism", b"run_train")
     markers_prove = False
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)

@@ -43,6 +43,7 @@ _OVERRIDDEN = tuple(f"{section}." for section in _OWN_SECTIONS)
 
 class NemoRl(Dialect):
     name = "nemo-rl"
+    packages = ("nemo_rl",)
     markers = (b"dtensor_cfg", b"megatron_cfg", b"defaults:", b"run_")
     markers_prove = False
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)

@@ -36,6 +36,7 @@ _PROGRAM = re.compile(r"train\w*")
 
 class Slime(Dialect):
     name = "slime"
+    packages = ("slime",)
     markers = (b"actor-num-gpus-per-node", b"hf-checkpoint", b"rollout-num-gpus")
     markers_prove = False
     suffixes = SHELL_SUFFIXES

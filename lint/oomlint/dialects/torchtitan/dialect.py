@@ -14,10 +14,19 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.table import Block, OverrideBlock
-from oomlint.dialects.torchtitan.keys import EXTENDED, HEADER, OPTIONS, SCENE, STARTED, TORCHTITAN
+from oomlint.dialects.torchtitan.keys import (
+    EXTENDED,
+    HEADER,
+    OPTIONS,
+    SCENE,
+    STARTED,
+    TORCHTITAN,
+    own,
+)
 from oomlint.dialects.torchtitan.meaning import meaning
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES
 from oomlint.documents.base import Document, Entry, Mapping, PythonDocument, Scalar, roots
@@ -37,6 +46,9 @@ class Torchtitan(Dialect):
     suffixes = (*TOML_SUFFIXES, *SHELL_SUFFIXES, ".py")
     only_marked = (".py",)
     meaning = meaning
+
+    def model_folder(self, run: Cells) -> str:
+        return str(run[own.name] or "")
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in roots(document):

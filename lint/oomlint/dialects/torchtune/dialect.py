@@ -12,19 +12,20 @@ import json
 import re
 from collections.abc import Iterable, Mapping as MappingABC
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import TORCHRUN
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.skeleton import Method, Skeleton, Start
 from oomlint.dialects.table import Block
-from oomlint.dialects.torchtune.keys import HEADER, LAUNCHED, TORCHTUNE
+from oomlint.dialects.torchtune.keys import HEADER, LAUNCHED, TORCHTUNE, header, own
 from oomlint.dialects.torchtune.meaning import meaning
 from oomlint.dialects.torchtune.models import BUILDER
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence, roots
@@ -37,9 +38,13 @@ _RECIPE_WORD = re.compile(r"(?P<recipe>[\w./-]*[A-Za-z]\w*)\s+--config[ =]+(?P<c
 
 class Torchtune(Dialect):
     name = "torchtune"
+    packages = ("torchtune",)
     markers = (b"torchtune", b"_component_", b"tune run")
     suffixes = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job")
     meaning = meaning
+
+    def model_folder(self, run: Cells) -> str:
+        return PurePath(run[own.recipe] or run[header.recipe] or "").stem
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for root in roots(document):

@@ -1,0 +1,135 @@
+"""A project's copy of a framework, held against what the framework's files ever were."""
+
+from __future__ import annotations
+
+import pytest
+from tests.linked import report_of, run_of
+
+from oomlint.dialects.upstream import known as upstream
+from oomlint.dialects.upstream.frameworks import FRAMEWORKS
+from oomlint.dialects.upstream.known import DATA, Known, blob_id, packed, unpacked
+from oomlint.dialects.upstream.statements import digests, pieces
+from oomlint.judgement.evidence import rests_on
+from oomlint.linting.rule import Severity
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+
+LOOP = "model = model_cls(model_args)\nloss = loss_fn(model(inputs), labels)\nloss.backward()\n"
+MODEL = "class FeedForward(nn.Module):\n    def __init__(self, dim, hidden_dim):\n        hidden_dim = int(2 * hidden_dim / 3)\n        self.w1 = nn.Linear(dim, hidden_dim)\n"
+SHARDS = "for block in model.layers:\n    fully_shard(block, mesh=mesh)\n"
+EXAMPLE = '[model]\nname = "llama3"\nflavor = "70B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n[parallelism]\ndata_parallel_shard_degree = -1\n'
+OWN = EXAMPLE.replace("8192", "4096")
+COPY = {
+    "torchtitan/train.py": LOOP,
+    "torchtitan/models/llama3/model/model.py": MODEL,
+    "torchtitan/models/llama3/infra/parallelize.py": SHARDS,
+}
+CARDS = "4xRTX-4090-24GB"
+DAY = 20_000
+
+
+@pytest.fixture(autouse=True)
+def _framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torchtitan whose whole history is the files above."""
+    texts = [text.encode() for text in COPY.values()]
+    data = packed(
+        ("pytorch/torchtitan", "0000000", "2026-01-01"),
+        {blob_id(text): DAY for text in texts},
+        {blob_id(EXAMPLE.encode())},
+        {each for text in COPY.values() for each in digests(text).values()},
+        [("0.1.0", DAY - 100), ("0.2.0", DAY + 5), ("0.3.0", DAY + 90)],
+    )
+    of_none = unpacked(packed(("", "", ""), {}, (), ()))
+    one = unpacked(data)
+
+    def known(name: str) -> Known:
+        return one if name == "torchtitan" else of_none
+
+    monkeypatch.setattr("oomlint.runs.copies.known", known)
+
+
+def _severity(files: dict[str, str], *, explicit: tuple[str, ...] = ()) -> Severity | None:
+    report = report_of(files, "train.toml", hardware=CARDS, explicit=explicit)
+    return max((d.severity for d in report.diagnoses if d.rule.code == "OOM105"), default=None)
+
+
+def test_copy_as_released_is_the_framework() -> None:
+    run = run_of({"train.toml": OWN, **COPY}, "train.toml", hardware=CARDS)
+    assert run.parts.changed == {}
+    assert _severity({"train.toml": OWN, **COPY}) is Severity.ERROR
+    assert run.parts.versions["torchtitan"][0] == "0.2.0"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("torchtitan/models/llama3/model/model.py", "int(2 * hidden_dim / 3)", "4 * dim"),
+        ("torchtitan/models/llama3/model/model.py", "        hidden_dim = int(2 * hidden_dim / 3)\n", ""),
+        ("torchtitan/train.py", "model_cls(model_args)", "AutoModelForCausalLM.from_pretrained(path)"),
+    ],
+    ids=["other width", "a line less", "another model"],
+)  # fmt: skip
+def test_another_model_leaves_open_what_it_needs(path: str, old: str, new: str) -> None:
+    assert old in COPY[path]
+    files = {"train.toml": OWN, **COPY, path: COPY[path].replace(old, new)}
+    (basis,) = (b for b in rests_on(run_of(files, "train.toml", hardware=CARDS)) if b.leaf == f.model.dims)  # fmt: skip
+    assert basis.level is Level.UNREAD
+    assert basis.why == f"{path} of this copy of torchtitan is changed"
+    assert _severity(files) is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("torchtitan/train.py", LOOP + "logger.info(f'{loss} of {vocab_size} {dim}')\nbatch = next(data)\n"),
+        ("torchtitan/models/llama3/model/model.py", MODEL.replace("dim, hidden_dim)\n", "dim,\n            hidden_dim,  # theirs\n        )\n")),
+        ("torchtitan/models/qwen3/model/model.py", MODEL.replace("2 *", "3 *")),
+    ],
+    ids=["what is logged", "how it is written", "a model of another name"],
+)  # fmt: skip
+def test_fork_that_changes_something_else_is_still_the_framework(path: str, text: str) -> None:
+    assert _severity({"train.toml": OWN, **COPY, path: text}) is Severity.ERROR
+
+
+def test_package_of_the_same_name_is_no_copy() -> None:
+    others = {path: f"import os\nx = nn.Linear({n}, 2)\n" for n, path in enumerate(COPY)}
+    assert _severity({"train.toml": OWN, **others}) is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("beside", "explicit", "expected"),
+    [
+        ({}, (), Severity.INFO),
+        ({}, ("train.toml",), Severity.ERROR),
+        ({"README.md": "We train with train.toml.\n"}, (), Severity.ERROR),
+        ({"docs/README.md": "See train.toml.\n"}, (), Severity.INFO),
+        ({"torchtitan/README.txt": "See train.toml.\n"}, (), Severity.INFO),
+    ],
+    ids=["nobody's", "named by the user", "named by a guide", "by a manual", "by the package"],
+)
+def test_example_as_it_ships(
+    beside: dict[str, str], explicit: tuple[str, ...], expected: Severity
+) -> None:
+    files = {"train.toml": EXAMPLE, **COPY, **beside}
+    assert _severity(files, explicit=explicit) is expected
+    assert _severity({"train.toml": EXAMPLE, **beside}) is Severity.ERROR
+
+
+def test_pieces_survive_a_formatter() -> None:
+    text = "self.w1 = nn.Linear(dim, hidden_dim * 2, bias=False)  # up\nprint('nn.Linear')\n"
+    wrapped = (
+        'self.w1 = nn.Linear(\n    dim,\n    hidden_dim * 2,\n    bias=False,\n)\n"nn.Linear"\n'
+    )
+    assert digests(text) == digests(wrapped)
+    assert ("self.w1=nn.Linear", "model") in set(pieces(text))
+
+
+def test_data_of_each_framework() -> None:
+    sizes = []
+    for framework in FRAMEWORKS:
+        header = upstream.known(framework.name).header
+        assert header.repository == framework.repository
+        assert header.modules or not framework.modules
+        assert header.examples
+        sizes.append((DATA / f"{framework.name}.bin").stat().st_size)
+    assert sum(sizes) < 300_000
