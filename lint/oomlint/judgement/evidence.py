@@ -76,6 +76,7 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
         {f.loss.logits_materialised: "full"},
         {f.loss.logits_materialised: "fused"},
     ),
+    f.eval.enabled: ({f.eval.enabled: False},),
     f.eval.keeps_logits: ({f.eval.keeps_logits: False}, {f.eval.keeps_logits: True}),
     f.model.attn_impl: ({f.model.attn_impl: "eager"}, {f.model.attn_impl: "flash2"}),
     f.objective.ref_model: ({f.objective.ref_model: "none"}, {f.objective.ref_model: "copy"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Mapping as MappingABC
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Given
 from oomlint.dialects.kinds import is_stand_in
-from oomlint.dialects.table import Block, Reading
+from oomlint.dialects.table import Block, Reading, Setting
+from oomlint.dialects.trainer.statements import option_naming
 from oomlint.documents import (
     JSON_SUFFIXES,
     PYTHON_SUFFIXES,
@@ -143,7 +144,7 @@ class References:
         """Load the files that settings such as ``deepspeed: ds.json`` name."""
         followed: set[str] = set()
         while True:
-            stated = Given(blocks).stated
+            stated = _files_named(blocks, dialect)
             todo = [f for f in dialect.references if f not in followed and f in stated]
             if not todo:
                 return blocks
@@ -307,3 +308,13 @@ class References:
         """A file that the framework itself ships under that name, as facts of ours."""
         dialect = self._recogniser.registry.named(reference.dialect)
         return None if dialect is None else dialect.preset(reference)
+
+
+def _files_named(
+    blocks: tuple[tuple[Block, Reading], ...], dialect: Dialect
+) -> MappingABC[Any, Setting]:
+    """What settings say that name files: as they stand, or as the option of the script's own says which its call
+    takes for one."""
+    given = Given(blocks)
+    by_option = {name: option_naming(given.blocks, name) for name in dialect.references}
+    return {**given.stated, **{name: found for name, found in by_option.items() if found}}

@@ -246,6 +246,30 @@ def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
     }
 
 
+def option_naming(blocks: list[Block], field: Any) -> Setting | None:
+    """What an option of the command line says that a call of the script takes for a field which names a file
+    (``deepspeed=args.config_path``), where it stands on the line."""
+    given = options_of(blocks) if is_launched(blocks) else {}
+    for origin in _in_scripts(blocks, field) if given else ():
+        node = _option_of(origin, given)
+        for block in reversed(blocks) if isinstance(node, Scalar) else ():
+            entries = block.mapping.entries.values()
+            entry = next((each for each in entries if each.value is node), None)
+            if entry is not None and isinstance(block.value(entry.value), str):
+                found = Origin("explicit", block, origin.row, entry)
+                return Setting(block.value(entry.value), found, (), block.level)
+    return None
+
+
+def _in_scripts(blocks: list[Block], field: Any) -> Iterator[Origin]:
+    """Where calls of a script are given a field, the one that counts first."""
+    for block in filter(_is_script, reversed(blocks)):
+        row = block.table.by_field.get(field)
+        entry = None if row is None else block.find(row.key)
+        if entry is not None:
+            yield Origin("explicit", block, row, entry)
+
+
 # What scripts agree to call the model's name by (see MODEL_ROWS in keys.py).
 _MODEL = "model_name_or_path"
 
