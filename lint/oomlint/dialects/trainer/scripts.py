@@ -16,7 +16,7 @@ from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.fields import hf, script
-from oomlint.dialects.trainer.model import bits_of
+from oomlint.dialects.trainer.model import bits_of, packs_at_load
 from oomlint.dialects.trainer.script import are_held, is_on
 from oomlint.dialects.trainer.statements import (
     is_command,
@@ -198,7 +198,7 @@ def likely_dtype(run: Cells) -> Any:
     words tell its age, if anything."""
     if not is_script(run) or not _loads(run) or run.version("transformers") is not None:
         return None
-    if run.is_unread(hf.load_dtype) or run[hf.load_dtype] is not None:
+    if run.is_unread(hf.load_dtype) or run[hf.load_dtype] is not None or packs_at_load(run):
         return None
     if run.given.once(_is_old):
         return Sourced(
