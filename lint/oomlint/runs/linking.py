@@ -179,7 +179,8 @@ class Linker:
         claim = claim if launch is None else without_what_is_cut_off(claim, launch)
         claims: list[Claim] = [claim]
         folder = launch.command.folder if launch is not None else ""
-        joining = Joining(used, folder, script=claim.path)
+        is_open = launch is not None and launch.command.folder_is_open
+        joining = Joining(used, folder, is_open, script=claim.path)
         if launch is not None:
             joining.options = self._references.said_to_program(launch, claim.path)
         self._references.note_written(claim.document)
@@ -242,9 +243,9 @@ class Linker:
         """A missing file, marked where the program that it is meant for is not here either, or
         where the script that names it or a program of the project writes it."""
         programs = [reference.path for reference in claim.references if reference.optional]
-        folder = ""
+        folder, is_open = "", False
         if launch is not None:
-            folder = launch.command.folder
+            folder, is_open = launch.command.folder, launch.command.folder_is_open
             programs = programs if launch.script is None else [launch.script]
         is_foreign = bool(programs) and all(
             self.workspace.resolve(path, claim.path, folder) is None for path in programs
@@ -257,7 +258,9 @@ class Linker:
         made = claim.document.made if isinstance(claim.document, ShellDocument) else ()
         is_made = os.path.normpath(missing.reference) in map(os.path.normpath, made)
         is_made = is_made or self._own_readers.write(missing.reference, claim.path)
-        return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
+        return replace(
+            missing, is_elsewhere=is_absolute or is_foreign or is_open or is_shown or is_made
+        )
 
     def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:
         """Why it is not known what the Python program does that a command starts, in words; empty where it was read,
