@@ -7,6 +7,7 @@ from tests.linked import report_of, run_of
 
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.runs.run import Run
 
 _SCRIPT = """\
 from transformers import AutoModelForCausalLM, TrainingArguments
@@ -132,3 +133,103 @@ def test_a_reference_is_loaded_by_its_name_and_not_as_the_policy_is() -> None:
     assert dtype("trl==0.26.0\ntransformers==5.0.0\n") == "bf16"  # as the checkpoint is
     kwargs = ", model_init_kwargs={'torch_dtype': 'bfloat16'}"
     assert dtype("trl==0.25.1\ntransformers==4.57.3\n", kwargs) is None
+
+
+_HERE = (
+    "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', torch_dtype='float32')\n"
+    "{between}"
+    "args = TrainingArguments(output_dir='o', per_device_train_batch_size=2{arguments})\n"
+    "trainer = Trainer(model=model, args=args, train_dataset=data{given})\n"
+    "trainer.train()\n"
+    "{behind}"
+)
+
+
+def _here(between: str = "", arguments: str = "", given: str = "", behind: str = "") -> Run:
+    text = _HERE.format(between=between, arguments=arguments, given=given, behind=behind)
+    return run_of({"train.py": text}, "train.py")
+
+
+@pytest.mark.parametrize(
+    ("line", "dtype"),
+    [
+        ("model.half()\n", "fp16"),
+        ("model = model.to(torch.bfloat16)\n", "bf16"),
+        ("model.to('cuda')\n", "fp32"),
+        ("vision_tower.half()\n", "fp32"),
+    ],
+)
+def test_a_model_that_is_cast_has_that_dtype(line: str, dtype: str) -> None:
+    assert _here(line).plan.load.dtype == dtype
+    assert _here(behind=line).plan.load.dtype == "fp32"
+
+
+def test_a_cast_that_only_running_decides_on_leaves_it_open() -> None:
+    run = _here("if asks(model):\n    model.half()\n")
+    assert run.level(f.load.dtype) is Level.UNREAD
+
+
+def test_an_optimizer_that_the_trainer_is_given_is_not_known() -> None:
+    assert _here(given=", optimizers=(Lion(model), None)").level(f.optimizer.kind) is Level.UNREAD
+    assert _here(given=", optimizers=(None, plan)").level(f.optimizer.kind) < Level.UNREAD
+
+
+def test_what_is_unpacked_into_the_arguments_may_say_anything_that_nothing_else_says() -> None:
+    run = _here(arguments=", **read_settings()")
+    assert run.level(f.checkpointing.mode) is Level.UNREAD
+    assert run.level(f.batch.micro) is Level.STATED
+    known = _here("more = dict(gradient_checkpointing=True)\n", ", **more")
+    assert known.plan.checkpointing.mode == "full"
+    assert known.level(f.checkpointing.mode) < Level.ASSUMED
+
+
+def test_a_forward_pass_in_the_place_of_the_models_is_not_followed() -> None:
+    run = _here("LlamaAttention.forward = ours.attention\n")
+    assert run.level(f.model.attn_impl) is Level.UNREAD
+    assert run.level(f.loss.logits_materialised) < Level.UNREAD
+    run = _here("Qwen2ForCausalLM.forward = ours.forward\n")
+    assert run.level(f.loss.logits_materialised) is Level.UNREAD
+
+
+def test_a_config_that_the_program_is_given_in_another_way_leaves_the_sharding_open() -> None:
+    files = {
+        "train.py": _HERE.format(between="", arguments="", given="", behind=""),
+        "run.sh": "torchrun --nproc_per_node 4 train.py --sharding conf/zero3.json\n",
+        "conf/zero3.json": '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}',
+    }
+    run = run_of(files, "run.sh", "train.py")
+    assert run.level(f.parallel.backend) is Level.UNREAD
+    other = {**files, "conf/zero3.json": '{"rows": 3}'}
+    assert run_of(other, "run.sh", "train.py").level(f.parallel.backend) < Level.UNREAD
+
+
+_OPTIONAL = """\
+import argparse
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--use_lora", action="store_true")
+args = parser.parse_args()
+config = SFTConfig(output_dir='o', per_device_train_batch_size=2)
+{choice}
+SFTTrainer(model='Qwen/Qwen2.5-7B', args=config, peft_config=adapter, train_dataset=data).train()
+"""
+_LATER = "adapter = None\nif args.use_lora:\n    adapter = LoraConfig(r=4)"
+_EITHER = "if args.use_lora:\n    adapter = LoraConfig(r=4)\nelse:\n    adapter = None"
+
+
+@pytest.mark.parametrize("choice", [_LATER, _EITHER])
+@pytest.mark.parametrize(("words", "method"), [("", "full"), ("--use_lora", "lora")])
+def test_an_adapter_that_an_option_asks_for_is_there_where_the_line_has_it(
+    choice: str, words: str, method: str
+) -> None:
+    script = _OPTIONAL.format(choice=choice)
+    run = run_of({"train.py": script, "run.sh": f"torchrun train.py {words}\n"}, "run.sh")
+    assert (run.plan.trainable.method, run.level(f.trainable.method)) == (method, Level.DEFAULT)
+
+
+def test_an_adapter_in_a_branch_that_no_option_decides_on_is_open() -> None:
+    script = _OPTIONAL.format(choice=_LATER.replace("args.use_lora", "asks()"))
+    run = run_of({"train.py": script, "run.sh": "torchrun train.py\n"}, "run.sh")
+    assert run.level(f.trainable.method) is Level.UNREAD

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Registry
-from oomlint.documents.base import ShellDocument
+from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.documents.base import Scalar, ShellDocument
 from oomlint.errors import FileError, InternalError, in_words
 from oomlint.files.requirements import is_commit
 from oomlint.files.workspace import Workspace
@@ -60,7 +61,10 @@ from oomlint.runs.vendored import (
 
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch
+    from oomlint.dialects.table import Block, Reading
 
+# Dialects of files that say how a run is sharded.
+_SHARDING = frozenset({"accelerate", "deepspeed"})
 _READ_BY_OWN = "the program of the project's own that reads {} is not followed"
 
 
@@ -221,6 +225,7 @@ class Linker:
             floors=floors(self.workspace, claims),
             untold=untold(self.workspace, claims, versions),
             unread_program=self._unread_program(joining.folder, claims),
+            unlinked_config="" if launch is None else self._unlinked(launch, claim.path, blocks),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),
             as_written=self.options.as_written,
@@ -277,6 +282,25 @@ class Linker:
             if any(c.path == found for c in claims) or self._parses_arguments(found):
                 return ""
             return f"what {name} does is not followed"
+        return ""
+
+    def _unlinked(
+        self, launch: Launch, from_file: str, blocks: Iterable[tuple[Block, Reading]]
+    ) -> str:
+        """An option that names a config of DeepSpeed's or Accelerate's to a program which nothing shows to hand it on, in
+        words; empty where there is none."""
+        joined = {block.path for block, _ in blocks}
+        for key, entry in launch.flags.entries.items():
+            path = entry.value.value if isinstance(entry.value, Scalar) else None
+            if not isinstance(path, str) or kind_of(path) not in (*JSON_SUFFIXES, *YAML_SUFFIXES):
+                continue
+            found = self.workspace.resolve(path, from_file, launch.command.folder)
+            if found is None or found in joined:
+                continue
+            with suppress(FileError):
+                claims = self._recogniser.claims(found)
+                if any(c.kind == "part" and c.dialect.name in _SHARDING for c in claims):
+                    return f"what the program does with --{key} {found} is not followed"
         return ""
 
     def _parses_arguments(self, script: str) -> bool:

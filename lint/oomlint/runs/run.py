@@ -118,6 +118,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     """Packages of which a commit alone says the release → how: "verl is a submodule that is not checked out"."""
     unread_program: str = ""
     """Why it is not known what the program that a command starts does, in words; empty where it was read."""
+    unlinked_config: str = ""
+    """What is not known of a config for DeepSpeed or Accelerate that an option names to the program, in words."""
     copier: Copier | None = None
     measurements: tuple[Measurement, ...] = ()
     """What runs of this project were measured to take."""
@@ -147,6 +149,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             frozenset(self.untold),
             self.find_shipped,
             self.unread_program,
+            self.unlinked_config,
         )
         stated = {
             name: value

@@ -21,7 +21,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.table import Block, Origin, Setting, Table, plain_value
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.script import is_on, is_reached
+from oomlint.dialects.trainer.script import is_decided, is_on, is_reached
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
     DEFAULTS,
@@ -192,10 +192,12 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
     """Values that an option decides on (``dtype=torch.bfloat16 if args.bf16 else None``), or the
     number of processes: ``device_map={"": local_rank} if world_size != 1 else "auto"``."""
     origin = said.origin if isinstance(said, Setting) else said
+    if said is None:  # by the defaults of the options
+        origin = run.given.once(_left_open).get(field)
     if not isinstance(origin, Origin) or origin.entry is None or origin.row is None:
         return said
     node = origin.entry.value
-    if not _is_decided(node) or not run.given.once(is_launched):
+    if not is_decided(node) or not run.given.once(is_launched):
         return said
     given = run.given.once(options_of)
     while isinstance(node, PythonScalar) and node.either is not None:
@@ -293,11 +295,6 @@ def _named_on_line(blocks: list[Block]) -> Setting | None:
     return None
 
 
-def _is_decided(node: Node) -> bool:
-    """Whether a value is one of two, between which an option decides."""
-    return isinstance(node, PythonScalar) and node.either is not None
-
-
 def _is_computed(node: Node) -> bool:
     return isinstance(node, PythonScalar) and node.computed is not None
 
@@ -332,7 +329,7 @@ def _option_of(origin: Origin, given: MappingABC[str, Node]) -> Node | None:
     if origin.entry is None or origin.block is None or not _is_script(origin.block):
         return None
     value = origin.entry.value
-    if not given or not isinstance(value, Scalar) or _is_decided(value):
+    if not given or not isinstance(value, Scalar) or is_decided(value):
         return None  # what an option decides on is no value of its own: see chosen
     option = option_of(value)
     if option:  # known by its default, also where no object holds it (fire, typer)
