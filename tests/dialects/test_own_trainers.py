@@ -233,3 +233,22 @@ def test_an_adapter_in_a_branch_that_no_option_decides_on_is_open() -> None:
     script = _OPTIONAL.format(choice=_LATER.replace("args.use_lora", "asks()"))
     run = run_of({"train.py": script, "run.sh": "torchrun train.py\n"}, "run.sh")
     assert run.level(f.trainable.method) is Level.UNREAD
+
+
+@pytest.mark.parametrize(
+    ("package", "is_known"), [("transformers", True), ("trl", True), ("elsewhere.trainers", False)]
+)
+def test_a_trainer_of_a_package_that_is_not_known_may_have_a_loss_of_its_own(
+    package: str, is_known: bool
+) -> None:
+    script = _SCRIPT.replace("from ours.trainers", f"from {package}").replace("Own", "SFT")
+    run = run_of({"train.py": script}, "train.py")
+    levels = {run.level(field) for field in (f.loss.logits_materialised, f.eval.enabled)}
+    assert (Level.UNREAD in levels) is not is_known
+    derived = {
+        "train.py": _SCRIPT,
+        "ours/__init__.py": "",
+        "ours/trainers.py": f"from {package} import Trainer\nclass OwnTrainer(Trainer):\n    pass\n",
+    }
+    run = run_of(derived, "train.py")
+    assert (run.level(f.loss.logits_materialised) is Level.UNREAD) is not is_known

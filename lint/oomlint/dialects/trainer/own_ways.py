@@ -60,8 +60,7 @@ def _by_aspect(blocks: list[Block]) -> MappingABC[str, Origin]:
         if block.table.section == "trainer" and isinstance(block.document, PythonDocument):
             for fact in block.document.facts:
                 if fact.kind == "own-way" and fact.detail["class"] == _called(block):
-                    method = f"{fact.detail['class']}.{fact.detail['method']}"
-                    found.setdefault(fact.detail["decides"], _not_followed(block, method))
+                    found.setdefault(fact.detail["decides"], _of_method(block, fact))
                 elif fact.kind == "patches-forward":
                     target = fact.detail["target"]
                     found.setdefault(fact.detail["decides"], _not_followed(block, target))
@@ -72,6 +71,13 @@ def _by_aspect(blocks: list[Block]) -> MappingABC[str, Origin]:
                 made = _origin(block, "optimizers", "the script makes the optimizer itself")
                 found.setdefault("optimizer", made)
     return found
+
+
+def _of_method(block: Block, fact: Fact) -> Origin:
+    name, package = fact.detail["class"], fact.detail.get("of")
+    if package:
+        return _origin(block, name, f"what {name} of {package} does is not followed")
+    return _not_followed(block, f"{name}.{fact.detail['method']}")
 
 
 def _called(block: Block) -> str:

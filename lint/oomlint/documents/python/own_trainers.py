@@ -62,7 +62,7 @@ _OPTIMIZER = "get_optimizer_cls_and_kwargs"
 
 def own_trainer_facts(file: Module, calls: Sequence[Call], modules: Modules) -> Iterator[Fact]:
     """Facts of the kind ``own-way`` (``class``, ``method``, ``decides``): a method that is not followed of a trainer
-    of the project's own that the script calls; and those of :func:`.loss_facts.class_facts` of trainers whose
+    of the project's own that the script calls, or (``of``) the package of one that is not known; and those of :func:`.loss_facts.class_facts` of trainers whose
     class stands in another file."""
     for name in dict.fromkeys(call.callee for call in calls if _TRAINER.search(call.callee)):
         trainer = _Trainer(name, tuple(_line(name, file, modules)))
@@ -70,6 +70,32 @@ def own_trainer_facts(file: Module, calls: Sequence[Call], modules: Modules) -> 
             if home.source is not file.source:
                 yield from class_facts(cls, name, home.source, NodeSpans(home.source))
         yield from trainer.own_ways()
+        yield from _of_strangers(name, file, trainer.line, calls)
+
+
+# Whose trainers are known; and what those of others have of their own more often than not.
+_KNOWN = frozenset({"transformers", "trl", "unsloth"})
+_OWN = ("loss", "evaluation")
+
+
+def _of_strangers(
+    name: str, file: Module, line: Sequence[tuple[Module, ast.ClassDef]], calls: Sequence[Call]
+) -> Iterator[Fact]:
+    """That a trainer is one of a package that is not known, or derived from such, which may have a loss and an evaluation of its own."""
+    named = [(home, dotted(base) or "") for home, cls in line for base in cls.bases]
+    for home, written in named or [(file, name)]:
+        qualified = home.qualified(written)
+        package = qualified.lstrip(".").partition(".")[0]
+        is_here = any(cls.name == written.rpartition(".")[2] for _, cls in line)
+        if qualified == written or is_here or package in _KNOWN or not _TRAINER.search(written):
+            continue
+        span = next(call.span for call in calls if call.callee == name)
+        where = Location(file.source.path, span)
+        for decides in _OWN:
+            yield Fact(
+                "own-way", where, {"class": name, "method": "", "decides": decides, "of": package}
+            )
+        return
 
 
 def _line(name: str, file: Module, modules: Modules) -> Iterator[tuple[Module, ast.ClassDef]]:
