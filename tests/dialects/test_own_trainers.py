@@ -252,3 +252,11 @@ def test_a_trainer_of_a_package_that_is_not_known_may_have_a_loss_of_its_own(
     }
     run = run_of(derived, "train.py")
     assert (run.level(f.loss.logits_materialised) is Level.UNREAD) is not is_known
+
+
+def test_a_model_of_a_class_of_the_projects_own_may_have_no_logits() -> None:
+    wraps = "class Scores(torch.nn.Module):\n    pass\nscores = Scores(model)\n"
+    text = _HERE.format(between=wraps, arguments="", given="", behind="")
+    run = run_of({"train.py": text.replace("model=model", "model=scores")}, "train.py")
+    assert run.level(f.loss.logits_materialised) is Level.UNREAD
+    assert _here(wraps).level(f.loss.logits_materialised) < Level.UNREAD

@@ -77,7 +77,7 @@ def _of_method(block: Block, fact: Fact) -> Origin:
     name, package = fact.detail["class"], fact.detail.get("of")
     if package:
         return _origin(block, name, f"what {name} of {package} does is not followed")
-    return _not_followed(block, f"{name}.{fact.detail['method']}")
+    return _not_followed(block, fact.detail.get("model") or f"{name}.{fact.detail['method']}")
 
 
 def _called(block: Block) -> str:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from oomlint.documents.base import Call, Fact
+from oomlint.documents.base import Call, Fact, Scalar
 from oomlint.documents.python.loss_facts import (
     class_facts,
     is_of_its_own,
@@ -62,7 +62,8 @@ _OPTIMIZER = "get_optimizer_cls_and_kwargs"
 
 def own_trainer_facts(file: Module, calls: Sequence[Call], modules: Modules) -> Iterator[Fact]:
     """Facts of the kind ``own-way`` (``class``, ``method``, ``decides``): a method that is not followed of a trainer
-    of the project's own that the script calls, or (``of``) the package of one that is not known; and those of :func:`.loss_facts.class_facts` of trainers whose
+    of the project's own that the script calls, or (``of``) the package of one that is not known, or (``model``) the
+    class of the project's own that makes what it is given; and those of :func:`.loss_facts.class_facts` of trainers whose
     class stands in another file."""
     for name in dict.fromkeys(call.callee for call in calls if _TRAINER.search(call.callee)):
         trainer = _Trainer(name, tuple(_line(name, file, modules)))
@@ -71,6 +72,7 @@ def own_trainer_facts(file: Module, calls: Sequence[Call], modules: Modules) -> 
                 yield from class_facts(cls, name, home.source, NodeSpans(home.source))
         yield from trainer.own_ways()
         yield from _of_strangers(name, file, trainer.line, calls)
+        yield from _of_own_model(name, file, calls, modules)
 
 
 # Whose trainers are known; and what those of others have of their own more often than not.
@@ -96,6 +98,46 @@ def _of_strangers(
                 "own-way", where, {"class": name, "method": "", "decides": decides, "of": package}
             )
         return
+
+
+def _of_own_model(
+    name: str, file: Module, calls: Sequence[Call], modules: Modules
+) -> Iterator[Fact]:
+    """That what a trainer is given is made by a class of the project's own (``model = RewardModel(base)``), whose
+    forward pass may have no logits."""
+    for call in calls:
+        entries = call.arguments.entries
+        given = (entries.get("model") or entries.get("0")) if call.callee == name else None
+        if given is None:
+            continue
+        span = given.value.via if isinstance(given.value, Scalar) else None
+        span = given.value.span if span is None else span
+        written = file.source.text[span.start : span.end]
+        for made in _makers(written, file):
+            if _is_module(made, file, modules):
+                where = Location(file.source.path, call.span)
+                for decides in _OWN:
+                    detail = {"class": name, "method": "", "decides": decides, "model": made}
+                    yield Fact("own-way", where, detail)
+                return
+
+
+def _makers(name: str, file: Module) -> Iterator[str]:
+    """What is called for the values that a name is given in a file."""
+    for assignment in file.tree.assignments:
+        if isinstance(assignment.value, ast.Call) and name in map(dotted, assignment.targets):
+            yield dotted(assignment.value.func) or ""
+
+
+# torch 2.9 nn/modules/module.py, transformers 5.23 modeling_utils.py: what has no forward pass of its own.
+_BARE = frozenset({"Module", "PreTrainedModel"})
+
+
+def _is_module(name: str, file: Module, modules: Modules) -> bool:
+    """Whether a class of the project is derived from what has no head of a library's."""
+    line = [cls for _, cls in _line(name, file, modules)]
+    bases = {(dotted(base) or "").rpartition(".")[2] for cls in line for base in cls.bases}
+    return not bases.isdisjoint(_BARE)
 
 
 def _line(name: str, file: Module, modules: Modules) -> Iterator[tuple[Module, ast.ClassDef]]:
