@@ -141,6 +141,15 @@ def test_what_is_to_be_filled_in_is_no_mistake(word):
         POSITIVE.read(word)
 
 
+def test_a_blank_of_several_words_is_one_for_each_kind_of_value():
+    for kind in (TEXT, choice({"full": 1}, otherwise=BadValue)):
+        with pytest.raises(StandIn):
+            kind.read(["<PATH", "TO", "CHECKPOINTS>"])
+        with pytest.raises(BadValue) as refused:
+            kind.read(["first", "second"])
+        assert not isinstance(refused.value, StandIn)
+
+
 @pytest.mark.parametrize(
     ("kind", "word"), [(POSITIVE, "x"), (choice({"full": 1}, otherwise=BadValue), "FULLSHARD")]
 )

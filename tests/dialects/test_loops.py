@@ -715,3 +715,21 @@ def test_a_reference_is_not_what_is_trained(name: str, trained: str, is_run: boo
     """A function of another file makes the policy, with adapters or without."""
     files = {"train.py": _POLICY.format(name=name, trained=trained)}
     assert bool(link(files).runs) is is_run
+
+
+def test_a_plugin_that_no_accelerator_is_given_does_nothing() -> None:
+    made = "plugin = DeepSpeedPlugin(zero_stage=2)\n"
+    idle = _run(
+        _ACCELERATE.replace("accelerator = Accelerator(", f"{made}accelerator = Accelerator(")
+    )
+    assert idle.level(f.parallel.backend) is Level.UNREAD
+    assert idle.plan.parallel.zero.stage is None
+    given = _ACCELERATE.replace(
+        "accelerator = Accelerator(", f"{made}accelerator = Accelerator(deepspeed_plugin=plugin, "
+    )
+    assert _run(given).plan.parallel.zero.stage == 2
+    unpacked = _ACCELERATE.replace(
+        "accelerator = Accelerator(",
+        f"{made}more = {{'deepspeed_plugin': plugin}}\naccelerator = Accelerator(**more, ",
+    )
+    assert _run(unpacked).plan.parallel.zero.stage == 2

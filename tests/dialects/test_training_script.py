@@ -9,6 +9,7 @@ import pytest
 from tests.fixing import fixed
 from tests.linked import link, report_of, run_of
 
+from oomlint.dialects.common.fields import shared
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
@@ -221,8 +222,12 @@ def test_lengths_that_only_running_tells_are_no_more_than_a_note(
     assert (Level.UNREAD in levels) is is_unread
 
 
+_WITHOUT_DTYPE = _TRAINER.replace("    torch_dtype=torch.bfloat16,\n", "")
+_WHOLE = _WITHOUT_DTYPE.replace("    quantization_config=bnb_config,\n", "")
+
+
 def test_a_dtype_that_nobody_names_is_assumed() -> None:
-    script = _TRAINER.replace("    torch_dtype=torch.bfloat16,\n", "")
+    script = _WHOLE
     origin = _run(script).origin("load.dtype")
     assert origin is not None
     assert origin.kind == "assumed"
@@ -230,9 +235,32 @@ def test_a_dtype_that_nobody_names_is_assumed() -> None:
     assert _run(old).plan.load.dtype == "fp32"
 
 
-@pytest.mark.parametrize(("version", "dtype"), [("4.46.1", "fp32"), ("5.2.0", "fp16")])
-def test_a_pinned_version_tells_what_a_dtype_is_that_nobody_names(version: str, dtype: str) -> None:
-    script = _TRAINER.replace("    torch_dtype=torch.bfloat16,\n", "")
+def test_beside_quantized_weights_it_is_not_assumed_to_be_wide() -> None:
+    assert _run(_WITHOUT_DTYPE).plan.load.dtype == "fp16"
+    old = _WITHOUT_DTYPE.replace("train_dataset=data", "train_dataset=data, tokenizer=tok")
+    assert _run(old).plan.load.dtype == "fp16"
+    kernel = _WITHOUT_DTYPE.replace(
+        'device_map="auto"', 'device_map="auto", attn_implementation="flash_attention_2"'
+    ).replace("    bf16=True,\n", "")
+    pins = "transformers==4.46.1\n"
+    quantized = {"train.py": kernel, "requirements.txt": pins}
+    assert _run(quantized).cells[shared.stops] is None
+    whole = kernel.replace("    quantization_config=bnb_config,\n", "")
+    assert _run({**quantized, "train.py": whole}).cells[shared.stops] is not None
+
+
+@pytest.mark.parametrize(
+    ("script", "version", "dtype"),
+    [
+        (_WHOLE, "4.46.1", "fp32"),
+        (_WHOLE, "5.2.0", "fp16"),
+        (_WITHOUT_DTYPE, "4.46.1", "fp16"),
+        (_WITHOUT_DTYPE, "5.2.0", "fp16"),
+    ],
+)
+def test_a_pinned_version_tells_what_a_dtype_is_that_nobody_names(
+    script: str, version: str, dtype: str
+) -> None:
     run = _run({"train.py": script, "requirements.txt": f"transformers=={version}\n"})
     origin = run.origin("load.dtype")
     assert origin is not None

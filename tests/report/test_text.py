@@ -4,12 +4,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.linked import report_of
 
 from oomlint.documents.text import Location, Span
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.linting.engine import Options, Report, lint
+from oomlint.linting.rule import Severity
 from oomlint.report import render
+from oomlint.report.blocks import troubles
 from oomlint.report.diff import render as render_diff
 from oomlint.report.excerpts import excerpt
 from oomlint.report.paint import Paint
@@ -222,3 +225,17 @@ def test_several_parts_of_no_run_are_counted_and_not_listed(parts: int, told: bo
     text = render(lint(files, names, Options()), "text", Paint())
     assert ("ds0.json: no prediction" in text) is told
     assert "without a prediction" in text
+
+
+def test_what_ranks_without_a_card_would_need_is_a_remark_beside_that_they_do_not_start() -> None:
+    files = {
+        "run.sh": "torchrun --nproc_per_node 8 train.py\n",
+        "train.py": "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', torch_dtype='float32')\n"
+        "args = TrainingArguments(output_dir='o', per_device_train_batch_size=2)\n"
+        "Trainer(model=model, args=args, train_dataset=data).train()\n",
+    }
+    assert [each.judgement.name for each in troubles(report_of(files, hardware="8xA100-40GB"))]
+    without = report_of(files, hardware="4xA100-40GB")
+    assert not troubles(without)
+    assert {d.rule.code for d in without.diagnoses if d.severity is Severity.ERROR} == {"OOM706"}

@@ -780,3 +780,16 @@ def test_options_that_take_several_values_in_the_projects_own_copy(tmp_path, nar
     workspace = Workspace(tmp_path, named=[tmp_path])
     [run] = Linker(workspace, registry(), LinkOptions()).link(["run.sh"]).runs
     assert [each.entry.key for each in run.wrong] == wrong
+
+
+def test_a_folder_that_only_running_tells_may_be_any_of_the_project():
+    script = 'cd "$HERE"\nllamafactory-cli train examples/sft.yaml\n'
+    text = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\ndataset: alpaca\n"
+    [run] = link({"run.sh": script, "tool/examples/sft.yaml": text}, names=["run.sh"]).runs
+    assert run.plan.model.id == "Qwen/Qwen2.5-7B"
+    two = {"run.sh": script, "tool/examples/sft.yaml": text, "old/examples/sft.yaml": text}
+    [run] = link(two, names=["run.sh"]).runs
+    [missing] = run.missing
+    assert missing.is_elsewhere
+    [run] = link({"run.sh": script.replace('"$HERE"', "tool")}).runs
+    assert not run.missing[0].is_elsewhere

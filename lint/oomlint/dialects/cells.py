@@ -68,6 +68,8 @@ class Surroundings(Struct, frozen=True, eq=False):
     """Who looks up which configs of a framework a run of the project can name."""
     unread_program: str = ""
     """Why it is not known what the program that a command starts does, in words; empty where it was read."""
+    unlinked_config: str = ""
+    """What is not known of a config for DeepSpeed or Accelerate that an option names to the program, in words."""
 
     def shipped(self, home: str) -> MappingABC[str, frozenset[str]]:
         """Folders as runs of the project name them, in which the files of a framework's folder ``home`` lie → the

@@ -50,7 +50,9 @@ _IN_BRACKETS = re.compile(r"<[^<>]+>|[xX]{3,}")
 
 
 def _refused(raw: Any, expected: str) -> BadValue:
-    word = raw.strip() if isinstance(raw, str) else ""
+    # <PATH TO CHECKPOINTS> is several words on a command line.
+    words = raw if isinstance(raw, list) else [raw]
+    word = " ".join(words).strip() if all(isinstance(each, str) for each in words) else ""
     is_number = expected.startswith(("expected a whole number", "expected a number"))
     is_blank = re.fullmatch(_STAND_IN, word) or (is_number and re.fullmatch(_CAPITALS, word))
     return (StandIn if is_blank else BadValue)(expected)
@@ -150,7 +152,7 @@ def read_boolean(raw: Any) -> bool:
 
 def read_text(raw: Any) -> str:
     if isinstance(raw, (list, dict)):
-        raise BadValue("expected a single value")
+        raise _refused(raw, "expected a single value")
     if raw is True:
         raise StandIn("expected a text")
     return str(raw)
@@ -247,7 +249,7 @@ def choice(
 
     def read(raw: Any) -> Any:
         if isinstance(raw, (list, dict)):
-            raise BadValue("expected a single value")
+            raise _refused(raw, "expected a single value")
         key = _fold(raw, fold_case)
         if key in table:
             return table[key]

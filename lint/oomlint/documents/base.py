@@ -162,7 +162,7 @@ class Command(Struct, frozen=True, eq=False):
     LLaMA-Factory, torchtune overrides).
     ``environment`` holds what the command really sees: its own prefix assignments and
     what was exported before. ``folder`` is where it runs, seen from where the script starts, as far
-    as each ``cd`` before it tells.
+    as each ``cd`` before it tells; ``folder_is_open`` where one of them only running tells.
     """
 
     span: Span
@@ -171,6 +171,7 @@ class Command(Struct, frozen=True, eq=False):
     assignments: Mapping
     environment: Mapping
     folder: str = ""
+    folder_is_open: bool = False
 
 
 class Document(Struct, frozen=True, eq=False):

@@ -113,9 +113,9 @@ def _scaled(found: Iterable[Doubt]) -> Iterator[Doubt]:
 
 def _keeps_unknown_logits(run: Run) -> bool:
     """Whether evaluation keeps the logits of a set of which nobody says how large it is; of one that is cut to what
-    only running tells the sizes of others say nothing."""
+    only running tells the sizes of others say nothing, nor do they where it is not known that logits are kept."""
     settings = run.plan.eval
-    if run.level(f.eval.samples) is Level.UNREAD:
+    if Level.UNREAD in (run.level(f.eval.samples), run.level(f.eval.keeps_logits)):
         return False
     is_evaluated = settings.enabled is not False and settings.strategy != "no"
     return bool(settings.keeps_logits) and is_evaluated and settings.samples is None

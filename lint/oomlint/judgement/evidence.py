@@ -76,6 +76,7 @@ _PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
         {f.loss.logits_materialised: "full"},
         {f.loss.logits_materialised: "fused"},
     ),
+    f.eval.enabled: ({f.eval.enabled: False},),
     f.eval.keeps_logits: ({f.eval.keeps_logits: False}, {f.eval.keeps_logits: True}),
     f.model.attn_impl: ({f.model.attn_impl: "eager"}, {f.model.attn_impl: "flash2"}),
     f.objective.ref_model: ({f.objective.ref_model: "none"}, {f.objective.ref_model: "copy"}),
@@ -333,24 +334,35 @@ def _of_commits(run: Run) -> Iterator[Basis]:
             )
 
 
+# What a figure counts for once the program gets to a step, and on the cards that it is for.
+_FOR_NOTHING = {
+    shared.stops: "what the program is once it gets to a step",
+    shared.other_cards: "what it needs on other cards",
+}
+
+
 def _of_end(run: Run) -> Iterator[Basis]:
     """That the program is sure to end before its first step: what it would need counts only once that is mended, and
-    nobody knows what it is then."""
-    said = run.settings.get(shared.stops)
-    if said is None or run.level(shared.stops) > Level.DEFAULT:
-        return
-    origin = run.origin(shared.stops)
+    nobody knows what it is then. Or that it is for other accelerators than those of the machine."""
+    for field, key in _FOR_NOTHING.items():
+        said = run.settings.get(field)
+        if said is not None and run.level(field) <= Level.DEFAULT:
+            yield _in_vain(run, field, key)
+
+
+def _in_vain(run: Run, field: Any, key: str) -> Basis:
+    origin = run.origin(field)
     place = origin.location if origin is not None else None
-    yield Basis(
-        field=shared.stops,
-        leaf=shared.stops,
-        subject=shared.stops,
+    return Basis(
+        field=field,
+        leaf=field,
+        subject=field,
         value=None,
         level=Level.UNREAD,
-        why=unread.lost_with_all(run, shared.stops),
+        why=unread.lost_with_all(run, field),
         path=None if place is None else place.path,
         line=None if place is None else run.line_of(place),
-        key="what the program is once it gets to a step",
+        key=key,
         swing_bytes=None,
         otherwise={},
         decides=_from(run.placed, EVEN),

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.doubts import Doubt, doubts
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open
+from oomlint.judgement.launch import cards_missing
 from oomlint.judgement.measured import measured_words
 from oomlint.judgement.peak import counts_as_run, risk_of
 from oomlint.judgement.releases import over_releases
@@ -112,6 +113,8 @@ class Forecast(Struct, frozen=True, dict=True):
     """``docs/tuning.rst:164 lists it on 4xH800-80GB``, where the project says that the run ran, and that counts."""
     is_fragment: bool = False
     """Whether it is a part (a lone DeepSpeed JSON, say) that no run was found for."""
+    cards_missing: int = 0
+    """How many of its ranks on a node have no card there, and end it before it takes any memory."""
     measured: str = ""
     """What was measured of the run, or of one like it, from which its prediction starts."""
 
@@ -191,6 +194,7 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         because=because,
         because_of=counts_as_run(run),
         is_fragment=run.is_fragment,
+        cards_missing=cards_missing(run),
         measured=measured_words(run),
     )
 

@@ -43,6 +43,9 @@ def lost_with_all(run: Run, field: Any) -> str:
         return "" if said is None else f"{said.value}: the program ends before its first step"
     if field in run.parts.changed:
         return run.parts.changed[field]
+    if field == shared.other_cards:
+        said = run.settings.get(field)
+        return "" if said is None else str(said.value)
     origin = run.origin(field)
     if origin is None or origin.block is None:
         return ""

@@ -182,7 +182,7 @@ def in_trouble(judgement: Judgement) -> str:
 def basis_words(basis: Basis) -> str:
     """``loading dtype is assumed to be fp32``, one thing that a prediction rests on; of what a file says
     that only may count for the run, which file it is."""
-    if basis.field == shared.stops:
+    if basis.field in (shared.stops, shared.other_cards):
         return basis.why
     if basis.level is Level.UNREAD:
         return f"{basis.key} was not read"

@@ -34,6 +34,7 @@ _CALLED: Mapping[Any, str] = {
     f.model.vision.max_pixels: "size of an image in pixels",
     f.objective.kind: "objective",
     f.objective.pairs_per_sample: "number of answers trained on at once",
+    f.eval.enabled: "evaluation",
     f.objective.ref_model: "reference model",
     f.objective.rollout.engine: "rollout engine",
     f.objective.rollout.gpu_mem_util: "share of a card that the rollout engine takes",

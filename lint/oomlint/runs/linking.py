@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Registry
-from oomlint.documents.base import ShellDocument
+from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.documents.base import Scalar, ShellDocument
 from oomlint.errors import FileError, InternalError, in_words
 from oomlint.files.requirements import is_commit
 from oomlint.files.workspace import Workspace
@@ -62,7 +63,10 @@ from oomlint.runs.vendored import (
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch
     from oomlint.runs.copies import Copies
+    from oomlint.dialects.table import Block, Reading
 
+# Dialects of files that say how a run is sharded.
+_SHARDING = frozenset({"accelerate", "deepspeed"})
 _READ_BY_OWN = "the program of the project's own that reads {} is not followed"
 
 
@@ -187,7 +191,8 @@ class Linker:
         claim = claim if launch is None else without_what_is_cut_off(claim, launch)
         claims: list[Claim] = [claim]
         folder = launch.command.folder if launch is not None else ""
-        joining = Joining(used, folder, script=claim.path)
+        is_open = launch is not None and launch.command.folder_is_open
+        joining = Joining(used, folder, is_open, script=claim.path)
         if launch is not None:
             joining.options = self._references.said_to_program(launch, claim.path)
         self._references.note_written(claim.document)
@@ -231,6 +236,7 @@ class Linker:
             floors=floors(self.workspace, claims),
             untold=untold(self.workspace, claims, versions),
             unread_program=self._unread_program(joining.folder, claims),
+            unlinked_config="" if launch is None else self._unlinked(launch, claim.path, blocks),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),
             as_written=self.options.as_written,
@@ -255,9 +261,9 @@ class Linker:
         """A missing file, marked where the program that it is meant for is not here either, or
         where the script that names it or a program of the project writes it."""
         programs = [reference.path for reference in claim.references if reference.optional]
-        folder = ""
+        folder, is_open = "", False
         if launch is not None:
-            folder = launch.command.folder
+            folder, is_open = launch.command.folder, launch.command.folder_is_open
             programs = programs if launch.script is None else [launch.script]
         is_foreign = bool(programs) and all(
             self.workspace.resolve(path, claim.path, folder) is None for path in programs
@@ -270,7 +276,9 @@ class Linker:
         made = claim.document.made if isinstance(claim.document, ShellDocument) else ()
         is_made = os.path.normpath(missing.reference) in map(os.path.normpath, made)
         is_made = is_made or self._own_readers.write(missing.reference, claim.path)
-        return replace(missing, is_elsewhere=is_absolute or is_foreign or is_shown or is_made)
+        return replace(
+            missing, is_elsewhere=is_absolute or is_foreign or is_open or is_shown or is_made
+        )
 
     def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:
         """Why it is not known what the Python program does that a command starts, in words; empty where it was read,
@@ -287,6 +295,25 @@ class Linker:
             if any(c.path == found for c in claims) or self._parses_arguments(found):
                 return ""
             return f"what {name} does is not followed"
+        return ""
+
+    def _unlinked(
+        self, launch: Launch, from_file: str, blocks: Iterable[tuple[Block, Reading]]
+    ) -> str:
+        """An option that names a config of DeepSpeed's or Accelerate's to a program which nothing shows to hand it on, in
+        words; empty where there is none."""
+        joined = {block.path for block, _ in blocks}
+        for key, entry in launch.flags.entries.items():
+            path = entry.value.value if isinstance(entry.value, Scalar) else None
+            if not isinstance(path, str) or kind_of(path) not in (*JSON_SUFFIXES, *YAML_SUFFIXES):
+                continue
+            found = self.workspace.resolve(path, from_file, launch.command.folder)
+            if found is None or found in joined:
+                continue
+            with suppress(FileError):
+                claims = self._recogniser.claims(found)
+                if any(c.kind == "part" and c.dialect.name in _SHARDING for c in claims):
+                    return f"what the program does with --{key} {found} is not followed"
         return ""
 
     def _parses_arguments(self, script: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Mapping as MappingABC
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Given
 from oomlint.dialects.kinds import is_stand_in
-from oomlint.dialects.table import Block, Reading
+from oomlint.dialects.table import Block, Reading, Setting
+from oomlint.dialects.trainer.statements import option_naming
 from oomlint.documents import (
     JSON_SUFFIXES,
     PYTHON_SUFFIXES,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch
     from oomlint.documents.shell.files import WrittenFile
 
+# Folders of a project in which its programs run, from its own down.
+_DEEPEST_FOLDER = 3
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 
@@ -48,13 +51,14 @@ class Joining(Struct):
     """What comes of following the references of one run.
 
     ``used`` are the files that runs have taken in; ``folder`` is where the run's command stands,
-    by the ``cd`` before it: a program opens all its files from there. ``script`` is the file that the
+    by the ``cd`` before it: a program opens all its files from there; one that only running tells is ``folder_is_open``. ``script`` is the file that the
     command stands in: what it wrote before is what the program finds. ``options`` are what it says to
     the program; of its words that are no options the first is ``"1"``.
     """
 
     used: set[str]
     folder: str = ""
+    folder_is_open: bool = False
     script: str = ""
     options: MappingABC[str, str | None] = field(default_factory=dict)
     missing: list[MissingFile] = field(default_factory=list)
@@ -93,6 +97,8 @@ class References:
             if written is not None:
                 return self._with_inner(written, joining, trail)
         found = self.found(reference, from_file, joining.folder)
+        if found is None and joining.folder_is_open:
+            found = self._in_some_folder(reference, from_file)
         if found is None:
             preset = self._preset(reference)
             if preset is not None:
@@ -148,7 +154,7 @@ class References:
         """Load the files that settings such as ``deepspeed: ds.json`` name."""
         followed: set[str] = set()
         while True:
-            stated = Given(blocks).stated
+            stated = _files_named(blocks, dialect)
             todo = [f for f in dialect.references if f not in followed and f in stated]
             if not todo:
                 return blocks
@@ -210,6 +216,16 @@ class References:
         if found is None and not reference.dialect and reference.path.endswith(".py"):
             found = self.workspace.resolve(f"src/{reference.path}", from_file, folder)
         return found
+
+    def _in_some_folder(self, reference: Reference, from_file: str) -> str | None:
+        """The one file of the project that a program may open by a relative path, whatever folder it runs in."""
+        if reference.path.startswith(("/", "~", ".")):
+            return None
+        project = str(self.workspace.project_around(from_file))
+        suffixes, end = (kind_of(reference.path),), f"/{reference.path}"
+        files = self.workspace.below(project, suffixes, _DEEPEST_FOLDER + end.count("/"))
+        found = [name for name in (*files, *self.workspace.overlay) if f"/{name}".endswith(end)]
+        return found[0] if len(found) == 1 else None
 
     def _stops_at(
         self, found: list[Claim], reference: Reference, dialect: Dialect, claims: list[Claim]
@@ -313,3 +329,13 @@ class References:
         """A file that the framework itself ships under that name, as facts of ours."""
         dialect = self._recogniser.registry.named(reference.dialect)
         return None if dialect is None else dialect.preset(reference)
+
+
+def _files_named(
+    blocks: tuple[tuple[Block, Reading], ...], dialect: Dialect
+) -> MappingABC[Any, Setting]:
+    """What settings say that name files: as they stand, or as the option of the script's own says which its call
+    takes for one."""
+    given = Given(blocks)
+    by_option = {name: option_naming(given.blocks, name) for name in dialect.references}
+    return {**given.stated, **{name: found for name, found in by_option.items() if found}}

@@ -121,6 +121,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     changed: dict[Any, str] = field(default_factory=dict)
     """Fields that changed modules of the project's copy of the framework decide → which these are, in words; filled in
     once it is known what the run is."""
+    unlinked_config: str = ""
+    """What is not known of a config for DeepSpeed or Accelerate that an option names to the program, in words."""
     copier: Copier | None = None
     measurements: tuple[Measurement, ...] = ()
     """What runs of this project were measured to take."""
@@ -150,6 +152,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             frozenset(self.untold),
             self.find_shipped,
             self.unread_program,
+            self.unlinked_config,
         )
         stated = {
             name: value

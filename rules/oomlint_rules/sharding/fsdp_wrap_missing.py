@@ -41,6 +41,7 @@ from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import Relief, relief
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where, short
 from oomlint.models.architectures import block_classes
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import count
@@ -169,13 +170,17 @@ class FsdpWrapMissing(Rule, code="OOM304", fixes=Applicability.SAFE, cost=1):
 
 
 def _severity(run: Run, found: Relief | None) -> Severity | None:
-    """A sharded run that gathers everything is worth a word unless it is known to fit."""
+    """A sharded run that gathers everything is worth a word unless it is known to fit; where what wraps it is assumed,
+    a remark."""
+    guessed = run.is_fragment and not run.is_explicit(f.parallel.fsdp.wrap)
+    guessed = guessed or run.level(f.parallel.fsdp.wrap) >= Level.ASSUMED
+    most = Severity.INFO if guessed else Severity.ERROR
     if found is None:
-        guessed = run.is_fragment and not run.is_explicit(f.parallel.fsdp.wrap)
-        return Severity.INFO if guessed else Severity.WARNING
+        return min(most, Severity.WARNING)
     if found.saved <= 0:
         return None
-    return Severity.WARNING if found.before.limit is None else found.before.severity
+    severity = Severity.WARNING if found.before.limit is None else found.before.severity
+    return None if severity is None else min(most, severity)
 
 
 def _wrong_classes(run: Run) -> tuple[str, ...]:

@@ -287,6 +287,8 @@ def _last_of_each(
             continue
         if table is TRAINER and loop.kind not in ("fabric", "lightning"):
             continue
+        if call.span in loop.idle_plugins:
+            continue
         earlier = last.get(id(table))
         if earlier is None or is_reached(call.arguments, options):
             last[id(table)] = (call, table)

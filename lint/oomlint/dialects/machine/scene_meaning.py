@@ -8,6 +8,7 @@ from oomlint.dialects.machine.containers_meaning import container
 from oomlint.dialects.machine.kubernetes_meaning import pod
 from oomlint.dialects.machine.limits import limits
 from oomlint.dialects.machine.named_hardware import named_hardware
+from oomlint.dialects.machine.other_cards import other_cards
 from oomlint.dialects.machine.sagemaker_meaning import sagemaker_job
 from oomlint.dialects.machine.skypilot_meaning import sky_task
 from oomlint.dialects.machine.slurm_meaning import slurm_job
@@ -27,4 +28,5 @@ scene = Meaning(
     named_hardware,
     stand_ins,
     limits,
+    other_cards,
 )

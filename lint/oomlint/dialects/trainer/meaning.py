@@ -14,6 +14,7 @@ from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.model import asks_gradients_of_patches, loading, model, one_process
 from oomlint.dialects.trainer.own_losses import embedding, own_losses
+from oomlint.dialects.trainer.own_ways import own_ways
 from oomlint.dialects.trainer.scripts import classifier, early_load, scripts
 from oomlint.dialects.trainer.statements import idle_flags
 from oomlint.dialects.trainer.training_arguments import training_arguments
@@ -24,6 +25,7 @@ usual = Meaning()
 """What holds where nothing else is known of a script."""
 
 meaning = Meaning(
+    own_ways,
     own_losses,
     classifier,
     early_load,

@@ -191,11 +191,22 @@ def _(dtype: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {hf.load_dtype: dtype}
 
 
+def packs_at_load(run: Cells) -> bool:
+    """Whether bitsandbytes quantizes what is loaded: what it leaves is fp16 then where no dtype is named, up to
+    transformers 4.57 (4.36.2 modeling_utils.py:2909, 4.57.3 quantizers/quantizer_bnb_4bit.py update_dtype)."""
+    return run[f.quant.requested_bits] in (4, 8) and run[f.quant.method] in ("bnb4", "bnb8")
+
+
+_OF_PACKED = "transformers 4.57.3 quantizers/quantizer_bnb_4bit.py update_dtype: fp16"
+
+
 @loading.default(f.load.dtype)
 def usual_dtype(run: Cells) -> Any:
-    """The checkpoint's from transformers 5.0 on, fp32 before."""
+    """The checkpoint's from transformers 5.0 on, fp32 before, or fp16 beside quantized weights."""
     if run[hf.load_dtype] is not None or run.is_unread(hf.load_dtype):
         return None
+    if run.made(CHECKPOINT_DTYPE) is False and packs_at_load(run):
+        return Sourced("fp16", _OF_PACKED)
     if run.has(CHECKPOINT_DTYPE, otherwise=False):
         return Sourced(run[f.model.ckpt_dtype], "transformers 5.23 modeling_utils.py:4178")
     if run.made(CHECKPOINT_DTYPE) is None:
@@ -218,6 +229,8 @@ def likely_dtype(run: Cells) -> Any:
         return Sourced("bf16", "dtype auto: most checkpoints are 16 bit")
     if run[hf.load_dtype] is not None or run.made(CHECKPOINT_DTYPE) is not None:
         return None
+    if packs_at_load(run):
+        return Sourced("fp16", f"{_OF_PACKED}; from 5.0 on that of the checkpoint")
     return Sourced(
         "fp32",
         "nothing names a dtype: transformers loads in fp32 up to 4.57, and wherever a script "

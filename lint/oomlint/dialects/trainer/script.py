@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping as MappingABC, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -57,7 +57,7 @@ from oomlint.documents.base import (
     parser_of,
 )
 from oomlint.documents.python.lengths import LENGTH_NAMES
-from oomlint.documents.python.nodes import arms_of, guards_of
+from oomlint.documents.python.nodes import PythonScalar, arms_of, guards_of
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
@@ -438,10 +438,29 @@ def _adapter_of(
     found = _argument(trainer, "peft_config")
     if found is not None and found.callee.endswith("LoraConfig"):
         return found
+    chosen = None if trainer is None else _chosen_config(trainer)
+    if chosen is not None:
+        return chosen
     wraps = [call for call in calls if call.callee.rpartition(".")[2] == "get_peft_model"]
     wraps = [call for call in wraps if is_reached(call.arguments, defaults)] or wraps
     configs = [_config_of(call, calls) for call in wraps if may_replace(call, wraps[0])]
     return configs[0] if len(set(map(_said, configs))) == 1 else None
+
+
+def _chosen_config(trainer: Call) -> Call | None:
+    """The config of which an option decides whether the trainer is given it."""
+    entry = trainer.arguments.entries.get("peft_config")
+    sides = entry.value.either if entry is not None and is_decided(entry.value) else None
+    for side in sides or ():
+        call = side.value if isinstance(side, Scalar) else None
+        if isinstance(call, Call) and call.callee.endswith("LoraConfig"):
+            return call
+    return None
+
+
+def is_decided(node: Node) -> TypeGuard[PythonScalar]:
+    """Whether a value is one of two, between which an option decides."""
+    return isinstance(node, PythonScalar) and node.either is not None
 
 
 def _adapts_as_told(trainer: Call, document: Document) -> bool:

@@ -16,8 +16,8 @@ from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.fields import hf, script
-from oomlint.dialects.trainer.model import bits_of
-from oomlint.dialects.trainer.script import are_held, is_on
+from oomlint.dialects.trainer.model import bits_of, packs_at_load
+from oomlint.dialects.trainer.script import are_held, is_decided, is_on
 from oomlint.dialects.trainer.statements import (
     is_command,
     options,
@@ -90,7 +90,16 @@ def gives_model(run: Cells) -> Any:
 def adapts(run: Cells) -> Any:
     if not is_script(run):
         return None
+    if run.given.once(_chooses_adapter):
+        return True if run[script.adapter] else None
     return True if reaches(run, ADAPTER, LOADED_ADAPTER) or run[script.adapter] else None
+
+
+def _chooses_adapter(blocks: list[Block]) -> bool:
+    """Whether an option decides that the trainer is given an adapter's config."""
+    row = TRAINER_CALL.by_field[script.adapter]
+    trainers = (block.find(row.key) for block in blocks if block.table in _TRAINER_TABLES)
+    return any(entry is not None and is_decided(entry.value) for entry in trainers)
 
 
 @scripts.default(hf.use_peft, source="no call of the script adds an adapter")
@@ -108,7 +117,7 @@ def unclear_adapter(run: Cells, field: Any, said: Said) -> Said:
     if wrapped is not None and reaches(run, WRAPS):
         return wrapped
     given = run.said(script.adapter)
-    if reaches(run, ADAPTER, LOADED_ADAPTER):
+    if reaches(run, ADAPTER, LOADED_ADAPTER) and not run.given.once(_chooses_adapter):
         return said
     return given if isinstance(given, Origin) else _made_elsewhere(run)
 
@@ -198,7 +207,7 @@ def likely_dtype(run: Cells) -> Any:
     words tell its age, if anything."""
     if not is_script(run) or not _loads(run) or run.version("transformers") is not None:
         return None
-    if run.is_unread(hf.load_dtype) or run[hf.load_dtype] is not None:
+    if run.is_unread(hf.load_dtype) or run[hf.load_dtype] is not None or packs_at_load(run):
         return None
     if run.given.once(_is_old):
         return Sourced(

@@ -21,7 +21,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.table import Block, Origin, Setting, Table, plain_value
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.script import is_on, is_reached
+from oomlint.dialects.trainer.script import is_decided, is_on, is_reached
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
     DEFAULTS,
@@ -192,10 +192,12 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
     """Values that an option decides on (``dtype=torch.bfloat16 if args.bf16 else None``), or the
     number of processes: ``device_map={"": local_rank} if world_size != 1 else "auto"``."""
     origin = said.origin if isinstance(said, Setting) else said
+    if said is None:  # by the defaults of the options
+        origin = run.given.once(_left_open).get(field)
     if not isinstance(origin, Origin) or origin.entry is None or origin.row is None:
         return said
     node = origin.entry.value
-    if not _is_decided(node) or not run.given.once(is_launched):
+    if not is_decided(node) or not run.given.once(is_launched):
         return said
     given = run.given.once(options_of)
     while isinstance(node, PythonScalar) and node.either is not None:
@@ -246,6 +248,30 @@ def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
     }
 
 
+def option_naming(blocks: list[Block], field: Any) -> Setting | None:
+    """What an option of the command line says that a call of the script takes for a field which names a file
+    (``deepspeed=args.config_path``), where it stands on the line."""
+    given = options_of(blocks) if is_launched(blocks) else {}
+    for origin in _in_scripts(blocks, field) if given else ():
+        node = _option_of(origin, given)
+        for block in reversed(blocks) if isinstance(node, Scalar) else ():
+            entries = block.mapping.entries.values()
+            entry = next((each for each in entries if each.value is node), None)
+            if entry is not None and isinstance(block.value(entry.value), str):
+                found = Origin("explicit", block, origin.row, entry)
+                return Setting(block.value(entry.value), found, (), block.level)
+    return None
+
+
+def _in_scripts(blocks: list[Block], field: Any) -> Iterator[Origin]:
+    """Where calls of a script are given a field, the one that counts first."""
+    for block in filter(_is_script, reversed(blocks)):
+        row = block.table.by_field.get(field)
+        entry = None if row is None else block.find(row.key)
+        if entry is not None:
+            yield Origin("explicit", block, row, entry)
+
+
 # What scripts agree to call the model's name by (see MODEL_ROWS in keys.py).
 _MODEL = "model_name_or_path"
 
@@ -267,11 +293,6 @@ def _named_on_line(blocks: list[Block]) -> Setting | None:
         if entry is not None and isinstance(name, str) and name:
             return Setting(name, Origin("explicit", block, None, entry))
     return None
-
-
-def _is_decided(node: Node) -> bool:
-    """Whether a value is one of two, between which an option decides."""
-    return isinstance(node, PythonScalar) and node.either is not None
 
 
 def _is_computed(node: Node) -> bool:
@@ -308,7 +329,7 @@ def _option_of(origin: Origin, given: MappingABC[str, Node]) -> Node | None:
     if origin.entry is None or origin.block is None or not _is_script(origin.block):
         return None
     value = origin.entry.value
-    if not given or not isinstance(value, Scalar) or _is_decided(value):
+    if not given or not isinstance(value, Scalar) or is_decided(value):
         return None  # what an option decides on is no value of its own: see chosen
     option = option_of(value)
     if option:  # known by its default, also where no object holds it (fire, typer)

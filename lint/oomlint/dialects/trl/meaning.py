@@ -15,6 +15,7 @@ from oomlint.dialects.meaning import Bounds, Meaning, Said
 from oomlint.dialects.table import Block, Origin, Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import loading
+from oomlint.dialects.trainer.own_ways import own_ways
 from oomlint.dialects.trainer.scripts import early_load, is_script, scripts
 from oomlint.dialects.trainer.statements import idle_flags
 from oomlint.dialects.trainer.unfollowed import unfollowed
@@ -28,7 +29,7 @@ from oomlint.plan.fields import f
 from oomlint.plan.library_changes import Release
 
 meaning = Meaning(
-    early_load, scripts, trainers, loading, launch_all_visible, idle_flags, unfollowed
+    own_ways, early_load, scripts, trainers, loading, launch_all_visible, idle_flags, unfollowed
 )
 
 

@@ -86,3 +86,7 @@ SPREADS = LibraryChange(
     "trl", (0, 26), "a model named by its path is loaded without a device map",
     "TRL 0.25.1 and 0.26.2 trainer/utils.py create_model_from_path",
 )  # fmt: skip
+LOADS_REFERENCE_ANEW = LibraryChange(
+    "trl", (0, 19), "GRPOTrainer copies the model that it is given for a reference",
+    "TRL 0.18.2 and 0.19.0 trainer/grpo_trainer.py: self.ref_model",
+)  # fmt: skip

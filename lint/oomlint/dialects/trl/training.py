@@ -16,7 +16,8 @@ from oomlint.dialects.common.offloading import hooks_of_trl, to_cpu
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
-from oomlint.dialects.releases import EVALUATES_FUSED, SKIPS_LOGITS
+from oomlint.dialects.releases import CHECKPOINT_DTYPE, EVALUATES_FUSED, SKIPS_LOGITS
+from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.model import (
@@ -37,7 +38,9 @@ from oomlint.dialects.trl.releases import (
     DPO_LEAVES_ENDS,
     GRPO_NEEDS_NO_REFERENCE,
     HAS_CHUNKS,
+    LOADS_FP32,
     LOADS_REFERENCE,
+    LOADS_REFERENCE_ANEW,
     LOADS_REFERENCE_UNDER_FSDP,
     MIXES_PRECISION,
     RLOO_OF_TRAINER,
@@ -125,6 +128,33 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     if run[script.reference] or run.is_unread(script.reference):
         raise CannotEdit("the script gives its trainer a reference, which then stays in memory")
     return {trl.precompute_ref: True}
+
+
+@trainers.derive(f.objective.ref_dtype)
+def dtype_of_reference(run: Cells) -> Any:
+    """GRPOTrainer and RLOOTrainer load a reference by the name of the model that they are given, by ``model_init_kwargs``
+    and not as the script has loaded that one; DeepSpeed casts it to its own type."""
+    if not run[script.model_object] or run[f.objective.ref_model] != "copy":
+        return None
+    kind, backend = run[f.objective.kind], run[f.parallel.backend]
+    change = {"grpo": LOADS_REFERENCE_ANEW, "rloo": RLOO_OF_TRAINER}.get(kind or "")
+    if change is None or backend == "zero" or not run.has(change):
+        return None
+    if run.given.once(_has_init_kwargs):
+        return None
+    if run.has(LOADS_FP32):
+        return Sourced("fp32", LOADS_FP32.source)
+    is_of_checkpoint = run.has(CHECKPOINT_DTYPE)
+    return Sourced(run[f.model.ckpt_dtype] if is_of_checkpoint else "fp32", CHECKPOINT_DTYPE.source)
+
+
+def _has_init_kwargs(blocks: list[Block]) -> bool:
+    """Whether a reference may be loaded otherwise than by default."""
+    return any(
+        entry.partition(".")[0] == "model_init_kwargs"
+        for block in blocks
+        for entry in block.mapping.entries
+    )
 
 
 # -- processes -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from oomlint.dialects.machine.named_hardware import gpu_named
 from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.fields import hf, script
+from oomlint.dialects.trainer.own_ways import own_ways
 from oomlint.dialects.trainer.scripts import calls
 from oomlint.dialects.trl.training import trainers
 from oomlint.dialects.unsloth.keys import CLI, FAST_PEFT, SEVEN, WRAPPER, is_for_language, unsloth
@@ -22,7 +23,7 @@ from oomlint.dialects.unsloth.training import training
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
-meaning = Meaning(training, calls, trainers, launch_one_process)
+meaning = Meaning(own_ways, training, calls, trainers, launch_one_process)
 
 # -- the width of the weights ----------------------------------------------------------------------
 

@@ -330,6 +330,7 @@ def _read(
     from oomlint.documents.python.loops import read_loop, read_parts
     from oomlint.documents.python.modules import Module, Modules
     from oomlint.documents.python.options import read_options, started
+    from oomlint.documents.python.own_trainers import own_trainer_facts
     from oomlint.documents.python.samplers import sampler_facts
     from oomlint.documents.python.tree import read_tree
     from oomlint.documents.python.values import Evaluator, NodeSpans
@@ -350,6 +351,7 @@ def _read(
     facts = (
         *facts_of(source, tree, places, evaluator, steps, calls, origin),
         *sampler_facts(module, calls, taken_in),
+        *own_trainer_facts(module, calls, taken_in),
     )
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})

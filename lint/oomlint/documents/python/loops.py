@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -71,6 +71,12 @@ _EVALUATES: Final = re.compile(
     r"|perplexity|\btest_",
     re.IGNORECASE,
 )
+# accelerate 1.15 accelerator.py Accelerator.__init__: what takes a plugin, or several.
+_PLUGINS: Final = {
+    "DeepSpeedPlugin": "deepspeed_plugin",
+    "FullyShardedDataParallelPlugin": "fsdp_plugin",
+}
+_QUOTED_PLUGIN: Final = r"[\"'](deepspeed_plugin|fsdp_plugin)s?[\"']"
 _STEPS_AGAIN: Final = re.compile(r"accum", re.IGNORECASE)
 
 
@@ -131,6 +137,8 @@ class Loop(Struct, frozen=True, eq=False):
     """Of a class for Lightning by itself, which another file trains: its name."""
     is_started: bool = False
     """Whether it is what the file does when it runs, and no function's."""
+    idle_plugins: frozenset[Span] = frozenset()
+    """Calls that make a plugin which no Accelerator is given."""
 
 
 def read_loop(
@@ -285,6 +293,7 @@ class _Reader:
             tuple(self._lengths()),
             parts,
             is_started=step.function is None,
+            idle_plugins=frozenset(call.span for call in self.calls if self._is_idle(call)),
         )
 
     def part(self, family: Sequence[ast.ClassDef]) -> Loop | None:
@@ -531,8 +540,9 @@ class _Reader:
 
     def _engine_config(self) -> Node | None:
         """What DeepSpeed is given, as far as the file says it: of one dict or another, what they agree on."""
+        idle = {id(self.node_of[id(call)]) for call in self.calls if self._is_idle(call)}
         for step in self.steps:
-            if step.last not in ("DeepSpeedPlugin", "initialize"):
+            if step.last not in ("DeepSpeedPlugin", "initialize") or id(step.node) in idle:
                 continue
             for keyword in step.node.keywords:
                 if keyword.arg not in ("hf_ds_config", "config", "config_params"):
@@ -555,6 +565,25 @@ class _Reader:
                         if _names_file(node):
                             return node
         return None
+
+    def _is_idle(self, call: Call) -> bool:
+        """Whether a call makes a plugin of Accelerate's that is handed to no Accelerator, though the file has one."""
+        option = _PLUGINS.get(call.callee.rpartition(".")[2])
+        makers = [step for step in self.steps if step.last == "Accelerator"] if option else []
+        if option is None or not makers or option in self._unpacked:
+            return False
+        wanted = (id(self.node_of[id(call)]),)
+        return not any(
+            self.flow.may_lead_to(keyword.value, step.scope, wanted)
+            for step in makers
+            for keyword in step.node.keywords
+            if keyword.arg in (option, f"{option}s")
+        )
+
+    @cached_property
+    def _unpacked(self) -> frozenset[str]:
+        """The arguments of plugins that the text quotes, as it does where it unpacks a dictionary."""
+        return frozenset(re.findall(_QUOTED_PLUGIN, self.places.source.text))
 
     def _lengths(self) -> Iterator[Entry]:
         names = [n for n in self.evaluator.options if n.lower() in LENGTH_NAMES]

@@ -29,31 +29,35 @@ def loss_facts(source: Source, tree: ast.Module, places: NodeSpans) -> Iterator[
     above return the loss alone. Facts of the kind ``own-logits`` (``class``, ``function``): a function of a Trainer,
     from ``compute_loss`` up to its whole ``train``, that reads the model's logits."""
     for node in tree.body:
-        if not isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.ClassDef):
+            yield from class_facts(node, node.name, source, places)
+
+
+def class_facts(node: ast.ClassDef, name: str, source: Source, places: NodeSpans) -> Iterator[Fact]:
+    """The same of one class, of another file too, by the name that the script has for it."""
+    bases = [(dotted(base) or "").rpartition(".")[2] for base in node.bases]
+    if any(map(_TRAINER.search, bases)):
+        wanted = "compute_loss"
+    elif any(map(_HEADED.search, bases)):
+        wanted = "forward"
+    else:
+        return
+    for function in node.body:
+        if not isinstance(function, ast.FunctionDef):
             continue
-        bases = [(dotted(base) or "").rpartition(".")[2] for base in node.bases]
-        if any(map(_TRAINER.search, bases)):
-            wanted = "compute_loss"
-        elif any(map(_HEADED.search, bases)):
-            wanted = "forward"
-        else:
+        where = Location(source.path, places.span(function))
+        if wanted == "compute_loss" and _asks_for_loss_alone(function):
+            yield Fact("loss-alone", where, {"class": name})
+        is_step = wanted == "compute_loss" and function.name in _STEPS
+        if is_step and any(map(reads_logits, ast.walk(function))):
+            yield Fact("own-logits", where, {"class": name, "function": function.name})
+        if function.name != wanted:
             continue
-        for function in node.body:
-            if not isinstance(function, ast.FunctionDef):
-                continue
-            where = Location(source.path, places.span(function))
-            if wanted == "compute_loss" and _asks_for_loss_alone(function):
-                yield Fact("loss-alone", where, {"class": node.name})
-            is_step = wanted == "compute_loss" and function.name in _STEPS
-            if is_step and any(map(_reads_logits, ast.walk(function))):
-                yield Fact("own-logits", where, {"class": node.name, "function": function.name})
-            if function.name != wanted:
-                continue
-            if _is_of_its_own(function) and not _names_logits(node):
-                yield Fact("own-loss", where, {"class": node.name, "function": wanted})
-            passes = _passes(function.body) if wanted == "compute_loss" else 0
-            if passes > 1:
-                yield Fact("own-passes", where, {"class": node.name, "passes": passes})
+        if is_of_its_own(function) and not names_logits(node):
+            yield Fact("own-loss", where, {"class": name, "function": wanted})
+        passes = _passes(function.body) if wanted == "compute_loss" else 0
+        if passes > 1:
+            yield Fact("own-passes", where, {"class": name, "passes": passes})
 
 
 def _asks_for_loss_alone(function: ast.FunctionDef) -> bool:
@@ -98,7 +102,8 @@ def _stops_gradients(item: ast.withitem) -> bool:
     return (name or "").rpartition(".")[2] in ("no_grad", "inference_mode")
 
 
-def _is_of_its_own(function: ast.FunctionDef) -> bool:
+def is_of_its_own(function: ast.FunctionDef) -> bool:
+    """Whether it takes its loss neither from the model nor from the class above."""
     returns = False
     for node in ast.walk(function):
         match node:
@@ -117,7 +122,7 @@ def _is_of_its_own(function: ast.FunctionDef) -> bool:
     return returns
 
 
-def _reads_logits(node: ast.AST) -> bool:
+def reads_logits(node: ast.AST) -> bool:
     """``outputs.logits``, ``outputs["logits"]`` and ``outputs.get("logits")``."""
     match node:
         case ast.Attribute(attr="logits", ctx=ast.Load()):
@@ -129,7 +134,8 @@ def _reads_logits(node: ast.AST) -> bool:
     return False
 
 
-def _names_logits(node: ast.ClassDef) -> bool:
+def names_logits(node: ast.ClassDef) -> bool:
+    """Whether anything in a class is called after logits, or what is made of them."""
     for inner in ast.walk(node):
         match inner:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):

@@ -160,6 +160,8 @@ class Evaluator:
         """By ``id`` of what is in ``given``."""
         self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
         """What scripts of other files give the parameters of functions here: see :mod:`.handed`."""
+        self._branches: dict[int, dict[int, tuple[ast.If, bool]]] = {}
+        """By ``id`` of what opens a scope: see :func:`_assigned_in_branches`."""
         self._by_ranks_alone: dict[int, frozenset[int]] = {}
         """By ``id`` of what opens a scope: see :meth:`_given_to_ranks`."""
 
@@ -559,6 +561,9 @@ class Evaluator:
             assert one is not None
             assert several is not None
             return self._by_ranks(expression, several, one, found[0], depth)
+        if found is not None and len(found[1]) == 2 and expression.id not in self.scopes.changed:
+            choice = self._of_branches(expression, found[1], found[0])
+            return _unknown(span) if choice is None else self.node(choice, found[0], depth + 1)
         if found is None or len(found[1]) != 1:
             return _unknown(span)
         owner, (binding,) = found
@@ -578,6 +583,30 @@ class Evaluator:
         return self._reached(
             binding.value, outer, span, expression.id, depth, setting=default_counts
         )
+
+    def _of_branches(
+        self, place: ast.Name, bindings: list[Binding], scope: Scope
+    ) -> ast.IfExp | None:
+        """A name that an ``if`` gives another value than it had, or one of two, as an expression that says so."""
+        if id(scope.node) not in self._branches:
+            self._branches[id(scope.node)] = dict(_assigned_in_branches(scope.node))
+        branches = self._branches[id(scope.node)]
+        values = [b.value for b in bindings if b.kind == "value" and b.value is not None]
+        if len(values) != 2:
+            return None
+        sides = [branches.get(id(value)) for value in values]
+        body = getattr(scope.node, "body", [])
+        is_first_plain = isinstance(body, list) and any(
+            isinstance(each, ast.Assign) and each.value is values[0] for each in body
+        )
+        match sides:
+            case [None, (branch, True)] if is_first_plain and values[0].lineno < branch.lineno:
+                other, chosen = values
+            case [(branch, True), (other_branch, False)] if branch is other_branch:
+                chosen, other = values
+            case _:
+                return None
+        return ast.copy_location(ast.IfExp(branch.test, chosen, other), place)
 
     def _given(self, given: list[tuple[ast.expr, Scope]], span: Span, depth: int) -> Node:
         """What the calls of a function give its parameter, where all of them say the same."""
@@ -856,6 +885,18 @@ class Evaluator:
                 return name
         cls = self.settings.get(holder)
         return cls if cls in self.scopes.classes else None
+
+
+def _assigned_in_branches(scope: ast.AST) -> Iterator[tuple[int, tuple[ast.If, bool]]]:
+    """The values, by ``id``, that the branches of an ``if`` assign, and whether its test holds there."""
+    for branch in ast.walk(scope):
+        if isinstance(branch, ast.If):
+            for body, holds in ((branch.body, True), (branch.orelse, False)):
+                yield from (
+                    (id(each.value), (branch, holds))
+                    for each in body
+                    if isinstance(each, ast.Assign)
+                )
 
 
 def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, Scope]]]:

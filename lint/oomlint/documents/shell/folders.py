@@ -19,6 +19,8 @@ class Folders:
 
     def __init__(self) -> None:
         self.current = ""
+        self.is_open = False
+        """Whether it was changed to one that only running the script would tell."""
         self._before = ""
         self._stack: list[str] = []
 
@@ -32,6 +34,8 @@ class Folders:
         if program == "pushd":
             self._stack.append(self.current)
         target = operands[0] if operands else "~"
+        is_anew = target is not None and target.startswith(("/", "~"))
+        self.is_open = target is None or (self.is_open and not is_anew)
         if target == "-":
             self._go(self._before)
         elif not target:
@@ -45,6 +49,6 @@ class Folders:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """What runs meanwhile, in a shell of its own or perhaps, leaves the script where it is."""
-        held = self.current, self._before, list(self._stack)
+        held = self.current, self.is_open, self._before, list(self._stack)
         yield
-        self.current, self._before, self._stack = held
+        self.current, self.is_open, self._before, self._stack = held

@@ -486,7 +486,8 @@ class Reader:
         if first not in self.functions:  # what a function is given is a command where it runs it
             reader = CommandReader(self.source.text, box, fields)
             command = reader.read(span, environment)
-            self.commands.append(replace(command, folder=self.folders.current))
+            at = self.folders
+            self.commands.append(replace(command, folder=at.current, folder_is_open=at.is_open))
         self._consequences(script, node, fields, redirects)
 
     def _env_words(self, fields: list[Field]) -> list[Variable]:

@@ -1,0 +1,43 @@
+"""Runs for accelerators of another maker than the machine is said to have: what they need there no figure here tells."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import shared
+from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
+from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.table import Block
+from oomlint.documents.base import PythonDocument
+
+other_cards = Meaning()
+
+# torch_npu 2.6 README, CANN docs: which NPUs a process sees. A script for both kinds of cards sets the other, too.
+_NPUS = "ASCEND_RT_VISIBLE_DEVICES"
+_GPUS = "CUDA_VISIBLE_DEVICES"
+# Not below an ``if`` or a ``try``, as where there are both.
+_IMPORTS = re.compile(r"^(?:import|from) (torch_npu|torch_xla)\b", re.MULTILINE)
+_MAKERS = {"torch_npu": "Ascend NPUs", "torch_xla": "TPUs"}
+
+
+@other_cards.derive(shared.other_cards)
+def for_others(run: Cells) -> Any:
+    hardware = run.known.hardware
+    if hardware is None or hardware.gpu.vendor != "NVIDIA":
+        return None
+    return run.given.once(_said) or None
+
+
+def _said(blocks: list[Block]) -> str:
+    for block in blocks:
+        names = block.mapping.entries if block.table is ENVIRONMENT else ()
+        if _NPUS in names and _GPUS not in names:
+            return f"{_NPUS} is for Ascend NPUs"
+    for document in {id(block.document): block.document for block in blocks}.values():
+        text = document.source.text if isinstance(document, PythonDocument) else ""
+        found = _IMPORTS.search(text)
+        if found is not None:
+            return f"{found[1]}, which {document.source.path} imports, is for {_MAKERS[found[1]]}"
+    return ""

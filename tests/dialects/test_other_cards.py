@@ -1,0 +1,43 @@
+"""Runs for accelerators of another maker than the machine has are not judged by its cards."""
+
+from __future__ import annotations
+
+import pytest
+from tests.linked import Files, report_of
+
+_SCRIPT = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', torch_dtype='float32')
+args = TrainingArguments(output_dir='o', per_device_train_batch_size=2)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+_LINE = "torchrun --nproc_per_node 4 train.py\n"
+
+
+def _worst(files: Files) -> str:
+    found = report_of(files, hardware="4xA100-40GB").diagnoses
+    return max(found, key=lambda each: each.severity).severity.name
+
+
+@pytest.mark.parametrize(
+    ("line", "script", "is_judged"),
+    [
+        (_LINE, _SCRIPT, True),
+        (f"export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3\n{_LINE}", _SCRIPT, False),
+        (f"export ASCEND_RT_VISIBLE_DEVICES=0\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\n{_LINE}", _SCRIPT, True),
+        (_LINE, f"import torch_npu\n{_SCRIPT}", False),
+        (_LINE, f"try:\n    import torch_npu\nexcept ImportError:\n    pass\n{_SCRIPT}", True),
+    ],
+)  # fmt: skip
+def test_what_is_for_other_cards_gets_remarks_alone(
+    line: str, script: str, is_judged: bool
+) -> None:
+    files = {"run.sh": line, "train.py": script}
+    assert (_worst(files) == "ERROR") is is_judged
+
+
+def test_a_remark_names_what_says_so() -> None:
+    files = {"run.sh": f"export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3\n{_LINE}", "train.py": _SCRIPT}
+    found = report_of(files, hardware="4xA100-40GB").diagnoses
+    details = " ".join(each for d in found for each in d.finding.details)
+    assert "ASCEND_RT_VISIBLE_DEVICES is for Ascend NPUs" in details
