@@ -82,6 +82,7 @@ _COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
 }
 _GIVEN: Final = "it is what the function is given"
 _NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": float}
+_CHOSEN: Final = "it is given only where it is taken"
 _RETURNED: Final = "it is what a function returns"
 _BY_FILE: Final = "a config file decides on it"
 _BY_CARD: Final = "the card decides on it"
@@ -195,6 +196,8 @@ class Evaluator:
             return Sequence(span, items)
         if isinstance(expression, ast.Dict):
             return self._dict(expression, scope, depth)
+        if isinstance(expression, ast.DictComp):
+            return self._chosen(expression, scope, depth) or _unknown(span)
         if isinstance(expression, ast.Call):
             return self._call(expression, scope, depth)
         if isinstance(expression, ast.Name):
@@ -478,6 +481,64 @@ class Evaluator:
         made = _mapping(entries, node.span, "dict", node.open_ended)
         return replace(made, filed=filed_of(node))
 
+    def _chosen(self, expression: ast.DictComp, scope: Scope, depth: int) -> Node | None:
+        """``{k: v for k, v in settings.items() if k in known}``: what of a dictionary the callee takes, and so all
+        that counts there; without those that are ``None`` of ``if v is not None``."""
+        match expression:
+            case ast.DictComp(
+                key=ast.Name(id=key),
+                value=ast.Name(id=value),
+                generators=[
+                    ast.comprehension(
+                        target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
+                        iter=ast.Call(func=ast.Attribute(value=holder, attr="items"), args=[]),
+                        ifs=tests,
+                    )
+                ],
+            ) if (key, value) == (first, second):
+                whole = self._unpacked(holder, scope, depth + 1)
+            case _:
+                return None
+        if not isinstance(whole, PythonMapping):
+            return None
+        if any(not _asks_if_taken(test, key) and not _asks_if_set(test, value) for test in tests):
+            return None
+        drops = any(_asks_if_set(test, value) for test in tests)
+        chosen = any(_asks_if_taken(test, key) for test in tests)
+        entries = {
+            name: replace(
+                entry,
+                locked=_CHOSEN,
+                value=_locked(entry.value, _CHOSEN),
+                if_known=chosen or entry.if_known,
+            )
+            for name, entry in whole.entries.items()
+            if isinstance(entry, PythonEntry)
+            and not (drops and isinstance(entry.value, Scalar) and entry.value.value is None)
+        }
+        return replace(whole, entries=entries, filed=None, locked=_CHOSEN)
+
+    def _keywords(self, expression: ast.Name, owner: Scope, depth: int) -> Node:
+        """What the one call of a function of the file gives its ``**kwargs``."""
+        span = self.places.span(expression)
+        function = owner.node
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return _unknown(span)
+        name = function.name
+        calls = [each for each in self.tree.calls_to(name) if isinstance(each.func, ast.Name)]
+        is_plain = self.scopes.functions.get(name) is function and not function.decorator_list
+        is_alone = len(calls) == 1 and self.scopes.reads[name] <= 1
+        if not is_plain or not is_alone or expression.id in self.scopes.changed:
+            return _unknown(span)
+        given = self.arguments(calls[0], self.tree.scope_of[id(calls[0])])
+        taken = _parameters_of(function)
+        entries = {
+            key: replace(entry, locked=_GIVEN, value=_locked(entry.value, _GIVEN))
+            for key, entry in given.entries.items()
+            if not (key.isdigit() or key in taken) and isinstance(entry, PythonEntry)
+        }
+        return replace(given, entries=entries, locked=_GIVEN)
+
     def _before_stores(self, expression: ast.expr, scope: Scope, depth: int) -> Node | None:
         """A dictionary of which some keys are assigned to later, these unknown: ``kwargs["beta"] = args.beta``
         behind a test leaves what the others say."""
@@ -575,6 +636,8 @@ class Evaluator:
             return self._imported(expression, binding.qualified, scope, depth)
         if binding.kind == "definition":
             return Scalar(span, Name(expression.id))
+        if binding.kind == "keywords":
+            return self._keywords(expression, owner, depth)
         given = self.given.get((id(owner.node), expression.id))
         if binding.kind == "parameter" and given is not None:
             return self._given(given, span, depth)
@@ -890,6 +953,30 @@ def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, S
             if found and len(found) == len(calls):
                 given[id(function), parameter] = found
     return given
+
+
+def _parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    given = function.args
+    return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+
+
+def _asks_if_taken(test: ast.expr, key: str) -> bool:
+    """``key in inspect.signature(Config).parameters``, or in another collection of names."""
+    match test:
+        case ast.Compare(left=ast.Name(id=asked), ops=[ast.In()]):
+            return asked == key
+        case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Name(id=asked)]):
+            return asked == key
+    return False
+
+
+def _asks_if_set(test: ast.expr, value: str) -> bool:
+    match test:
+        case ast.Compare(
+            left=ast.Name(id=asked), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
+        ):
+            return asked == value
+    return False
 
 
 def _defaults_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr]:
