@@ -104,6 +104,8 @@ def test_calls_are_read_with_exact_spans(newline: str, bom: bool) -> None:
         ("A = dict(x=1)\nif c:\n    A['y'] = 2\nTrainer(**A)", 1),
         ("A = {'x': 1}\nif c:\n    A['x'] = 2\nTrainer(**A)", UNKNOWN),
         ("A = {'x': 1}\nA.update({'y': 2}, z=3)\nTrainer(**A)", 1),
+        ("A = {'x': 1, 'y': 2}\nif c:\n    A['z'] = A.pop('y')\nTrainer(**A)", 1),
+        ("A = {'x': 1}\nA.pop('x', None)\nTrainer(**A)", UNKNOWN),
         ("A = {'x': 1}\nA.update({'x': 2})\nTrainer(**A)", UNKNOWN),
         ("A = {'x': 1}\nTrainer(**{k: v for k, v in A.items() if k in known})", 1),
         ("def make(**k):\n    return Trainer(**k)\nmake(**{'x': 1})", 1),

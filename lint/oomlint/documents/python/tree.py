@@ -330,7 +330,7 @@ def _call(node: ast.Call, scope: Scope, _: Scope, tree: Tree) -> None:
     tree.calls.setdefault(last, []).append(node)
     if isinstance(node.func, ast.Attribute):
         name = dotted(node.func.value) if last in _CHANGES_IN_PLACE else None
-        keys = _keys_of_update(node) if last == "update" else None
+        keys = _keys_changed(node, last)
         if name is not None and keys is not None:
             for key in keys:
                 tree.scopes.store(name, key)
@@ -342,8 +342,14 @@ def _call(node: ast.Call, scope: Scope, _: Scope, tree: Tree) -> None:
             tree.scopes.rewrite(f"{name}.*")
 
 
-def _keys_of_update(call: ast.Call) -> list[str] | None:
-    """The keys that ``settings.update({"bf16": True})`` sets; ``None`` where they cannot be told."""
+def _keys_changed(call: ast.Call, method: str) -> list[str] | None:
+    """The keys of a dictionary that ``settings.update({"bf16": True})`` sets, or ``settings.pop("bf16")`` takes out;
+    ``None`` where they cannot be told."""
+    if method in ("pop", "setdefault"):
+        key = call.args[0] if call.args else None
+        return [key.value] if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+    if method != "update":
+        return None
     keys: list[object] = [keyword.arg for keyword in call.keywords]
     for given in call.args:
         of_dict = given.keys if isinstance(given, ast.Dict) else [None]

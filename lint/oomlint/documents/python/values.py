@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping as MappingABC
 from math import isfinite
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
+from oomlint.documents.python.branches import Tests, tests_of_values
 from oomlint.documents.python.config_files import MAY_LOAD
 from oomlint.documents.python.config_paths import At, function_of
 from oomlint.documents.python.configs import ConfigFiles
@@ -161,6 +162,10 @@ class Evaluator:
         """By ``id`` of what is in ``given``."""
         self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
         """What scripts of other files give the parameters of functions here: see :mod:`.handed`."""
+        self._tests: dict[int, MappingABC[int, Tests]] = {}
+        """By ``id`` of what opens a scope: see :func:`.tests_of_values`."""
+        self._chosen_by_files: dict[int, tuple[tuple[int, bool], ast.expr | None, int]] = {}
+        """By ``id`` of the bindings of a name: as of which state, which value, and how often a file was asked."""
         self._by_ranks_alone: dict[int, frozenset[int]] = {}
         """By ``id`` of what opens a scope: see :meth:`_given_to_ranks`."""
 
@@ -629,6 +634,10 @@ class Evaluator:
             assert one is not None
             assert several is not None
             return self._by_ranks(expression, several, one, found[0], depth)
+        if found is not None and len(found[1]) > 1:
+            chosen = self._binding_by_files(*found, depth)
+            if chosen is not None and expression.id not in self.scopes.changed:
+                return _locked(self.node(chosen, found[0], depth + 1), _BY_FILE)
         if found is None or len(found[1]) != 1:
             return _unknown(span)
         owner, (binding,) = found
@@ -650,6 +659,43 @@ class Evaluator:
         return self._reached(
             binding.value, outer, span, expression.id, depth, setting=default_counts
         )
+
+    def _binding_by_files(
+        self, owner: Scope, bindings: list[Binding], depth: int
+    ) -> ast.expr | None:
+        """The last value that a name is given, where config files decide on all branches in which it is given one;
+        worked out once, as what calls give a parameter is."""
+        if not self.may_load or depth > _DEEPEST:
+            return None
+        state = (len(self.calls), self.files.suspended)
+        known = self._chosen_by_files.get(id(bindings))
+        if known is None or known[0] != state:
+            self._chosen_by_files[id(bindings)] = (
+                state,
+                None,
+                0,
+            )  # what refers to itself is nothing
+            before = self.files.count
+            chosen = self._last_held(owner, bindings, depth)
+            known = (state, chosen, self.files.count - before)
+            self._chosen_by_files[id(bindings)] = known
+        else:
+            self.files.count += known[2]
+        return known[1]
+
+    def _last_held(self, owner: Scope, bindings: list[Binding], depth: int) -> ast.expr | None:
+        if id(owner.node) not in self._tests:
+            self._tests[id(owner.node)] = tests_of_values(owner.node)
+        tests, chosen = self._tests[id(owner.node)], None
+        for binding in bindings:
+            if binding.kind != "value" or id(binding.value) not in tests:
+                return None
+            around = tests[id(binding.value)]
+            held = [(self.decided(test, owner, depth + 1), side) for test, side in around]
+            if any(holds is None for holds, _ in held):
+                return None
+            chosen = binding.value if all(holds is side for holds, side in held) else chosen
+        return chosen
 
     def _given(self, given: list[tuple[ast.expr, Scope]], span: Span, depth: int) -> Node:
         """What the calls of a function give its parameter, where all of them say the same."""
