@@ -248,11 +248,12 @@ def trains_nothing(run: Cells) -> Any:
     """A script that a command starts to evaluate or to predict: no call that trains is reached."""
     blocks = run.given.blocks
     commands = [block for block in blocks if is_command(block)]
-    if not commands or any(map(_may_say_more, commands)):
+    if not commands:
         return None
-    given = options_of(blocks)
+    is_open = any(map(_may_say_more, commands))
+    given = options_of(commands if is_open else blocks)
     for fact in run.given.once(_on_demand):
-        if fact.detail["is_left"] and not is_on("do_train", given):
+        if fact.detail["is_left"] and not is_open and not is_on("do_train", given):
             return "nothing asks it to train (--do_train is not set)"
         closed = [_closed(way, given) for way in fact.detail["ways"]]
         if all(closed):
