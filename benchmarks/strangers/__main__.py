@@ -47,6 +47,7 @@ FIRST_READINGS = (
     ("sixteenth, 2026-11-29", "findings-16.jsonl", 60),
     ("seventeenth, 2026-11-29", "findings-17.jsonl", 69),
     ("eighteenth, half of it, 2026-11-29", "findings-18.jsonl", 60),
+    ("nineteenth, 2026-11-29", "findings-19.jsonl", 64),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

@@ -415,6 +415,8 @@ def test_several_towers_have_no_dimensions_here_and_a_length_of_the_language_mod
 
 def test_tasks_that_evaluate_train_nothing() -> None:
     assert not _link(_SCRIPT.replace("--save ckpt", "--task MSDP-EVAL-F1 --save ckpt")).runs
+    for switch in ("--skip-train", "--inference", "--task ICT-ZEROSHOT-NQ"):
+        assert not _link(_SCRIPT.replace("--save ckpt", f"{switch} --save ckpt")).runs
     assert _link(_SCRIPT.replace("--save ckpt", "--task RACE --save ckpt")).runs
 
 

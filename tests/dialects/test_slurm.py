@@ -36,6 +36,7 @@ def _run(directives: str, launch: str = "torchrun --nproc_per_node 8", **options
         ("--gres=gpu:a100_80g:8", "8xA100-80GB"),
         ("--gpus-per-node=A100:8 -C a100-80g", "8xA100-80GB"),
         ("--ntasks=2; --ntasks-per-node=1; --gpus-per-task=h100:8", "2x8xH100-80GB"),
+        ("--ntasks=2; --nodes=2; --gpus-per-task=h100:8", "2x8xH100-80GB"),
     ],
 )
 def test_infers_the_hardware(directives: str, name: str) -> None:

@@ -399,9 +399,13 @@ def test_a_switch_is_turned_off_by_its_negation() -> None:
     assert run.plan.save.strategy == "no"
 
 
-def test_a_dry_run_is_no_run() -> None:
-    files = {"go.sh": "python -m torchtitan.train --job.config_file a.toml --comm.mode=fake_backend\n"}  # fmt: skip
-    assert not link(files).runs
+@pytest.mark.parametrize(
+    "options",
+    ["--comm.mode=fake_backend", "--checkpoint.enable --checkpoint.create_seed_checkpoint"],
+)
+def test_what_trains_no_step_is_no_run(options: str) -> None:
+    line = f"torchrun --nproc_per_node=1 -m torchtitan.train --job.config_file a.toml {options}\n"
+    assert not link({"go.sh": line}).runs
 
 
 def test_a_function_is_selected_by_name_and_the_others_stay_runs() -> None:

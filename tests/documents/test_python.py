@@ -103,6 +103,13 @@ def test_calls_are_read_with_exact_spans(newline: str, bom: bool) -> None:
         ("A = {'x': 1}\nTrainer(**{**A, 'y': 2})", 1),
         ("A = dict(x=1)\nif c:\n    A['y'] = 2\nTrainer(**A)", 1),
         ("A = {'x': 1}\nif c:\n    A['x'] = 2\nTrainer(**A)", UNKNOWN),
+        ("A = {'x': 1}\nA.update({'y': 2}, z=3)\nTrainer(**A)", 1),
+        ("A = {'x': 1, 'y': 2}\nif c:\n    A['z'] = A.pop('y')\nTrainer(**A)", 1),
+        ("A = {'x': 1}\nA.pop('x', None)\nTrainer(**A)", UNKNOWN),
+        ("A = {'x': 1}\nA.update({'x': 2})\nTrainer(**A)", UNKNOWN),
+        ("A = {'x': 1}\nTrainer(**{k: v for k, v in A.items() if k in known})", 1),
+        ("def make(**k):\n    return Trainer(**k)\nmake(**{'x': 1})", 1),
+        ("def make(a, **k):\n    return Trainer(**k)\nmake(a=1, x=2)", 2),
         ("import torch\nTrainer(x=getattr(torch, 'float16'))", Name("torch.float16")),
         ("from torch import bfloat16\nTrainer(x=bfloat16)", Name("torch.bfloat16")),
         ("import torch as th\nTrainer(x=th.bfloat16)", Name("torch.bfloat16")),
@@ -152,7 +159,15 @@ def test_values(script: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", ["Trainer(**k)", "Trainer(*a)", "A = {}\nA.update(b)\nTrainer(**A)"]
+    "script",
+    [
+        "Trainer(**k)",
+        "Trainer(*a)",
+        "A = {}\nA.update(b)\nTrainer(**A)",
+        "A = {'x': 1}\nTrainer(**{k: v + 1 for k, v in A.items()})",
+        "A = {'x': 1}\nTrainer(**{k: v for k, v in A.items() if v > 0})",
+        "def make(**k):\n    return Trainer(**k)\nmake(x=1)\nmake(x=2)",
+    ],
 )
 def test_arguments_that_nobody_can_see_leave_the_call_open(script: str) -> None:
     assert call(read(script), "Trainer").arguments.open_ended

@@ -82,6 +82,9 @@ def test_found(name: str) -> None:
 INNOCENT = {
     "an option that is handed on": "p.add_argument('--deepspeed')\na = p.parse_args()\nTrainingArguments(deepspeed=a.deepspeed)\n",
     "an option for DeepSpeed itself": "p.add_argument('--deepspeed')\ndeepspeed.initialize(config=p.parse_args().deepspeed)\n",
+    "the optimizer's states": FSDP + "with FSDP.state_dict_type(\n"
+    "    m, StateDictType.FULL_STATE_DICT, optim_state_dict_config=FullOptimStateDictConfig(True)\n"
+    "):\n    s = FSDP.optim_state_dict(m, o)\n",
     "states that are given": FSDP + "with FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT):\n    m.load_state_dict(s)\n",
     "a schedule's state": "import torch\nimport torch.distributed\ns = torch.load(p)\nlr_scheduler.load_state_dict(s)\n",
     "loss that starts anew": LOOP + "    total += loss\n    if step:\n        log(total.item())\n        total = 0\n",

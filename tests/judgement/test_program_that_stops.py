@@ -118,6 +118,54 @@ def test_a_script_that_nothing_asks_to_train(asked: str, options: str, stops: bo
     assert (found is not None and "--do_train" in found.value) is stops
 
 
+_SWITCHED = """\
+from dataclasses import dataclass
+import torch
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class Own(TrainingArguments):
+    do_train: bool = {default}
+    scores: bool = False
+
+def main():
+    (args,) = HfArgumentParser(Own).parse_args_into_dataclasses()
+    model = AutoModelForCausalLM.from_pretrained(
+        "meta-llama/Llama-3.1-8B", torch_dtype=torch.float32
+    )
+    trainer = Trainer(model=model, args=args, train_dataset=data, data_collator=collator)
+    if args.scores:
+        trainer.evaluate()
+        return
+    if args.do_train:
+        trainer.train()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "options", "why"),
+    [
+        ("True", "", ""),
+        ("True", "--do_train False", "do_train is off"),
+        ("False", "", "do_train is off"),
+        ("False", "--do_train", ""),
+        ("True", "--do_train $TRAINS --bf16", ""),
+        ("True", "--scores", "scores is set"),
+    ],
+)
+def test_a_script_whose_switches_keep_it_from_training(
+    default: str, options: str, why: str
+) -> None:
+    files = {
+        "run_own.py": _SWITCHED.format(default=default),
+        "run.sh": f"python run_own.py --output_dir out --learning_rate 1e-5 {_SIZES} {options}\n",
+    }
+    found = run_of(files, hardware=_CARD).settings.get(shared.stops)
+    assert (found is not None and why in found.value) if why else found is None
+
+
 _RANKED = """\
 import argparse
 import torch

@@ -276,3 +276,18 @@ def test_a_config_by_an_option_counts_where_it_is_given():
 
     assert "zero3-init-after-load" not in said("torchrun --nproc_per_node 8 train.py\n")
     assert "zero3-init-after-load" in said("deepspeed train.py --ds ds.json\n")
+
+
+def test_a_job_that_asks_its_scheduler_for_the_cards_is_not_started_on_fewer():
+    """Both numbers would have to change, and the job is another machine's."""
+    text = (
+        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks=2\n{asks}"
+        "srun torchrun --nnodes 2 --nproc_per_node 8 run_clm.py --do_train --output_dir out "
+        "--model_name_or_path Qwen/Qwen2.5-0.5B --per_device_train_batch_size 1 --bf16\n"
+    )
+    two = Options(hardware=parse_hardware("2x4xRTX-4090-24GB"))
+    for asks, has_fix in (("#SBATCH --gpus-per-task=8\n", False), ("", True)):
+        report = check("job.sbatch", text.format(asks=asks), two)
+        (found,) = [d for d in report.diagnoses if d.rule.code == "OOM706"]
+        assert found.severity is Severity.ERROR
+        assert (found.fix is not None) is has_fix

@@ -187,6 +187,26 @@ def test_a_file_decides_on_branches() -> None:
     assert _run(choice, YAML.replace("true", "false")).plan.load.dtype == "fp32"
 
 
+@pytest.mark.parametrize(("use", "bits"), [("true", 4), ("false", None)])
+def test_a_file_decides_which_of_its_values_a_name_has(use: str, bits: int | None) -> None:
+    script = """\
+from transformers import BitsAndBytesConfig
+cfg = yaml.safe_load(open("configs/a.yaml"))
+packed = None
+if cfg["lora"]["use"]:
+    packed = BitsAndBytesConfig(load_in_4bit=True)
+model = AutoModelForCausalLM.from_pretrained(cfg["model"]["name"], quantization_config=packed)
+size = 1
+if os.cpu_count() > 8:
+    size = 8
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=size)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+    run = _run(script, YAML.replace("use: true", f"use: {use}"))
+    assert run.plan.quant.requested_bits == bits
+    assert run.level(f.batch.micro) is Level.UNREAD
+
+
 def test_no_dialect_takes_the_file_of_a_script_for_its_own() -> None:
     recipe = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: a\noutput_dir: out\nper_device_train_batch_size: 4\nuse_peft: true\n"
     script = (

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
@@ -218,6 +218,13 @@ def test_the_comment_at_the_head_says_what_machine_a_config_is_for() -> None:
     files = {"a.sh": LINE.format(config="configs/a.yaml"), "configs/a.yaml": RECIPE}
     beside = _runs({**files, "configs/b.yaml": config})["configs/b.yaml"]
     assert (beside.plan.parallel.backend, beside.plan.parallel.world) == ("fsdp1", 128)
+
+
+def test_more_processes_than_cards_by_a_comment_alone_are_remarked_on() -> None:
+    config = HEAD.format(nodes=1, gpus=8, engine="FSDP1") + RECIPE
+    report = report_of({"configs/b.yaml": config}, hardware="4xA100-80GB")
+    (found,) = [each for each in report.diagnoses if each.rule.code == "OOM706"]
+    assert found.severity is Severity.INFO
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
-from oomlint.documents.python.nodes import PythonMapping
+from oomlint.documents.python.nodes import PythonMapping, is_if_known
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
@@ -542,7 +542,9 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         for renaming in self.table.renamed:
             entry = self.find(renaming.old)
             raw = None if entry is None else self.value(entry.value)
-            if entry is not None and not _is_unknown(raw) and raw not in (None, False):
+            if entry is None or is_if_known(entry):
+                continue
+            if not _is_unknown(raw) and raw not in (None, False):
                 holder = self.holder(entry)
                 yield StrayKey(self, holder, entry, renaming.old), renaming
 
@@ -557,7 +559,7 @@ class Block(Struct, frozen=True, eq=False, dict=True):
             if self.dashes and not prefix:
                 path = path.replace("-", "_")
             bare = path.removeprefix(table.strip_prefix) if table.strip_prefix else path
-            if path.startswith(table.known_prefixes or ("\0",)):
+            if path.startswith(table.known_prefixes or ("\0",)) or is_if_known(entry):
                 continue
             if bare in table.parents and isinstance(entry.value, Mapping):
                 yield from self._stray_keys(entry.value, bare + ".")

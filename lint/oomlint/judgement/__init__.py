@@ -18,6 +18,7 @@ from oomlint.judgement.launch import (
     SHARDED,
     cards_missing,
     launch_is_unread,
+    only_suggests_ranks,
     says_ranks,
     sharding_is_open,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "launch_is_unread",
     "lengths_are_open",
     "needs_all_samples_long",
+    "only_suggests_ranks",
     "relief",
     "risk_of",
     "says_ranks",

@@ -49,6 +49,14 @@ def says_ranks(run: Run) -> bool:
     return is_said and not spans and (kind is None or kind.value not in ("cpu", "xla"))
 
 
+def only_suggests_ranks(run: Run) -> bool:
+    """Whether but a comment of a config says for how many GPUs it is: that starts nothing, and what does has a say
+    in it."""
+    origin = run.origin(f.parallel.gpus_per_node)
+    block = None if origin is None else origin.block
+    return block is not None and block.table.section == "comment"
+
+
 def cards_missing(run: Run) -> int:
     """How many GPUs a run is started on that a node of the named machine does not have. The ranks without a card
     end the run before it takes any memory (torch.cuda.set_device: invalid device ordinal), so that what each of

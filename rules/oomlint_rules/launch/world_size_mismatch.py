@@ -38,7 +38,7 @@ from collections.abc import Iterable
 from math import lcm, prod
 
 from oomlint.dialects.machine.fields import launch, scene
-from oomlint.judgement import cards_missing, says_ranks
+from oomlint.judgement import cards_missing, only_suggests_ranks, says_ranks
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -145,7 +145,7 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             )
         return self.finding(
             run,
-            Severity.INFO if run.is_fragment else Severity.ERROR,
+            Severity.INFO if run.is_fragment or only_suggests_ranks(run) else Severity.ERROR,
             title,
             at=(_PROCESSES, launch.total_processes),
             details=(

@@ -59,8 +59,10 @@ def _gpus_per_node(run: Cells) -> int | None:
     if total is not None:
         return total.number // nodes if nodes and total.number % nodes == 0 else None
     each, tasks = run[slurm.gpus_per_task], run[slurm.tasks_per_node]
-    if tasks is None and nodes == 1:
-        tasks = run.get(slurm.tasks, 1)
+    if tasks is None and nodes is not None:
+        # sbatch(1): one task a node unless told otherwise; a number that nodes do not divide is spread somehow.
+        asked = run.get(slurm.tasks, nodes)
+        tasks = asked // nodes if asked % nodes == 0 else None
     return each.number * tasks if each is not None and tasks is not None else None
 
 

@@ -54,7 +54,10 @@ _NO_TRAINING = re.compile(
     re.IGNORECASE,
 )
 # Megatron-LM tasks/main.py and examples/academic_paper_scripts/msdp/main.py, "--task".
-_NO_TRAINING_TASK = re.compile(r"EVAL|PROMPT|LAMBADA|WIKITEXT", re.IGNORECASE)
+_NO_TRAINING_TASK = re.compile(r"EVAL|ZEROSHOT|PROMPT|LAMBADA|WIKITEXT", re.IGNORECASE)
+# Switches with which a program that trains makes no optimizer, and evaluates alone (Megatron-LM core_v0.7.0
+# megatron/training/training.py pretrain: skip_train; Megatron-DeepSpeed 4efb479d megatron/training.py: inference).
+_FORWARD_ALONE = frozenset({"skip_train", "inference"})
 # What a script imports whose command line is read by Megatron's own parser; megatron.core alone
 # serves many that have one of their own.
 _OWN_PARSER = re.compile(
@@ -145,7 +148,8 @@ def _kind_of(launch: Launch) -> Literal["run", "aside", "launch"] | None:
     if _PROGRAMS.search(path) or (_FORK.search(path) and keys & _DEGREES):
         task = launch.flag("task")
         asked = isinstance(task.value, Scalar) and str(task.value.value) if task else ""
-        if _NO_TRAINING.search(path) or _NO_TRAINING_TASK.search(asked or ""):
+        trains_not = _NO_TRAINING.search(path) or _NO_TRAINING_TASK.search(asked or "")
+        if trains_not or keys & _FORWARD_ALONE:
             return "aside"
         return "run" if _TRAINS.search(launch.stem) else None
     is_python = launch.is_module or launch.script is not None

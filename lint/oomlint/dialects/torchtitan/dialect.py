@@ -72,8 +72,7 @@ class Torchtitan(Dialect):
     def _launch(self, launch: Launch) -> Claim | None:
         if not _starts_torchtitan(launch):
             return None
-        if launch.flag("comm.mode") is not None:
-            # A dry run or all ranks in one process, for debugging.
+        if any(launch.flag(each) is not None for each in _TRAIN_NOTHING):
             return Claim(self, "aside", launch.document, ())
         document, environment = launch.document, launch.command.environment
         blocks = list(launch.blocks)
@@ -154,6 +153,11 @@ def _header(document: Document) -> Iterable[Block]:
         span = Span(*found.span(1))
         entry = Entry("ranks", span, Scalar(span, found[1]), span)
         yield Block(document, Mapping(span, {"ranks": entry}), HEADER, span, locked="a comment")
+
+
+# A dry run or all ranks in one process, for debugging; the checkpoint of step 0 that one process writes, after which
+# train.py returns (torchtitan v0.2.2 torchtitan/train.py main).
+_TRAIN_NOTHING = ("comm.mode", "checkpoint.create_seed_checkpoint")
 
 
 def _starts_torchtitan(launch: Launch) -> bool:

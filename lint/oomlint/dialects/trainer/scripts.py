@@ -6,7 +6,7 @@ Read from transformers 5.23 (``HF`` below is ``src/transformers``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping as MappingABC
 from typing import Any
 
 from oomlint.dialects.accelerate.meaning import distributed_type
@@ -39,7 +39,9 @@ from oomlint.dialects.trainer.tables import (
     WRAPS,
 )
 from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, Scalar
+from oomlint.documents.python.nodes import Guard
 from oomlint.plan.fields import f
+from oomlint.wording.amounts import enumerated
 
 calls = Meaning(assigned, options)
 """What holds whoever loads the model: options of the command line, what the trainer is given."""
@@ -252,14 +254,30 @@ def ends_early(run: Cells) -> Any:
 
 @calls.derive(shared.stops, source="transformers 5.23 training_args.py: do_train is off by default")
 def trains_nothing(run: Cells) -> Any:
-    """A script of transformers' examples that a command starts to evaluate or to predict."""
+    """A script that a command starts to evaluate or to predict: no call that trains is reached."""
     blocks = run.given.blocks
     commands = [block for block in blocks if is_command(block)]
-    if not commands or any(map(_may_say_more, commands)):
+    if not commands:
         return None
-    if not run.given.once(_trains_on_demand) or is_on("do_train", options_of(blocks)):
-        return None
-    return "nothing asks it to train (--do_train is not set)"
+    is_open = any(map(_may_say_more, commands))
+    given = options_of(commands if is_open else blocks)
+    for fact in run.given.once(_on_demand):
+        if fact.detail["is_left"] and not is_open and not is_on("do_train", given):
+            return "nothing asks it to train (--do_train is not set)"
+        closed = [_closed(way, given) for way in fact.detail["ways"]]
+        if all(closed):
+            return f"nothing asks it to train ({enumerated(tuple(dict.fromkeys(closed)))})"
+    return None
+
+
+def _closed(way: tuple[Guard, ...], given: MappingABC[str, Node]) -> str:
+    """The switch that keeps a call from being reached, in words; empty where none surely does."""
+    for name, held in way:
+        node = given.get(name)
+        is_known = node is not None and not (isinstance(node, Scalar) and node.value is UNKNOWN)
+        if is_known and is_on(name, given) != held:
+            return f"{name} is {'off' if held else 'set'}"
+    return ""
 
 
 def _may_say_more(command: Block) -> bool:
@@ -274,8 +292,8 @@ def _ends(blocks: list[Block]) -> tuple[Fact, ...]:
     return tuple(fact for fact in _facts(blocks) if fact.kind == "ends-early")
 
 
-def _trains_on_demand(blocks: list[Block]) -> bool:
-    return any(fact.kind == "trains-on-demand" for fact in _facts(blocks))
+def _on_demand(blocks: list[Block]) -> tuple[Fact, ...]:
+    return tuple(fact for fact in _facts(blocks) if fact.kind == "trains-on-demand")
 
 
 def _facts(blocks: list[Block]) -> Iterator[Fact]:

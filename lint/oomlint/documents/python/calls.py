@@ -198,7 +198,11 @@ def _guards_of(statement: ast.stmt, block: list[ast.stmt]) -> tuple[Guard, ...]:
     """``if args.use_lora:`` around a block: the switch, and whether it must be on."""
     if not isinstance(statement, ast.If):
         return ()
-    test, holds = statement.test, block is statement.body
+    return guards_of_test(statement.test, holds=block is statement.body)
+
+
+def guards_of_test(test: ast.expr, *, holds: bool) -> tuple[Guard, ...]:
+    """The switches that a test asks for, and how each is where it holds, or does not."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and holds:
         return tuple(g for part in test.values for g in _switch(part, holds=True))
     return _switch(test, holds=holds)

@@ -6,8 +6,11 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from oomlint.documents.base import Fact
-from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.calls import ReachedCall, guards_of_test
+from oomlint.documents.python.nodes import Guard
 from oomlint.documents.python.scopes import FunctionNode, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
@@ -28,14 +31,15 @@ def ending_facts(
     evaluator: Evaluator,
     steps: Sequence[ReachedCall],
 ) -> Iterator[Fact]:
-    """``ends-early``: ``why`` in words, and the ``guards`` around it; ``trains-on-demand``: the call that trains, which
-    is made where ``do_train`` is set; ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
+    """``ends-early``: ``why`` in words, and the ``guards`` around it; ``trains-on-demand``: the first call
+    that trains, of ``ways`` of which each hangs on switches (see :class:`Training`); ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
     ``--local-rank``."""
     for step, why in (*_lacking(tree, evaluator, steps), *_unlabelled(tree, steps)):
         where = Location(source.path, places.span(step.node))
         yield Fact("ends-early", where, {"why": why, "guards": step.guards})
-    for step in _on_demand(tree, steps):
-        yield Fact("trains-on-demand", Location(source.path, places.span(step.node)), {})
+    for step, training in _on_demand(tree, steps):
+        detail = {"ways": training.ways, "is_left": training.is_left}
+        yield Fact("trains-on-demand", Location(source.path, places.span(step.node)), detail)
     for step in _knows_old_rank(steps):
         yield Fact("refuses-dashed-rank", Location(source.path, places.span(step.node)), {})
 
@@ -175,15 +179,54 @@ def _speaks_of_labels(node: ast.AST) -> bool:
 _ASKED = "do_train"
 
 
-def _on_demand(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCall]:
-    """The one call that trains in a script that parses TrainingArguments, where it stands under ``if
-    training_args.do_train:``, a switch that only the command sets."""
+def _on_demand(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[ReachedCall, Training]]:
+    """The first call that trains in a script of which each such call hangs on switches."""
     trains = [step for step in steps if _asks_trainer(step)]
-    if len(trains) != 1 or (_ASKED, True) not in trains[0].guards:
+    ways = tuple(_switches_around(step, tree) for step in trains)
+    if not trains or not all(ways) or any(step.last == "backward" for step in steps):
         return
     is_parsed = any(step.last == "HfArgumentParser" for step in steps)
-    if is_parsed and not any(map(_sets_demand, ast.walk(tree.root))):
-        yield trains[0]
+    is_demanded = all((_ASKED, True) in way for way in ways)
+    is_left = is_demanded and is_parsed and not any(map(_sets_demand, ast.walk(tree.root)))
+    yield trains[0], Training(ways, is_left)
+
+
+class Training(Struct, frozen=True):
+    """Of each call that trains, the switches that lead to it. ``is_left``: they are the command's alone, as
+    ``if training_args.do_train:`` where a script parses TrainingArguments and sets nothing itself."""
+
+    ways: tuple[tuple[Guard, ...], ...]
+    is_left: bool
+
+
+def _switches_around(step: ReachedCall, tree: Tree) -> tuple[Guard, ...]:
+    """The switches that a call hangs on, of which one may end its function before it; none where its function is
+    called in several places, of which each has its own."""
+    if step.function is None:
+        return (*step.guards, *_left_before(step, tree.root.body))
+    if tree.scopes.reads[step.function.name] > 1:
+        return ()
+    return (*step.guards, *_left_before(step, step.function.body))
+
+
+def _left_before(step: ReachedCall, body: list[ast.stmt]) -> Iterator[Guard]:
+    """``if args.eval_only: evaluate(); return`` ahead of a call."""
+    for statement in body:
+        if statement.lineno >= step.node.lineno:
+            return
+        if isinstance(statement, ast.If) and not statement.orelse and _leaves(statement.body[-1]):
+            switches = guards_of_test(statement.test, holds=True)
+            if len(switches) == 1 and not isinstance(statement.test, ast.BoolOp):
+                yield switches[0][0], not switches[0][1]
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Return():
+            return True
+        case ast.Expr(value=ast.Call(func=func)):
+            return dotted(func) in ("exit", "quit", "sys.exit")
+    return False
 
 
 def _asks_trainer(step: ReachedCall) -> bool:

@@ -83,9 +83,10 @@ def facts_of(
     return tuple(sorted(facts, key=lambda fact: (fact.location.span, fact.kind)))
 
 
-# torch 2.9 distributed/fsdp/fully_sharded_data_parallel.py.
-_GIVES_STATES = frozenset({"load_state_dict", "optim_state_dict_to_load"})
-_TAKES_STATES = frozenset({"state_dict", "optim_state_dict", "full_optim_state_dict"})
+# torch 2.9 distributed/fsdp/fully_sharded_data_parallel.py. The optimizer's states go to the host by default
+# (api.py OptimStateDictConfig).
+_OF_OPTIMIZER = frozenset({"optim_state_dict", "full_optim_state_dict"})
+_OTHER_STATES = frozenset({"load_state_dict", "optim_state_dict_to_load"}) | _OF_OPTIMIZER
 
 
 class _Look(Struct, frozen=True, eq=False):
@@ -277,9 +278,9 @@ class _Look(Struct, frozen=True, eq=False):
             if isinstance(node, ast.If) and "world_size" in ast.unparse(node.test)
             for inner in ast.walk(node)
         }
-        loading = set(map(id, self._contexts_that_load()))
+        others = set(map(id, self._contexts_of_others()))
         for step in setters:
-            if id(step.node) in alone or id(step.node) in loading:
+            if id(step.node) in alone or id(step.node) in others:
                 continue
             reason = self._why_on_gpu(step.node, step.scope)
             if reason:
@@ -298,14 +299,14 @@ class _Look(Struct, frozen=True, eq=False):
             return "no-config"
         return "not-offloaded" if self._keeps_on_gpu(config, scope) else ""
 
-    def _contexts_that_load(self) -> Iterator[ast.expr]:
-        """What opens a block in which states are given to the model and none are taken: nothing is gathered there."""
+    def _contexts_of_others(self) -> Iterator[ast.expr]:
+        """What opens a block in which the model's states are not taken, but given to it, or the optimizer's are."""
         for node in ast.walk(self.tree.root):
             if not isinstance(node, (ast.With, ast.AsyncWith)):
                 continue
             inside = (each for part in node.body for each in ast.walk(part))
             called = {call_name(each) for each in inside if isinstance(each, ast.Call)}
-            if called & _GIVES_STATES and not called & _TAKES_STATES:
+            if called & _OTHER_STATES and "state_dict" not in called:
                 yield from (item.context_expr for item in node.items)
 
     def _keeps_on_gpu(self, config: ast.expr, scope: Scope) -> bool:

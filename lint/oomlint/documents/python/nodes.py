@@ -107,6 +107,8 @@ class PythonEntry(Entry, frozen=True, eq=False):
     owner: Span | None = None
     owner_kind: str = "call"
     locked: str | None = None
+    if_known: bool = False
+    """Whether it is given only to a callee that knows the name."""
 
 
 # What a node says that may be of another language, or of none of these kinds.
@@ -120,6 +122,11 @@ def option_of(node: Node | None) -> str:
 def is_of_options(node: Node) -> bool:
     """Whether a value is an option's, or comes of arithmetic on options."""
     return isinstance(node, PythonScalar) and (bool(node.option) or node.computed is not None)
+
+
+def is_if_known(entry: Entry) -> bool:
+    """Whether an argument is left out where the callee does not know it."""
+    return isinstance(entry, PythonEntry) and entry.if_known
 
 
 def filed_of(node: Node) -> Filed | None:

@@ -13,9 +13,10 @@ FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Binding(Struct, frozen=True, eq=False):
-    """One statement that gives a name its value. ``value`` is the expression if it is plain."""
+    """One statement that gives a name its value. ``value`` is the expression if it is plain; ``keywords`` are
+    what a function takes by names of the caller's choice."""
 
-    kind: Literal["value", "import", "parameter", "definition", "other"]
+    kind: Literal["value", "import", "parameter", "keywords", "definition", "other"]
     value: ast.expr | None = None
     qualified: str = ""
     annotation: ast.expr | None = None

@@ -330,12 +330,32 @@ def _call(node: ast.Call, scope: Scope, _: Scope, tree: Tree) -> None:
     tree.calls.setdefault(last, []).append(node)
     if isinstance(node.func, ast.Attribute):
         name = dotted(node.func.value) if last in _CHANGES_IN_PLACE else None
-        if name is not None:
+        keys = _keys_changed(node, last)
+        if name is not None and keys is not None:
+            for key in keys:
+                tree.scopes.store(name, key)
+        elif name is not None:
             tree.scopes.rewrite(name)
     elif last == "setattr" and node.args:
         name = dotted(node.args[0])
         if name is not None:
             tree.scopes.rewrite(f"{name}.*")
+
+
+def _keys_changed(call: ast.Call, method: str) -> list[str] | None:
+    """The keys of a dictionary that ``settings.update({"bf16": True})`` sets, or ``settings.pop("bf16")`` takes out;
+    ``None`` where they cannot be told."""
+    if method in ("pop", "setdefault"):
+        key = call.args[0] if call.args else None
+        return [key.value] if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+    if method != "update":
+        return None
+    keys: list[object] = [keyword.arg for keyword in call.keywords]
+    for given in call.args:
+        of_dict = given.keys if isinstance(given, ast.Dict) else [None]
+        keys += (key.value if isinstance(key, ast.Constant) else None for key in of_dict)
+    found = [key for key in keys if isinstance(key, str)]
+    return found if len(found) == len(keys) else None
 
 
 def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
@@ -362,9 +382,10 @@ def _bind_parameters(arguments: ast.arguments, scope: Scope) -> None:
     ]:
         binding = Binding("parameter", default, annotation=parameter.annotation)
         scope.bind(parameter.arg, binding)
-    for rest in (arguments.vararg, arguments.kwarg):
-        if rest is not None:
-            scope.bind(rest.arg, OTHER)
+    if arguments.vararg is not None:
+        scope.bind(arguments.vararg.arg, OTHER)
+    if arguments.kwarg is not None:
+        scope.bind(arguments.kwarg.arg, Binding("keywords"))
 
 
 _Visit: TypeAlias = Callable[[Any, Scope, Scope, Tree], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping as MappingABC
 from math import isfinite
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from oomlint.documents.base import (
     Scalar,
     Sequence,
 )
+from oomlint.documents.python.branches import Tests, tests_of_values
 from oomlint.documents.python.config_files import MAY_LOAD
 from oomlint.documents.python.config_paths import At, function_of
 from oomlint.documents.python.configs import ConfigFiles
@@ -82,6 +83,7 @@ _COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
 }
 _GIVEN: Final = "it is what the function is given"
 _NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": float}
+_CHOSEN: Final = "it is given only where it is taken"
 _RETURNED: Final = "it is what a function returns"
 _BY_FILE: Final = "a config file decides on it"
 _BY_CARD: Final = "the card decides on it"
@@ -162,6 +164,10 @@ class Evaluator:
         """What scripts of other files give the parameters of functions here: see :mod:`.handed`."""
         self._branches: dict[int, dict[int, tuple[ast.If, bool]]] = {}
         """By ``id`` of what opens a scope: see :func:`_assigned_in_branches`."""
+        self._tests: dict[int, MappingABC[int, Tests]] = {}
+        """By ``id`` of what opens a scope: see :func:`.tests_of_values`."""
+        self._chosen_by_files: dict[int, tuple[tuple[int, bool], ast.expr | None, int]] = {}
+        """By ``id`` of the bindings of a name: as of which state, which value, and how often a file was asked."""
         self._by_ranks_alone: dict[int, frozenset[int]] = {}
         """By ``id`` of what opens a scope: see :meth:`_given_to_ranks`."""
 
@@ -471,6 +477,65 @@ class Evaluator:
         made = _mapping(entries, node.span, "dict", node.open_ended)
         return replace(made, filed=filed_of(node))
 
+    def _chosen(self, expression: ast.DictComp, scope: Scope, depth: int) -> Node:
+        """``{k: v for k, v in settings.items() if k in known}``: what of a dictionary the callee takes, and so all
+        that counts there; without those that are ``None`` of ``if v is not None``."""
+        span = self.places.span(expression)
+        match expression:
+            case ast.DictComp(
+                key=ast.Name(id=key),
+                value=ast.Name(id=value),
+                generators=[
+                    ast.comprehension(
+                        target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
+                        iter=ast.Call(func=ast.Attribute(value=holder, attr="items"), args=[]),
+                        ifs=tests,
+                    )
+                ],
+            ) if (key, value) == (first, second):
+                whole = self._unpacked(holder, scope, depth + 1)
+            case _:
+                return _unknown(span)
+        if not isinstance(whole, PythonMapping):
+            return _unknown(span)
+        if any(not _asks_if_taken(test, key) and not _asks_if_set(test, value) for test in tests):
+            return _unknown(span)
+        drops = any(_asks_if_set(test, value) for test in tests)
+        chosen = any(_asks_if_taken(test, key) for test in tests)
+        entries = {
+            name: replace(
+                entry,
+                locked=_CHOSEN,
+                value=_locked(entry.value, _CHOSEN),
+                if_known=chosen or entry.if_known,
+            )
+            for name, entry in whole.entries.items()
+            if isinstance(entry, PythonEntry)
+            and not (drops and isinstance(entry.value, Scalar) and entry.value.value is None)
+        }
+        return replace(whole, entries=entries, filed=None, locked=_CHOSEN)
+
+    def _keywords(self, expression: ast.Name, owner: Scope, depth: int) -> Node:
+        """What the one call of a function of the file gives its ``**kwargs``."""
+        span = self.places.span(expression)
+        function = owner.node
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return _unknown(span)
+        name = function.name
+        calls = [each for each in self.tree.calls_to(name) if isinstance(each.func, ast.Name)]
+        is_plain = self.scopes.functions.get(name) is function and not function.decorator_list
+        is_alone = len(calls) == 1 and self.scopes.reads[name] <= 1
+        if not is_plain or not is_alone or expression.id in self.scopes.changed:
+            return _unknown(span)
+        given = self.arguments(calls[0], self.tree.scope_of[id(calls[0])])
+        taken = _parameters_of(function)
+        entries = {
+            key: replace(entry, locked=_GIVEN, value=_locked(entry.value, _GIVEN))
+            for key, entry in given.entries.items()
+            if not (key.isdigit() or key in taken) and isinstance(entry, PythonEntry)
+        }
+        return replace(given, entries=entries, locked=_GIVEN)
+
     def _before_stores(self, expression: ast.expr, scope: Scope, depth: int) -> Node | None:
         """A dictionary of which some keys are assigned to later, these unknown: ``kwargs["beta"] = args.beta``
         behind a test leaves what the others say."""
@@ -561,6 +626,10 @@ class Evaluator:
             assert one is not None
             assert several is not None
             return self._by_ranks(expression, several, one, found[0], depth)
+        if found is not None and len(found[1]) > 1:
+            chosen = self._binding_by_files(*found, depth)
+            if chosen is not None and expression.id not in self.scopes.changed:
+                return _locked(self.node(chosen, found[0], depth + 1), _BY_FILE)
         if found is not None and len(found[1]) == 2 and expression.id not in self.scopes.changed:
             choice = self._of_branches(expression, found[1], found[0])
             return _unknown(span) if choice is None else self.node(choice, found[0], depth + 1)
@@ -571,6 +640,8 @@ class Evaluator:
             return self._imported(expression, binding.qualified, scope, depth)
         if binding.kind == "definition":
             return Scalar(span, Name(expression.id))
+        if binding.kind == "keywords":
+            return self._keywords(expression, owner, depth)
         given = self.given.get((id(owner.node), expression.id))
         if binding.kind == "parameter" and given is not None:
             return self._given(given, span, depth)
@@ -607,6 +678,43 @@ class Evaluator:
             case _:
                 return None
         return ast.copy_location(ast.IfExp(branch.test, chosen, other), place)
+
+    def _binding_by_files(
+        self, owner: Scope, bindings: list[Binding], depth: int
+    ) -> ast.expr | None:
+        """The last value that a name is given, where config files decide on all branches in which it is given one;
+        worked out once, as what calls give a parameter is."""
+        if not self.may_load or depth > _DEEPEST:
+            return None
+        state = (len(self.calls), self.files.suspended)
+        known = self._chosen_by_files.get(id(bindings))
+        if known is None or known[0] != state:
+            self._chosen_by_files[id(bindings)] = (
+                state,
+                None,
+                0,
+            )  # what refers to itself is nothing
+            before = self.files.count
+            chosen = self._last_held(owner, bindings, depth)
+            known = (state, chosen, self.files.count - before)
+            self._chosen_by_files[id(bindings)] = known
+        else:
+            self.files.count += known[2]
+        return known[1]
+
+    def _last_held(self, owner: Scope, bindings: list[Binding], depth: int) -> ast.expr | None:
+        if id(owner.node) not in self._tests:
+            self._tests[id(owner.node)] = tests_of_values(owner.node)
+        tests, chosen = self._tests[id(owner.node)], None
+        for binding in bindings:
+            if binding.kind != "value" or id(binding.value) not in tests:
+                return None
+            around = tests[id(binding.value)]
+            held = [(self.decided(test, owner, depth + 1), side) for test, side in around]
+            if any(holds is None for holds, _ in held):
+                return None
+            chosen = binding.value if all(holds is side for holds, side in held) else chosen
+        return chosen
 
     def _given(self, given: list[tuple[ast.expr, Scope]], span: Span, depth: int) -> Node:
         """What the calls of a function give its parameter, where all of them say the same."""
@@ -929,6 +1037,30 @@ def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, S
     return given
 
 
+def _parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    given = function.args
+    return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+
+
+def _asks_if_taken(test: ast.expr, key: str) -> bool:
+    """``key in inspect.signature(Config).parameters``, or in another collection of names."""
+    match test:
+        case ast.Compare(left=ast.Name(id=asked), ops=[ast.In()]):
+            return asked == key
+        case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Name(id=asked)]):
+            return asked == key
+    return False
+
+
+def _asks_if_set(test: ast.expr, value: str) -> bool:
+    match test:
+        case ast.Compare(
+            left=ast.Name(id=asked), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
+        ):
+            return asked == value
+    return False
+
+
 def _defaults_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr]:
     """The parameters of a function that have defaults."""
     places = [*function.args.posonlyargs, *function.args.args]
@@ -957,6 +1089,7 @@ def _argument_of(call: ast.Call, parameter: str, places: list[str]) -> ast.expr 
 
 _READERS: Final[dict[type[ast.expr], Callable[[Evaluator, Any, Scope, int], Node]]] = {
     ast.Dict: Evaluator._dict,
+    ast.DictComp: Evaluator._chosen,
     ast.Call: Evaluator._call,
     ast.Name: Evaluator._name,
     ast.Attribute: Evaluator._attribute,
