@@ -337,9 +337,12 @@ def _read(
     tree = read_tree(root)
     scopes = tree.scopes
     taken_in = Modules(find)
-    declared = read_options(source, tree, taken_in)
     files = ConfigFiles(find, options)
     evaluator = Evaluator(places, tree, taken_in, files=files)
+    if "sys.path" in source.text:
+        taken_in.first = tuple(files.folders_added("insert", tree, evaluator))[::-1]
+        taken_in.last = tuple(files.folders_added("append", tree, evaluator))
+    declared = read_options(source, tree, taken_in)
     every, stores = run_order(tree)
     note_handed(every, evaluator)
     steps = reached_by_files(every, tree, evaluator)

@@ -67,12 +67,16 @@ class Modules:
         self.find = find
         self.read: dict[str, Module | None] = {}
         """By path; ``None`` of a file that is no Python."""
+        self.first: tuple[str, ...] = ()
+        self.last: tuple[str, ...] = ()
+        """Where Python looks for modules before and behind the other folders, since the script puts them into
+        ``sys.path``."""
         self.looked_into: set[str] = set()
         """Files that nothing was taken from, by path: what was not found there counts as well."""
 
     def of(self, module: str, level: int, from_path: str) -> Module | None:
         """The module that an import in a file means."""
-        for path in paths_of(module, level, from_path):
+        for path in paths_of(module, level, from_path, self.first, self.last):
             if path in self.read:
                 return self.read[path]
             found = self.find(path) if len(self.read) < _MOST_FILES else None
@@ -109,15 +113,22 @@ class Modules:
         return None if handed_on == name else self.bases_of(handed_on, home.source.path, depth + 1)
 
 
-def paths_of(module: str, level: int, from_path: str) -> Iterator[str]:
-    """Where Python would look for a module: beside the script first, then in the project."""
+def paths_of(
+    module: str,
+    level: int,
+    from_path: str,
+    first: tuple[str, ...] = (),
+    last: tuple[str, ...] = (),
+) -> Iterator[str]:
+    """Where Python would look for a module: beside the script first, then in the project, if not in the ``first``
+    folders or at ``last`` in others."""
     folder = posixpath.dirname(from_path)
     parts = module.replace(".", "/")
     if level:
         base = posixpath.normpath(posixpath.join(folder, "../" * (level - 1), parts))
         yield from (f"{base}.py", f"{base}/__init__.py")
         return
-    for start in (folder, "", "src"):
+    for start in (*first, folder, "", "src", *last):
         base = posixpath.join(start, parts)
         yield from (f"{base}.py", f"{base}/__init__.py")
 
