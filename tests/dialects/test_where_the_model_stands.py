@@ -92,3 +92,53 @@ def test_a_branch_that_a_config_file_decides_is_none() -> None:
         run = run_of({"train.py": text, "c.yaml": f"model: {_QWEN}\nlora: {said}\n"})
         assert (run.plan.trainable.method, run.level(f.trainable.method)) != (None, Level.UNREAD)
         assert run.plan.trainable.method == method
+
+
+_UNFOLLOWED = """\
+p = argparse.ArgumentParser()
+p.add_argument("--config", default="c.yaml")
+p.add_argument("--model_name", default="{default}")
+args = p.parse_args()
+settings = Settings.load(args.config)"""
+
+
+@pytest.mark.parametrize(
+    ("line", "config", "model"),
+    [
+        ("python train.py", f"model: {{base_model: {_QWEN}}}", _QWEN),
+        ("python train.py", f"teacher_model: {_QWEN}", _LLAMA),
+        ("python train.py --config d.yaml", f"model: {_QWEN}", "Qwen/Qwen3-4B"),
+        ("python train.py --model_name Qwen/Qwen3-8B", f"model: {_QWEN}", "Qwen/Qwen3-8B"),
+        ("python train.py --model_name $1", f"model: {_QWEN}", None),
+        ("python train.py", f"model: {_QWEN}\nbase_model: {_LLAMA}", None),
+    ],
+)
+def test_what_a_project_calls_its_model_is_taken_for_it_where_the_way_is_not_followed(
+    line: str, config: str, model: str | None
+) -> None:
+    text = _script("settings.choose()", _UNFOLLOWED.format(default=_LLAMA))
+    files = {"train.py": text, "c.yaml": config, "d.yaml": "model: {name: Qwen/Qwen3-4B}"}
+    run = run_of({**files, "run.sh": f"{line}\n"})
+    assert run.plan.model.id == model
+    assert run.level(f.model.id) is (Level.UNREAD if model is None else Level.ASSUMED)
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        f'BASE_MODEL = "{_QWEN}"',
+        f'CONFIG = {{"model_name": "{_QWEN}", "embed_model": "gpt2"}}',
+        f'def load(model_name="{_QWEN}"):\n    return model_name',
+        f'class Settings:\n    model_id: str = "{_QWEN}"',
+        f'args = argparse.Namespace(model="{_QWEN}", reward_model="gpt2")',
+    ],
+)
+def test_what_the_script_itself_calls_so_is_taken_too(above: str) -> None:
+    run = run_of({"train.py": _script("choose()", above)})
+    assert (run.plan.model.id, run.level(f.model.id)) == (_QWEN, Level.ASSUMED)
+
+
+def test_a_model_that_is_followed_is_not_what_else_is_called_so() -> None:
+    text = _script(f'"{_QWEN}"', _UNFOLLOWED.format(default=_LLAMA))
+    run = run_of({"train.py": text, "c.yaml": "model: gpt2"})
+    assert (run.plan.model.id, run.level(f.model.id)) == (_QWEN, Level.STATED)

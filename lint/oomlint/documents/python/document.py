@@ -323,10 +323,12 @@ def _read(
         read_stores,
         run_order,
     )
+    from oomlint.documents.python.config_files import LoadedFiles
     from oomlint.documents.python.configs import ConfigFiles
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loops import read_loop, read_parts
+    from oomlint.documents.python.model_names import model_names
     from oomlint.documents.python.modules import Module, Modules
     from oomlint.documents.python.options import read_options, started
     from oomlint.documents.python.samplers import sampler_facts
@@ -349,9 +351,11 @@ def _read(
     calls, origin = read_calls(steps, evaluator, places)
     stores = reached_by_files(stores, tree, evaluator)
     module = Module(source, tree)
+    named_alone = LoadedFiles(find)
     facts = (
         *facts_of(source, tree, places, evaluator, steps, calls, origin),
         *sampler_facts(module, calls, taken_in),
+        *model_names(calls, declared, named_alone, evaluator),
     )
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
@@ -365,7 +369,7 @@ def _read(
         _modules(scopes),
         declared,
         getattr(started(source, tree, find) if not calls else None, "path", None),
-        (*taken_in.read, *sorted(taken_in.looked_into), *files.loaded.paths),
+        (*taken_in.read, *sorted(taken_in.looked_into), *files.loaded.paths, *named_alone.paths),
         loop,
         parts,
         files.loaded.paths,

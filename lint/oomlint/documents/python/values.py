@@ -991,7 +991,7 @@ def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, S
         calls = [call for call in tree.calls_to(name) if isinstance(call.func, ast.Name)]
         places = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         places = places[1:] if name in made else places
-        defaults = _defaults_of(function)
+        defaults = defaults_of(function)
         for parameter in (*places, *(a.arg for a in function.args.kwonlyargs)):
             found = [
                 (value, tree.scope_of[id(call)])
@@ -1006,7 +1006,7 @@ def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, S
     return given
 
 
-def _defaults_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr]:
+def defaults_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr]:
     """The parameters of a function that have defaults."""
     places = [*function.args.posonlyargs, *function.args.args]
     last = function.args.defaults
