@@ -220,6 +220,23 @@ def test_of_alternatives_the_one_counts_that_the_options_lead_to() -> None:
     assert (asked.quant.method, asked.trainable.method) == ("bnb4", "qlora")
 
 
+def test_of_alternatives_that_take_one_option_the_command_fills_the_one_that_it_leads_to() -> None:
+    text = (
+        _ACCELERATE.replace('"--model", default="meta-llama/Llama-2-7b-hf"', '"--model"')
+        .replace(
+            "model = AutoModelForCausalLM.from_pretrained(args.model, torch_dtype=torch.bfloat16)\n",
+            "if args.liger:\n"
+            "    model = AutoLigerKernelForCausalLM.from_pretrained(args.model)\n"
+            "else:\n"
+            "    model = AutoModelForCausalLM.from_pretrained(args.model)\n",
+        )
+        .replace("args = ", 'parser.add_argument("--liger", action="store_true")\nargs = ')
+    )
+    for switch in ("", "--liger"):
+        line = f"accelerate launch train.py --model Qwen/Qwen2.5-7B {switch}\n"
+        assert run_of({"train.py": text, "run.sh": line}).plan.model.id == "Qwen/Qwen2.5-7B"
+
+
 _SWITCH = 'parser.add_argument("--gradient-checkpointing", action="store_true")\n'
 _OFF_TWIN = """\
 parser.add_argument("--gradient-checkpointing", action="store_true", default=True)

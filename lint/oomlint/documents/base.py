@@ -310,7 +310,8 @@ class PythonDocument(Document, frozen=True, eq=False):
 
     @property
     def config_options(self) -> frozenset[str]:
-        """Options, and numbers of words behind the script, that name a config file to it."""
+        """Options, and numbers of words behind the script, that name a config file to it; ``$NAME`` are variables of
+        the environment that it asks for."""
         return frozenset()
 
     @property

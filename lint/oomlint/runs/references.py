@@ -202,6 +202,9 @@ class References:
             else None
             for key, value in values.items()
         }
+        for name, entry in launch.command.environment.entries.items():
+            held = entry.value.value if isinstance(entry.value, Scalar) else UNKNOWN
+            said[f"${name}"] = None if held is UNKNOWN else str(held)
         if launch.flags.open_ended:
             said.setdefault(str(len(words) + 1), None)  # ``$@`` may be a word more
         for key, text in said.items():
@@ -240,17 +243,22 @@ class References:
         return lacks and demand.is_made(pinned(self.workspace, claims))
 
     def _as_started(self, name: str, joining: Joining) -> tuple[Claim, ...]:
-        """The claims on a file; of a script that takes its config file from its command line, as
-        this one starts it."""
+        """The claims on a file; of a script that takes its config file from its command line, or a value from the
+        environment, as this one starts it."""
         claims = self._recogniser.claims(name)
         if kind_of(name) not in PYTHON_SUFFIXES or not joining.options:
             return claims
         document = self.workspace.document(name)
         if not isinstance(document, PythonDocument) or not document.config_options:
             return claims
-        key = (name, tuple(sorted(joining.options.items(), key=lambda item: item[0])))
+        asked = document.config_options
+        options = {k: v for k, v in joining.options.items() if k[:1] != "$" or k in asked}
+        takes_file = any(each[:1] != "$" for each in asked)
+        if not takes_file and not asked & options.keys():
+            return claims
+        key = (name, tuple(sorted(options.items(), key=lambda item: item[0])))
         if key not in self._configured:
-            started = self.workspace.configured(name, joining.options)
+            started = self.workspace.configured(name, options)
             found = () if started is None else tuple(self._recogniser.recognise_in(started, name))
             self._configured[key] = found
         return self._configured[key]

@@ -59,6 +59,8 @@ _PIPELINE = re.compile(r"\bPipelineModule\b")
 
 usual = Meaning()
 """What holds where nothing else is known of a loop."""
+made = Meaning()
+"""Which of a script's calls count: asked before options are read into them, as the last included is."""
 
 meaning = Meaning(
     lightning,
@@ -79,6 +81,7 @@ meaning = Meaning(
     batch,
     loading,
     usual,
+    made,
 )
 
 _F, _P = f.parallel.fsdp, f.precision
@@ -118,7 +121,7 @@ def _reached(blocks: list[Block]) -> frozenset[int]:
     return frozenset(id(block) for block in blocks if is_reached(block.mapping, switches))
 
 
-@meaning.said()
+@made.said()
 def of_calls_made(run: Cells, field: Any, said: Said) -> Said:
     """What a call says that the switches around it pass by does not count."""
     reached = run.given.once(_reached)
@@ -127,8 +130,20 @@ def of_calls_made(run: Cells, field: Any, said: Said) -> Said:
             return said
         said = said.shadowed[0] if said.shadowed else None
     if isinstance(said, Origin) and said.block is not None and id(said.block) not in reached:
-        return None
+        return _said_by_reached(run, field, reached)
     return said
+
+
+def _said_by_reached(run: Cells, field: Any, reached: frozenset[int]) -> Said:
+    """What the last call says of a field that the switches let run: of alternatives (``if args.use_liger:``) the
+    one that stands behind it is of no account."""
+    for block in reversed(run.given.blocks):
+        if id(block) in reached:
+            reading = block.read()
+            found = reading.settings.get(field) or reading.unknown.get(field)
+            if found is not None:
+                return found
+    return None
 
 
 # -- who wraps the model ---------------------------------------------------------------------------

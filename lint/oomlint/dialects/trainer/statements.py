@@ -37,9 +37,11 @@ from oomlint.documents.base import (
     ShellDocument,
     parser_of,
 )
+from oomlint.documents.python.model_names import calls_model
 from oomlint.documents.python.nodes import PythonScalar, guards_of, option_of
 from oomlint.documents.python.values import arithmetic
 from oomlint.documents.text import Span
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
 idle_flags = Meaning()
@@ -293,6 +295,55 @@ def _named_on_line(blocks: list[Block]) -> Setting | None:
         if entry is not None and isinstance(name, str) and name:
             return Setting(name, Origin("explicit", block, None, entry))
     return None
+
+
+@options.said(f.model.id)
+def by_what_it_is_called(run: Cells, field: Any, said: Said) -> Said:
+    """Where the way to the call that loads the model is not followed: the one model that the command names, or else
+    the config file that it names, or else the script by what it has as defaults. That it is taken is assumed."""
+    if not isinstance(said, Origin) or said.block is None or not _is_script(said.block):
+        return said
+    for names in run.given.once(_called):
+        known = {name for name in names if _has_dims(run, name)} or set(names)
+        if len(known) > 1:
+            return said
+        for name in known:
+            why = f"what {names[name]} calls it; how the script comes to it is not followed"
+            origin = Origin("assumed", said.block, source=why)
+            return Setting(name, origin, level=Level.ASSUMED)
+    return said
+
+
+def _has_dims(run: Cells, name: str) -> bool:
+    known = run.known.model(name)
+    return known is not None and known.dims.layers is not None
+
+
+def _called(blocks: list[Block]) -> tuple[dict[str, str], ...]:
+    """What the command, the config files that it names, and the script by default call the model, each with where."""
+    command: dict[str, str] = {}
+    for block in filter(is_command, blocks):
+        for key, entry in block.mapping.entries.items():
+            if calls_model((key.replace("-", "_"),)) and isinstance(entry.value, Scalar):
+                if not isinstance(entry.value.value, str):
+                    return ()  # only running tells
+                command[entry.value.value] = f"--{key}"
+    documents = {id(block.document): block.document for block in blocks}
+    facts = [fact for document in documents.values() for fact in document.facts]
+    found = [
+        {
+            fact.detail["name"]: f"{fact.detail['key']} in {fact.location.path}"
+            for fact in facts
+            if fact.kind == "calls-model" and fact.detail["default"] is is_default
+        }
+        for is_default in (False, True)
+    ]
+    return (command, *found)
+
+
+def _is_decided(node: Node) -> bool:
+    """Whether a value is one of two, between which an option decides."""
+    return isinstance(node, PythonScalar) and node.either is not None
 
 
 def _is_computed(node: Node) -> bool:

@@ -282,7 +282,7 @@ _Reached = TypeVar("_Reached", ReachedCall, Store)
 
 def reached_by_files(steps: list[_Reached], tree: Tree, evaluator: Evaluator) -> list[_Reached]:
     """The steps without those that lie behind a test which config files decide otherwise; the rest
-    without the switches that are so decided."""
+    without the branches and the switches that are so decided."""
     if not evaluator.may_load:
         return steps
     decided: dict[int, bool | None] = {}
@@ -298,7 +298,8 @@ def reached_by_files(steps: list[_Reached], tree: Tree, evaluator: Evaluator) ->
             ]
             gone = {g for branch, side in known for g in _guards_of(branch, _side(branch, side))}
             guards = tuple(guard for guard in step.guards if guard not in gone)
-            found.append(replace(step, guards=guards) if gone else step)
+            arms = tuple((line, side) for line, side in step.arms if decided[line] is None)
+            found.append(replace(step, guards=guards, arms=arms) if known else step)
     return found
 
 

@@ -79,8 +79,9 @@ class ConfigPaths:
 
     Args:
         options: what the command says to the script, by the names of options without dashes;
-            of its words that are no options the first is ``"1"``; ``None`` of what only the shell
-            knows (``--config $CONFIG``), which is no path, nor the default.
+            of its words that are no options the first is ``"1"``, and ``"$NAME"`` is a variable of the
+            environment that it sets; ``None`` of what only the shell knows (``--config $CONFIG``), which is
+            no path, nor the default.
     """
 
     def __init__(self, options: MappingABC[str, str | None]) -> None:
@@ -88,7 +89,10 @@ class ConfigPaths:
         self._told = 0
         """How often something was asked that the command says."""
         self.asked: set[str] = set()
-        """Options that name a config file."""
+        """Options that name a config file, and variables of the environment that the script asks for."""
+        self.left_open = 0
+        """How often something was taken that the environment may say otherwise: whoever sees it grow
+        depends on that."""
 
     def given(self, name: str, owner: Scope, at: At) -> Iterator[tuple[ast.expr, At]]:
         """What the calls of a function give its parameter: one, where one is followed."""
@@ -109,6 +113,15 @@ class ConfigPaths:
             default = default_of(followed.function, name)
             if default is not None:
                 yield default, At(home.scopes.module, home, depth=at.depth + 1)
+
+    def folders_added(self, method: str, tree: Tree, home: Evaluator) -> Iterator[str]:
+        """The folders that a script adds to those in which Python looks for modules, by ``sys.path.insert(0, folder)``
+        or ``append``."""
+        for call in tree.calls_to(method):
+            if dotted(call.func) == f"sys.path.{method}" and call.args:
+                folder = self._path(call.args[-1], At(tree.scope_of[id(call)], home))
+                if folder is not None:
+                    yield posixpath.normpath(folder)
 
     def stream(self, expression: ast.expr, call: ast.Call, at: At) -> str | None:
         """The path of the file whose text a loader is given: ``open(path)``, the name that a ``with``
@@ -212,6 +225,15 @@ class ConfigPaths:
         if default is None:
             return None
         return self._path(default, at.deeper)
+
+    def sets(self, variable: str) -> bool:
+        """Whether the command sets a variable of the environment that the script asks for."""
+        self.asked.add(f"${variable}")
+        return f"${variable}" in self.options
+
+    def variable(self, name: str) -> str | None:
+        """What the command sets a variable to; ``None`` of what only the shell knows."""
+        return self.options[f"${name}"]
 
     def _said(self, key: str) -> str | None:
         self._told += key in self.options

@@ -121,6 +121,7 @@ class ConfigFiles(ConfigChanges):
             return None
         owner, bindings = found
         bindings = [b for b in bindings if not _keeps_itself(b, name.id)]
+        bindings = [b for b in bindings if not _is_nothing(b.value)] or bindings
         if len(bindings) != 1:
             return None
         (binding,) = bindings
@@ -186,7 +187,8 @@ class ConfigFiles(ConfigChanges):
         if at.called(function) is not None:
             return None
         own, inner = there.scopes.of_node[id(function)], CallFrame(function, call, at)
-        values = [n.value for n in _enclosed_statements(function) if isinstance(n, ast.Return)]
+        returned = [n.value for n in _enclosed_statements(function) if isinstance(n, ast.Return)]
+        values = [value for value in returned if not _is_nothing(value)]
         inside = At(own, there, inner, at.depth + 1)
         # Branches for other languages end at other readers of the same file.
         first = _alike(
@@ -355,6 +357,13 @@ def _keeps_itself(binding: Binding, name: str) -> bool:
     first = value.args[0]
     last = (dotted(value.func) or "").rpartition(".")[2]
     return last in _KEEPS and isinstance(first, ast.Name) and first.id == name
+
+
+def _is_nothing(value: ast.expr | None) -> bool:
+    """``{}`` and ``None``, which scripts take where there is no file."""
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _unpacked_alone(call: ast.Call) -> ast.expr | None:

@@ -324,10 +324,12 @@ def _read(
         read_stores,
         run_order,
     )
+    from oomlint.documents.python.config_files import LoadedFiles
     from oomlint.documents.python.configs import ConfigFiles
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loops import read_loop, read_parts
+    from oomlint.documents.python.model_names import model_names
     from oomlint.documents.python.modules import Module, Modules
     from oomlint.documents.python.options import read_options, started
     from oomlint.documents.python.own_trainers import own_trainer_facts
@@ -339,19 +341,24 @@ def _read(
     tree = read_tree(root)
     scopes = tree.scopes
     taken_in = Modules(find)
-    declared = read_options(source, tree, taken_in)
     files = ConfigFiles(find, options)
     evaluator = Evaluator(places, tree, taken_in, files=files)
+    if "sys.path" in source.text:
+        taken_in.first = tuple(files.folders_added("insert", tree, evaluator))[::-1]
+        taken_in.last = tuple(files.folders_added("append", tree, evaluator))
+    declared = read_options(source, tree, taken_in)
     every, stores = run_order(tree)
     note_handed(every, evaluator)
     steps = reached_by_files(every, tree, evaluator)
     calls, origin = read_calls(steps, evaluator, places)
     stores = reached_by_files(stores, tree, evaluator)
     module = Module(source, tree)
+    named_alone = LoadedFiles(find)
     facts = (
         *facts_of(source, tree, places, evaluator, steps, calls, origin),
         *sampler_facts(module, calls, taken_in),
         *own_trainer_facts(module, calls, taken_in),
+        *model_names(calls, declared, named_alone, evaluator),
     )
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
@@ -365,7 +372,7 @@ def _read(
         _modules(scopes),
         declared,
         getattr(started(source, tree, find) if not calls else None, "path", None),
-        (*taken_in.read, *sorted(taken_in.looked_into), *files.loaded.paths),
+        (*taken_in.read, *sorted(taken_in.looked_into), *files.loaded.paths, *named_alone.paths),
         loop,
         parts,
         files.loaded.paths,

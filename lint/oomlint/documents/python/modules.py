@@ -69,12 +69,16 @@ class Modules:
         """By path; ``None`` of a file that is no Python."""
         self.absent: set[str] = set()
         """Paths at which there is nothing: most imports are of what is installed, each looked for in many places."""
+        self.first: tuple[str, ...] = ()
+        self.last: tuple[str, ...] = ()
+        """Where Python looks for modules before and behind the other folders, since the script puts them into
+        ``sys.path``."""
         self.looked_into: set[str] = set()
         """Files that nothing was taken from, by path: what was not found there counts as well."""
 
     def of(self, module: str, level: int, from_path: str) -> Module | None:
         """The module that an import in a file means."""
-        for path in paths_of(module, level, from_path):
+        for path in paths_of(module, level, from_path, self.first, self.last):
             if path in self.read:
                 return self.read[path]
             if path in self.absent or len(self.read) >= _MOST_FILES:
@@ -91,7 +95,7 @@ class Modules:
     def anew(self) -> Modules:
         """The same project, of which nothing has been read yet."""
         other = Modules(self.find)
-        other.absent = self.absent
+        other.absent, other.first, other.last = self.absent, self.first, self.last
         return other
 
     def holding(self, qualified: str, from_path: str) -> tuple[Module, str] | None:
@@ -126,15 +130,22 @@ def is_installed(qualified: str) -> bool:
     return qualified.partition(".")[0] in _INSTALLED
 
 
-def paths_of(module: str, level: int, from_path: str) -> Iterator[str]:
-    """Where Python would look for a module: beside the script first, then in the project."""
+def paths_of(
+    module: str,
+    level: int,
+    from_path: str,
+    first: tuple[str, ...] = (),
+    last: tuple[str, ...] = (),
+) -> Iterator[str]:
+    """Where Python would look for a module: beside the script first, then in the project, if not in the ``first``
+    folders or at ``last`` in others."""
     folder = posixpath.dirname(from_path)
     parts = module.replace(".", "/")
     if level:
         base = posixpath.normpath(posixpath.join(folder, "../" * (level - 1), parts))
         yield from (f"{base}.py", f"{base}/__init__.py")
         return
-    for start in (folder, "", "src"):
+    for start in (*first, folder, "", "src", *last):
         base = posixpath.join(start, parts)
         yield from (f"{base}.py", f"{base}/__init__.py")
 

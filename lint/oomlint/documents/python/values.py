@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping as MappingABC
+from contextlib import suppress
 from math import isfinite
 from typing import Any, Final
 
@@ -26,6 +27,11 @@ from oomlint.documents.python.branches import Tests, tests_of_values
 from oomlint.documents.python.config_files import MAY_LOAD
 from oomlint.documents.python.config_paths import At, function_of
 from oomlint.documents.python.configs import ConfigFiles
+from oomlint.documents.python.environment import (
+    is_set_by_launchers,
+    variable_asked,
+    variable_taken,
+)
 from oomlint.documents.python.instances import AttributeValue, attribute
 from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import (
@@ -42,6 +48,7 @@ from oomlint.documents.python.parsers import (
     Switch,
     are_parsed,
     argparse_defaults,
+    argparse_names,
     dataclass_variables,
     field_default,
     fire_functions,
@@ -86,7 +93,9 @@ _NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": floa
 _CHOSEN: Final = "it is given only where it is taken"
 _RETURNED: Final = "it is what a function returns"
 _BY_FILE: Final = "a config file decides on it"
+_BY_TEST: Final = "a test decides on it"
 _BY_CARD: Final = "the card decides on it"
+_BY_ENVIRONMENT: Final = "the environment may say otherwise"
 # A training that runs out of GPU memory has a GPU. From torch 2.5 on every card "supports" bf16, natively or in
 # emulation (torch 2.5.0 torch/cuda/__init__.py is_bf16_supported); an older torch without says fp16, of the same size.
 _OF_CARD: Final = frozenset(
@@ -131,6 +140,7 @@ class _Given(Struct, frozen=True, eq=False):
     state: tuple[int, bool]
     nodes: list[Node]
     filed: int
+    left_open: int = 0
 
 
 class Evaluator:
@@ -175,11 +185,13 @@ class Evaluator:
 
     def node(self, expression: ast.expr, scope: Scope, depth: int = 0) -> Node:
         """The expression as a scalar, sequence or mapping; ``UNKNOWN`` where it is not plain."""
-        before = self.files.count
+        before, asked = self.files.count, self.files.left_open
         found = self._from_file(expression, scope) if self.may_load else None
         if found is not None:
             return found
         found = self._node(expression, scope, depth)
+        if self.files.left_open != asked:
+            found = _open(found)
         if self.files.count == before or not isinstance(found, Scalar) or found.locked:
             return found
         return found if filed_of(found) else replace(found, locked=_BY_FILE)
@@ -204,12 +216,20 @@ class Evaluator:
         read = _READERS.get(type(expression))
         if read is not None:
             return read(self, expression, scope, depth)
+        if isinstance(expression, ast.Compare):
+            expression = _as_choice(expression)
         value = self.value(expression, scope, depth)
+        if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
+            return self._first_set(expression, value, scope, depth)
         if isinstance(expression, ast.IfExp):
             decided = self.decided(expression.test, scope, depth)
             if decided is not None:
                 branch = expression.body if decided else expression.orelse
                 return _locked(self.node(branch, scope, depth + 1), _BY_FILE)
+            test = self.value(expression.test, scope, depth + 1) if value is UNKNOWN else UNKNOWN
+            if isinstance(test, bool):  # of a list or a dict, which are no plain values
+                branch = expression.body if test else expression.orelse
+                return _locked(self.node(branch, scope, depth + 1), _BY_TEST)
             chosen = self._choice(expression, scope, depth)
             if value is UNKNOWN or isinstance(chosen, PythonScalar):
                 return replace(chosen, value=value)
@@ -266,6 +286,52 @@ class Evaluator:
             compared=compared,
             unset=UNKNOWN if default is None else self.value(default, scope, depth + 1),
         )
+
+    def _first_set(self, expression: ast.BoolOp, value: Any, scope: Scope, depth: int) -> Node:
+        """``args.model_path or args.model_name``: the first that is set; an option, whatever its default, may be by
+        the command line, and a variable by whoever starts the script."""
+        span = self.places.span(expression)
+        if isinstance(value, bool):  # what is true or false is no choice of settings
+            return Scalar(span, value)
+        found = [self._operand(each, scope, depth + 1) for each in expression.values]
+        last = found.pop()
+        while found:
+            last = self._set_or(found.pop(), last, span)
+        return last
+
+    def _operand(self, expression: ast.expr, scope: Scope, depth: int) -> Node:
+        option = self._unset_option(expression, scope)
+        if option:
+            return PythonScalar(self.places.span(expression), None, option=option)
+        return self.node(expression, scope, depth)
+
+    def _set_or(self, first: Node, other: Node, span: Span) -> Node:
+        plain = plain_value(first)
+        if isinstance(first, PythonScalar) and first.option and first.either is None:
+            value = plain if plain else plain_value(other)
+            return PythonScalar(
+                span,
+                UNKNOWN if plain is UNKNOWN else value,
+                locked="an option of the command line decides on it",
+                may_differ=_may_differ(first) or (not plain and _may_differ(other)),
+                option=first.option,
+                either=(first, other),
+                unset=plain,
+            )
+        if plain is UNKNOWN:
+            return _unknown(span)
+        return first if plain else other
+
+    def _unset_option(self, expression: ast.expr, scope: Scope) -> str:
+        """The option that ``args.name`` is, which has no default: ``None`` unless the command line gives one."""
+        if not isinstance(expression, ast.Attribute) or expression.attr in self.options:
+            return ""
+        found = scope.find(dotted(expression.value) or "")
+        if found is None or not are_parsed(found[1], self.tree):
+            return ""
+        if {dotted(expression), f"{dotted(expression.value)}.*"} & self.scopes.changed:
+            return ""
+        return expression.attr if expression.attr in argparse_names(self.tree).known else ""
 
     def _same_option(self, expression: ast.IfExp, scope: Scope, depth: int) -> Scalar | None:
         """``args.dtype if args.dtype in ("auto", None) else getattr(torch, args.dtype)``: the
@@ -371,6 +437,8 @@ class Evaluator:
         if isinstance(expression, ast.BoolOp):
             parts = [self.value(each, scope, depth + 1) for each in expression.values]
             return _joined(expression.op, parts)
+        if isinstance(expression, ast.Compare):
+            return self._comparison(expression, scope, depth)
         if isinstance(expression, ast.IfExp):
             test = self.value(expression.test, scope, depth + 1)
             decided = self.decided(expression.test, scope, depth)
@@ -411,6 +479,20 @@ class Evaluator:
             return _compared(test.ops[0], left, right)
         value = self.value(test, scope, depth + 1)
         return None if value is UNKNOWN or isinstance(value, (Name, Call)) else bool(value)
+
+    def _comparison(self, expression: ast.Compare, scope: Scope, depth: int) -> Any:
+        """``device == "cuda"``; unknown where the command line has a say in a side of it."""
+        if len(expression.ops) != 1:
+            return UNKNOWN
+        sides = [
+            self.node(each, scope, depth + 1)
+            for each in (expression.left, *expression.comparators)
+            if not isinstance(each, ast.Constant)
+        ]
+        if any(map(is_of_options, sides)):
+            return UNKNOWN
+        holds = self._holds(expression, scope, depth)
+        return UNKNOWN if holds is None else holds
 
     def _unary(self, expression: ast.UnaryOp, scope: Scope, depth: int) -> Any:
         operand = self.value(expression.operand, scope, depth + 1)
@@ -564,6 +646,9 @@ class Evaluator:
         name = dotted(expression.func)
         if _is_of_card(expression, scope):
             return Scalar(span, True, locked=_BY_CARD)
+        variable = variable_asked(expression, scope)
+        if variable is not None:
+            return self._of_environment(*variable, span, scope, depth)
         if name == "dict" and not expression.args and scope.find("dict") is None:
             return replace(self.arguments(expression, scope), kind="call")
         if name in _NUMBERS and len(expression.args) == 1 and scope.find(name) is None:
@@ -583,6 +668,26 @@ class Evaluator:
             or self._returned(expression, scope, depth)
             or _unknown(span)
         )
+
+    def _of_environment(
+        self, name: str, default: ast.expr | None, span: Span, scope: Scope, depth: int
+    ) -> Node:
+        """``os.environ.get("MODEL", "org/name")``: what the command that starts the script sets, else the default,
+        which whoever starts it may replace."""
+        if is_set_by_launchers(name):
+            return _unknown(span)
+        if self.files.sets(name):
+            return self._as_set(name, span)
+        self.files.left_open += 1
+        if default is None:
+            return Scalar(span, None, locked=_BY_ENVIRONMENT)
+        return _locked(self.node(default, scope, depth + 1), _BY_ENVIRONMENT)
+
+    def _as_set(self, variable: str, span: Span) -> Scalar:
+        said = self.files.variable(variable)
+        if said is None:
+            return _unknown(span)
+        return Scalar(span, said, locked=f"the environment says it in {variable}")
 
     def _path(self, expression: ast.expr, scope: Scope, depth: int) -> Node | None:
         """What a path that the script puts together comes to."""
@@ -610,6 +715,9 @@ class Evaluator:
         is_filed = filed_of(given) is not None and isinstance(value, (int, float))
         if is_of_options(given) or is_filed:
             return given
+        if isinstance(value, str):  # of the environment, say
+            with suppress(ValueError):
+                value = kind(value)
         if isinstance(value, (int, float)) and isfinite(value):
             return Scalar(self.places.span(expression), kind(value))
         return _unknown(self.places.span(expression))
@@ -731,12 +839,14 @@ class Evaluator:
         known = self.handed_on.get(id(given))
         if known is not None and known.state == state:
             self.files.count += known.filed
+            self.files.left_open += known.left_open
             return known.nodes
         # What refers to itself is nothing.
         self.handed_on[id(given)] = _Given(state, [_unknown(span)], 0)
-        before = self.files.count
+        before, asked = self.files.count, self.files.left_open
         nodes = [self.node(value, scope, depth + 1) for value, scope in given]
-        self.handed_on[id(given)] = _Given(state, nodes, self.files.count - before)
+        grown = self.files.count - before, self.files.left_open - asked
+        self.handed_on[id(given)] = _Given(state, nodes, *grown)
         return nodes
 
     def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Node | None:
@@ -897,6 +1007,10 @@ class Evaluator:
         if above is not None:
             return above
         span = self.places.span(expression)
+        variable = variable_taken(expression, scope)
+        if variable is not None:
+            is_set = not is_set_by_launchers(variable) and self.files.sets(variable)
+            return self._as_set(variable, span) if is_set else _unknown(span)
         name = dotted(expression.value)
         key = self.value(expression.slice, scope, depth + 1)
         if name is None or not isinstance(key, str) or name in self.scopes.changed:
@@ -1022,7 +1136,7 @@ def _arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, S
         calls = [call for call in tree.calls_to(name) if isinstance(call.func, ast.Name)]
         places = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         places = places[1:] if name in made else places
-        defaults = _defaults_of(function)
+        defaults = defaults_of(function)
         for parameter in (*places, *(a.arg for a in function.args.kwonlyargs)):
             found = [
                 (value, tree.scope_of[id(call)])
@@ -1061,7 +1175,7 @@ def _asks_if_set(test: ast.expr, value: str) -> bool:
     return False
 
 
-def _defaults_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr]:
+def defaults_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr]:
     """The parameters of a function that have defaults."""
     places = [*function.args.posonlyargs, *function.args.args]
     last = function.args.defaults
@@ -1137,6 +1251,12 @@ def _joined(operation: ast.boolop, parts: list[Any]) -> Any:
     )
 
 
+def _as_choice(comparison: ast.Compare) -> ast.IfExp:
+    """``args.dtype == "bf16"`` as one of two values, between which it decides."""
+    sides = (ast.copy_location(ast.Constant(each), comparison) for each in (True, False))
+    return ast.copy_location(ast.IfExp(comparison, *sides), comparison)
+
+
 def _is_of_card(call: ast.Call, scope: Scope) -> bool:
     name = dotted(call.func)
     return name is not None and scope.imported(name) in _OF_CARD
@@ -1163,6 +1283,15 @@ def _is_plain(value: object) -> bool:
 
 def _unknown(span: Span) -> Scalar:
     return Scalar(span, UNKNOWN, locked="its value is only known when the program runs")
+
+
+def _open(node: Node) -> Node:
+    """A value in whose place a variable of the environment may put another."""
+    return replace(node, may_differ=True) if isinstance(node, Scalar) else node
+
+
+def _may_differ(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.may_differ
 
 
 def _seen_from(node: Node, span: Span) -> Node:
