@@ -16,6 +16,8 @@ from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping, ShellDocument
 from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
+from oomlint.fix.own_steps import reads_gradients
+from oomlint.fix.ownership import why_not_ours, why_unused
 from oomlint.fix.packages import missing_package
 from oomlint.fix.sharing import Apart, FixFields, set_apart
 from oomlint.fix.story import (
@@ -23,6 +25,8 @@ from oomlint.fix.story import (
     branch_at,
     commented_out,
     contradiction,
+    tried_before,
+    untrue_beside,
     variable_in,
     variant_beside,
     warning_at,
@@ -191,17 +195,25 @@ def _plain_edits(
 
 
 def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
-    """Files are changed where the user asked for it, however a config names others.
+    """Files are changed where the user asked for it, however a config names others, and only those that the project
+    has of its own and that something of it may run.
 
     Raises:
         CannotEdit: one is not to be changed.
     """
     if run.parts.copier is None:
         return
-    for path in dict.fromkeys(edit.path for edit in edits):
-        reason = run.parts.copier.workspace.why_not_to_change(path)
+    workspace = run.parts.copier.workspace
+    paths = dict.fromkeys(edit.path for edit in edits)
+    for path in paths:
+        reason = workspace.why_not_to_change(path)
         if reason is not None:
             raise CannotEdit(reason)
+    root = () if run.parts.root is None else (run.parts.root.path,)
+    foreign = (why_not_ours(workspace, path) for path in (*root, *paths))
+    reason = next(filter(None, foreign), None) or (why_unused(run) if paths else None)
+    if reason is not None:
+        raise CannotEdit(reason)
 
 
 def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
@@ -238,6 +250,12 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
         off = None if source is None else commented_out(source, edit)
         if off is not None:
             raise CannotEdit(f"the script has {off} as a comment: somebody switched it off")
+        tried = None if source is None else tried_before(source, edit)
+        if tried is not None:
+            raise CannotEdit(f"the file has {tried} as a comment: somebody left it out")
+    reader = reads_gradients(run, wished)
+    if reader is not None:
+        raise CannotEdit(f"{reader} works on gradients itself, which are spread or moved then")
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")
@@ -252,7 +270,8 @@ def _script(run: Run, path: str) -> Source | None:
 
 
 def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
-    """Nobody warns of a change beside what it replaces, the name of a file included.
+    """Nobody warns of a change beside what it replaces, the name of a file included, or says a number there that it
+    changes.
 
     Raises:
         CannotEdit: somebody does.
@@ -263,6 +282,9 @@ def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
         warning = None if source is None else warning_at(source, edit)
         if warning is not None:
             raise CannotEdit(f"a comment beside it warns: {warning}")
+        untrue = None if source is None else untrue_beside(source, edit)
+        if untrue is not None:
+            raise CannotEdit(f"a comment beside it would no longer be true: {untrue}")
 
 
 def _wished(proposal: Proposal) -> dict[Any, Any]:

@@ -123,18 +123,35 @@ def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str)
     if claim is None:
         return False
     copies = list(_own_copies(workspace, claim))
+    section, _, name = key.rpartition(".")
+    if any(f'"--{section}.'.encode() in text for text in copies if section):
+        # Options of argparse that are called by their section: the same word in another one is another key.
+        return not any(f'"--{key}"'.encode() in text for text in copies)
     words = {word for text in copies for word in re.findall(rb"\w+", text)}
-    return bool(copies) and key.rpartition(".")[2].encode() not in words
+    return bool(copies) and name.encode() not in words
 
 
 def _own_copies(workspace: Workspace, claim: Claim) -> Iterator[bytes]:
     """The files of the project that declare the keys of a claim's framework, the program that it starts included."""
     programs = (r.path for r in claim.references if r.dialect == claim.dialect.name)
     paths = (*claim.dialect.declared_in, *(path for path in programs if path.endswith(".py")))
-    names = (workspace.resolve(path, claim.path) for path in paths)
+    named = (workspace.resolve(path, claim.path) for path in paths)
+    names = (*named, *(() if claim.dialect.declared_in else _of_packages(workspace, claim)))
     for name in dict.fromkeys(name for name in names if name is not None):
         with suppress(FileError):
             yield workspace.read(name)
+
+
+def _of_packages(workspace: Workspace, claim: Claim) -> Iterator[str]:
+    """The files of the framework's packages in the project."""
+    folders = (
+        str(each / package)
+        for package in claim.dialect.packages
+        for each in workspace.search_folders(claim.path)
+        if workspace.holds(each, package)
+    )
+    for folder in folders:
+        yield from islice(workspace.below(folder, (".py",), _PACKAGE_DEEPEST), _MOST_OF_PACKAGE)
 
 
 def _drops(workspace: Workspace, stray: StrayKey) -> bool:

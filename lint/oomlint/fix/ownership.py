@@ -1,0 +1,84 @@
+"""Whose a file is that a fix would change, and whether anything of the project runs what it describes.
+
+What others wrote (a submodule, a vendored copy), what nobody runs any more (an archive) and what only tests read is
+nothing that a maintainer wants fitted to a machine. Who names such a folder, or a file in it, means it all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from oomlint.files.reference_index import naming, texts_below
+from oomlint.files.workspace import Workspace
+from oomlint.runs.run import Run
+
+# Folders, by what lies in them. A word is a whole part of a name between what are no letters: "old_scripts".
+_WORD = r"(?:^|[^a-z]){}(?:[^a-z]|$)"
+_FOLDERS = (
+    ("is a test's", r"_*(?:unit|integration|e2e)?[_-]?tests?|_*fixtures?|test[_-]?data|testing|e2e"),
+    ("is another project's", r"(?:3rd|third)[_-]?part(?:y|ies)|vendor(?:ed|s)?|extern(?:als?)?|submodules?|site-packages"),
+    ("is no longer used", _WORD.format(r"(?:archived?|archives|old|backups?|bak|deprecated|legacy|obsolete|unused|attic)")),
+)  # fmt: skip
+# Words of a file's own name say the same of fewer: a "legacy" data format is in use.
+_FILES = _WORD.format("(?:archived|old|backup|bak|deprecated|obsolete|unused)")
+# Where frameworks keep configs and scripts that show how they are used.
+_EXAMPLES = "examples"
+
+
+def why_not_ours(workspace: Workspace, path: str) -> str | None:
+    """Why a file is none that a project's fixes are written into, by the folders between it and what the user named;
+    ``None`` where nothing says so."""
+    folders = _below_named(workspace, path)
+    if not folders:
+        return None
+    *above, name = folders
+    for folder in above:
+        for what, pattern in _FOLDERS:
+            matches = re.search if pattern.startswith("(?:^") else re.fullmatch
+            if matches(pattern, folder.lower()):
+                return f"{path} {what}, by its folder {folder}; name it to have it fixed"
+    stem = name.partition(".")[0].lower()
+    if re.search(_FILES, stem) or re.search(_FILES, Path(name).suffix.lower()):
+        return f"{path} is no longer used, by its name; name it to have it fixed"
+    return None
+
+
+def _below_named(workspace: Workspace, path: str) -> tuple[str, ...]:
+    """The folders between what the user named and a file, and its name; none of a file that is named itself."""
+    file = workspace.file(path)
+    tops = [each for each in (workspace.cwd, *workspace.named) if file.is_relative_to(each)]
+    if not tops:
+        return Path(path).parts[-1:]
+    return file.relative_to(max(tops, key=lambda top: len(top.parts))).parts
+
+
+def why_unused(run: Run) -> str | None:
+    """Why nobody here may run what a fix would change: an example of a framework that the project neither carries nor
+    requires, and that none of its files names. ``None`` where nothing says so."""
+    copier = run.parts.copier
+    if copier is None or run.parts.root is None:
+        return None
+    workspace, path = copier.workspace, run.parts.root.path
+    if _EXAMPLES not in _below_named(workspace, path)[:-1] or _is_at_home(workspace, run):
+        return None
+    texts = texts_below(workspace, workspace.project_around(path), guides=True)
+    if any(_EXAMPLES not in Path(other).parts for other in naming(texts, path)):
+        return None
+    return (
+        f"{path} is an example of {run.framework}, which the project neither carries nor requires"
+    )
+
+
+def _is_at_home(workspace: Workspace, run: Run) -> bool:
+    """Whether the project carries the framework of a run, or says that it requires it."""
+    assert run.parts.root is not None
+    path, dialect = run.parts.root.path, run.dialect
+    carried = (*dialect.packages, *dialect.declared_in)
+    folders = workspace.search_folders(path)
+    if not carried or any(workspace.holds(folder, each) for each in carried for folder in folders):
+        return True
+    required = "\n".join(workspace.requirements(path)).lower().replace("_", "-")
+    if not re.search(r"\b(?:torch|transformers)\b", required):
+        return True  # what it needs stands elsewhere
+    return dialect.name.lower().replace("_", "-") in required
