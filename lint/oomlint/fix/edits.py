@@ -17,7 +17,7 @@ from oomlint.documents.base import Entry, Mapping, ShellDocument
 from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.own_steps import reads_gradients
-from oomlint.fix.ownership import why_not_ours, why_unused
+from oomlint.fix.ownership import started_plainly, why_not_ours, why_the_frameworks, why_unused
 from oomlint.fix.packages import missing_package
 from oomlint.fix.sharing import Apart, FixFields, set_apart
 from oomlint.fix.story import (
@@ -25,6 +25,7 @@ from oomlint.fix.story import (
     branch_at,
     commented_out,
     contradiction,
+    starts_what_is_given,
     tried_before,
     untrue_beside,
     variable_in,
@@ -45,6 +46,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
+from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.runs.vendored import lacks
 
@@ -211,7 +213,8 @@ def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
             raise CannotEdit(reason)
     root = () if run.parts.root is None else (run.parts.root.path,)
     foreign = (why_not_ours(workspace, path) for path in (*root, *paths))
-    reason = next(filter(None, foreign), None) or (why_unused(run) if paths else None)
+    code = (why_the_frameworks(run, path) for path in paths)
+    reason = next(filter(None, (*foreign, *code)), None) or (why_unused(run) if paths else None)
     if reason is not None:
         raise CannotEdit(reason)
 
@@ -241,6 +244,8 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
         variable = None if source is None else variable_in(source, edit)
         if variable is not None and edit.replacement:
             raise CannotEdit(f"it is written as {variable}, on which more of the script may rest")
+        if source is not None and starts_what_is_given(source, edit):
+            raise CannotEdit("the script starts whatever it is given, with the options of that")
         branch = None if source is None else branch_at(source, edit)
         if branch is not None:
             raise CannotEdit(f"the script sets it where {short(branch)} holds, and for that")
@@ -377,10 +382,24 @@ def _edits_for(
             check_option(stray.block, row, run.cells)
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
     if isinstance(wish, RemoveKey):
+        _check_starts(run, wish)
         holder, entry = _removed(wish)
         return wish.block.document.remove_entry(holder, entry.key)
     assert isinstance(wish, ReadyEdits)
     return list(wish.edits)
+
+
+def _check_starts(run: Run, wish: RemoveKey) -> None:
+    """See that a device map stays which a single process needs that something else here starts.
+
+    Raises:
+        CannotEdit: it does.
+    """
+    if f.load.device_map not in _fields_named(wish.block, wish.entry.key):
+        return
+    other = started_plainly(run, wish.block.path)
+    if other is not None:
+        raise CannotEdit(f"{other} starts it with plain python, where the map spreads the model")
 
 
 def _removed(wish: RemoveKey) -> tuple[Mapping, Entry]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from oomlint.documents import kind_of
 from oomlint.files.reference_index import naming, texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
@@ -42,6 +43,39 @@ def why_not_ours(workspace: Workspace, path: str) -> str | None:
     if re.search(_FILES, stem) or re.search(_FILES, Path(name).suffix.lower()):
         return f"{path} is no longer used, by its name; name it to have it fixed"
     return None
+
+
+def why_the_frameworks(run: Run, path: str) -> str | None:
+    """Why a file is the framework's own code: it lies in the framework's package, and is no config."""
+    copier = run.parts.copier
+    if copier is None or kind_of(path) != ".py":
+        return None
+    parts = Path(path).parent.parts
+    for package in run.dialect.packages:
+        *_, name = package.split("/")
+        if name in parts:
+            return f"{path} is code of {run.framework} itself, which others call too"
+    return None
+
+
+def started_plainly(run: Run, path: str) -> str | None:
+    """The file that starts a program with plain ``python``, the program's own docstring included: one process, for
+    which alone a device map is made. ``None`` where none here does."""
+    if run.parts.copier is None:
+        return None
+    workspace = run.parts.copier.workspace
+    name = path.rpartition("/")[2]
+    texts = texts_below(workspace, workspace.project_around(path), guides=True)
+    plain = re.compile(_PLAIN.format(re.escape(name)).encode())
+    for other in (path, *naming(texts, path)):
+        for found in plain.finditer(workspace.read_or_none(other) or b""):
+            if workspace.resolve(found[1].decode("utf-8", "replace"), other) == path:
+                return other
+    return None
+
+
+# ``python train.py``, not ``python -m torch.distributed.run train.py``.
+_PLAIN = r"(?m)(?<![\w./-])python[\d.]*[ \t]+(?:-u[ \t]+)?((?:[\w.-]+/)*{})(?![\w.])"
 
 
 def _below_named(workspace: Workspace, path: str) -> tuple[str, ...]:
@@ -78,7 +112,11 @@ def _is_at_home(workspace: Workspace, run: Run) -> bool:
     folders = workspace.search_folders(path)
     if not carried or any(workspace.holds(folder, each) for each in carried for folder in folders):
         return True
-    required = "\n".join(workspace.requirements(path)).lower().replace("_", "-")
+    required = _letters("\n".join(workspace.requirements(path)))
     if not re.search(r"\b(?:torch|transformers)\b", required):
         return True  # what it needs stands elsewhere
-    return dialect.name.lower().replace("_", "-") in required
+    return any(_letters(name) in required for name in (dialect.name, dialect.distribution) if name)
+
+
+def _letters(text: str) -> str:
+    return text.lower().replace("_", "").replace("-", "")

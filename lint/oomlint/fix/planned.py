@@ -163,6 +163,10 @@ def _fitted_or_shown(
         fitted = run.what_if(changes)
     except CannotEdit:
         return fix
+    if _is_unpredicted(fitted):
+        return fix.declined(
+            "nothing is known of what it needs, nor whether it can run on so few GPUs"
+        )
     if _rather_lives(fitted):
         return fix
     # No plan is written for a program that is not followed.
@@ -179,6 +183,10 @@ def _rather_lives(run: Run) -> bool:
         return not judgement_of(run).is_lost
     peak = settled(run).estimate.gpu.peak_bytes
     return peak is None or not exceeds(run, "gpu", peak)
+
+
+def _is_unpredicted(run: Run) -> bool:
+    return settled(run).estimate.gpu.peak_bytes is None
 
 
 def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:

@@ -340,6 +340,19 @@ def commented_out(source: Source, edit: Edit) -> str | None:
     return None
 
 
+def starts_what_is_given(source: Source, edit: Edit) -> bool:
+    """Whether an edit writes into a command whose program is the script's own arguments: ``python "$@"``."""
+    if edit.creates or kind_of(source.path) not in SHELL_SUFFIXES:
+        return False
+    start = source.text.rfind("\n", 0, edit.start) + 1
+    before = source.text[start : edit.end]
+    given = re.search(r"(?<!\w)[\"']?\$(?:[@*]|\{[@*]\})", before)
+    return given is not None and not re.search(_PROGRAM, before[: given.start()])
+
+
+_PROGRAM = r"\.py\b|(?<!\w)-m[ \t]+\w|\b(?:swift|tune|axolotl|trl|llamafactory-cli)[ \t]+\w|=|\\\n"
+
+
 def tried_before(source: Source, edit: Edit) -> str | None:
     """The line that an edit would write and that stands there as a comment: somebody tried it, and left it out."""
     if edit.creates or edit.start == edit.end or kind_of(source.path) not in _DATA:
@@ -377,12 +390,14 @@ def untrue_beside(source: Source, edit: Edit) -> str | None:
     old = source.text[edit.start : edit.end].strip("\"' ")
     if edit.creates or not re.fullmatch(r"\d+(?:\.\d+)?", old) or old in edit.replacement.split():
         return None
-    mark = re.escape(_COMMENT.get(os.path.splitext(source.path)[1], "#"))
+    mark = _COMMENT.get(os.path.splitext(source.path)[1], "#")
     start = source.text.rfind("\n", 0, edit.start) + 1
     end = source.text.find("\n", edit.end)
     behind = source.text[edit.end : end if end >= 0 else len(source.text)]
     above = re.search(
-        rf"(?:^[ \t]*{mark}[^\n]*\n){{0,{_MOST_ABOVE}}}\Z", source.text[:start], re.MULTILINE
+        rf"(?:^[ \t]*{re.escape(mark)}[^\n]*\n){{0,{_MOST_ABOVE}}}\Z",
+        source.text[:start],
+        re.MULTILINE,
     )
     comments = [*behind.partition(mark)[2:], *(above[0].splitlines() if above else ())]
     for comment in comments:

@@ -84,19 +84,23 @@ def without_declared(
     refused = [stray for stray in run.stray if stray.is_refused]
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
     listed = [wrong for wrong in run.wrong if _is_list(wrong)]
-    if not refused and not worded and not listed:
+    # What the project's copy declares it reads, whatever a release makes of it.
+    ignored = [stray for stray in run.stray if stray.is_ignored and stray.nearest]
+    if not refused and not ignored and not worded and not listed:
         return run
     texts = [*_copies(workspace, claims), *_patches(workspace, claims)]
     copies = [readers.declared_by_copy(claim) for claim in claims]
     words = {word for text in texts for word in re.findall(rb"\w+", text)}
-    words |= {name for copy in copies for name in copy.names}
+    declared = {name for copy in copies for name in copy.names}
+    words |= declared
     choices = {choice for text in texts for choice in re.findall(_QUOTED, text)}
     choices |= {choice for copy in copies for choice in copy.choices}
     lists = {_as_field(option) for text in texts for option in re.findall(_LIST, text)}
     lists |= {option for copy in copies for option in copy.lists}
 
     def is_known(stray: StrayKey) -> bool:
-        return stray in refused and stray.path.rpartition(".")[2].encode() in words
+        key = stray.path.rpartition(".")[2].encode()
+        return (stray in refused and key in words) or (stray in ignored and key in declared)
 
     def is_declared(wrong: WrongValue) -> bool:
         if wrong in listed and _as_field(wrong.entry.key.encode()) in lists:
@@ -151,6 +155,8 @@ def _of_packages(workspace: Workspace, claim: Claim) -> Iterator[str]:
         if workspace.holds(each, package)
     )
     for folder in folders:
+        inside = f"{workspace.name(folder)}/"
+        yield from (name for name in workspace.overlay if name.startswith(inside))
         yield from islice(workspace.below(folder, (".py",), _PACKAGE_DEEPEST), _MOST_OF_PACKAGE)
 
 

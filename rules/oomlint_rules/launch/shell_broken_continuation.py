@@ -71,6 +71,9 @@ _FAULTS = {
 }
 
 
+_MOST_MOVED = 3
+
+
 class ShellBrokenContinuation(Rule):
     code = "OOM703"
     name = "shell-broken-continuation"
@@ -116,7 +119,10 @@ class ShellBrokenContinuation(Rule):
         if more:
             details.append(f"{more} more line{'s' * (more > 1)} below cut the same command again")
             cure = "join the lines of the command"
-        proposals = [Proposal(cure, (ReadyEdits(fact.mend),))] if fact.mend else []
+        # Many comments above the command no longer tell which option each of them is about.
+        moved = sum(edit.replacement.count("\n") for edit in fact.mend if "#" in edit.replacement)
+        level = Applicability.SAFE if moved <= _MOST_MOVED else Applicability.DISPLAY
+        proposals = [Proposal(cure, (ReadyEdits(fact.mend),), level)] if fact.mend else []
         return self.finding(
             run, Severity.ERROR, fault, at=fact, details=details, proposals=proposals
         )
