@@ -85,6 +85,15 @@ def test_an_example_of_a_framework_that_is_not_here_is_left_alone(
     assert is_written or "neither carries nor requires" in str(fix.reason)
 
 
+def test_an_example_of_a_copy_in_a_folder_is_left_alone_unless_the_project_names_it() -> None:
+    path = "LF/examples/train_full/qwen_full.yaml"
+    files = {path: _SFT, "LF/src/llamafactory/cli.py": "", "requirements.txt": "torch\n"}
+    fix = fix_of(run_of(files, path), {f.batch.micro: 1})
+    assert "nothing outside of that names it" in str(fix.reason)
+    files["train.sh"] = f"cd LF && llamafactory-cli train {path.removeprefix('LF/')}\n"
+    assert fix_of(run_of(files, path), {f.batch.micro: 1}).edits
+
+
 def test_code_of_the_framework_itself_is_left_alone() -> None:
     registry = "torchtitan/models/llama3/config_registry.py"
     (run,) = link({"a.toml": _TITAN}).runs

@@ -172,7 +172,7 @@ class Dialect:
     wherever that may be, its runs have too."""
 
     declares_all: ClassVar[bool] = False
-    """Whether ``declared_in`` (the packages where that is empty), and the program that a command starts, name every key
+    """Whether ``declared_in``, or the program that a command starts, name every key
     there is: one that a project's copy
     of them does not name stops its runs, or is read by nobody."""
 

@@ -89,30 +89,42 @@ def _below_named(workspace: Workspace, path: str) -> tuple[str, ...]:
 
 def why_unused(run: Run) -> str | None:
     """Why nobody here may run what a fix would change: an example of a framework that the project neither carries nor
-    requires, and that none of its files names. ``None`` where nothing says so."""
+    requires, or of a copy in one of its folders, which no file of the project's own names. ``None`` where nothing
+    says so."""
     copier = run.parts.copier
     if copier is None or run.parts.root is None:
         return None
     workspace, path = copier.workspace, run.parts.root.path
-    if _EXAMPLES not in _below_named(workspace, path)[:-1] or _is_at_home(workspace, run):
+    if _EXAMPLES not in _below_named(workspace, path)[:-1]:
         return None
-    texts = texts_below(workspace, workspace.project_around(path), guides=True)
-    if any(_EXAMPLES not in Path(other).parts for other in naming(texts, path)):
+    project, home = workspace.project_around(path), _home(workspace, run)
+    if home == project or (home is None and _is_required(workspace, run)):
         return None
-    return (
-        f"{path} is an example of {run.framework}, which the project neither carries nor requires"
-    )
+    for other in naming(texts_below(workspace, project, guides=True), path):
+        is_outside = home is None or not workspace.file(other).is_relative_to(home)
+        if is_outside and _EXAMPLES not in Path(other).parts:
+            return None
+    if home is None:
+        return f"{path} is an example of {run.framework}, which the project neither carries nor requires"
+    return f"{path} is an example of the copy of {run.framework} here, and nothing outside of that names it"
 
 
-def _is_at_home(workspace: Workspace, run: Run) -> bool:
-    """Whether the project carries the framework of a run, or says that it requires it."""
+def _home(workspace: Workspace, run: Run) -> Path | None:
+    """The folder of the project that holds the framework of a run as its repository does."""
     assert run.parts.root is not None
-    path, dialect = run.parts.root.path, run.dialect
-    carried = (*dialect.packages, *dialect.declared_in)
-    folders = workspace.search_folders(path)
-    if not carried or any(workspace.holds(folder, each) for each in carried for folder in folders):
+    carried = (*run.dialect.packages, *run.dialect.declared_in)
+    folders = workspace.search_folders(run.parts.root.path)
+    inner_first = sorted(folders, key=lambda folder: -len(folder.parts))
+    return next((f for f in inner_first if any(workspace.holds(f, each) for each in carried)), None)
+
+
+def _is_required(workspace: Workspace, run: Run) -> bool:
+    """Whether the project may require the framework of a run: it says so, or says nothing of what it needs."""
+    assert run.parts.root is not None
+    dialect = run.dialect
+    required = _letters("\n".join(workspace.requirements(run.parts.root.path)))
+    if not (*dialect.packages, *dialect.declared_in):
         return True
-    required = _letters("\n".join(workspace.requirements(path)))
     if not re.search(r"\b(?:torch|transformers)\b", required):
         return True  # what it needs stands elsewhere
     return any(_letters(name) in required for name in (dialect.name, dialect.distribution) if name)

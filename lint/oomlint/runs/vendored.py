@@ -136,11 +136,13 @@ def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str)
 
 
 def _own_copies(workspace: Workspace, claim: Claim) -> Iterator[bytes]:
-    """The files of the project that declare the keys of a claim's framework, the program that it starts included."""
+    """The files of the project that declare the keys of a claim's framework, the program that it starts included; of
+    one of which none is known those of its packages."""
     programs = (r.path for r in claim.references if r.dialect == claim.dialect.name)
     paths = (*claim.dialect.declared_in, *(path for path in programs if path.endswith(".py")))
-    named = (workspace.resolve(path, claim.path) for path in paths)
-    names = (*named, *(() if claim.dialect.declared_in else _of_packages(workspace, claim)))
+    named = [workspace.resolve(path, claim.path) for path in paths]
+    # Where one program parses all options, what its package says elsewhere is no key.
+    names = named if any(named) else [*_of_packages(workspace, claim)]
     for name in dict.fromkeys(name for name in names if name is not None):
         with suppress(FileError):
             yield workspace.read(name)
