@@ -1,11 +1,11 @@
 """Keys that releases of a framework had and that its newest state has no more, and which releases have the others.
 
     python -m benchmarks.past_keys (axolotl | llamafactory | ms_swift) CLONE
-    python -m benchmarks.past_keys --spans (llamafactory | ms_swift | transformers) CLONE
+    python -m benchmarks.past_keys --spans (axolotl | llamafactory | ms_swift | transformers | trl) CLONE
 
 prints the lines of ``lint/oomlint/dialects/keys/past/FRAMEWORK.txt``: each key with the first release without it. With
 ``--spans`` it prints those of ``keys/spans/FRAMEWORK.txt``: each key of the table that came or went between the
-releases. CLONE is a clone of the framework's repository with its tags. Nothing of it is run: classes are read as text.
+releases, of TRL for each objective's class. CLONE is a clone of the framework's repository with its tags. Nothing of it is run: classes are read as text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from oomlint.dialects.ms_swift.keys import SWIFT
 from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS
 from oomlint.dialects.trainer.keys import TRAINER
+from oomlint.dialects.trl.keys import TRL
 
 
 class Framework(Struct, frozen=True):
@@ -33,7 +34,8 @@ class Framework(Struct, frozen=True):
     ``classes``; of others' options that stand there too, ``foreign`` are the keys. ``history`` are paths of which each
     change counts, not only those that a release has; with these, code that reads ``cfg.KEY`` and configs in the README
     count as well, as long as there are no classes. ``first`` is the first release that declares its keys so; from
-    ``inherits`` on the classes have those of transformers' arguments, too."""
+    ``inherits`` on the classes have those of transformers' arguments, too. ``objectives`` are those of the classes, where
+    each has keys of its own; what they all inherit is left out."""
 
     table: Table
     files: str
@@ -42,6 +44,7 @@ class Framework(Struct, frozen=True):
     foreign: frozenset[str] = frozenset()
     first: str = ""
     inherits: str = ""
+    objectives: Mapping[str, str] = {}
 
 
 _FRAMEWORKS = {
@@ -51,6 +54,7 @@ _FRAMEWORKS = {
         r"^AxolotlInputConfig$|Args$",
         ("README.md", "docs", "src/axolotl/utils", "src/axolotl/integrations"),
         frozenset({"rank", "proj_type"}),  # of GaLore, in optim_args
+        first="0.4.0",
     ),
     "llamafactory": Framework(
         LLAMA_FACTORY, r"^src/((llamafactory|llmtuner)/hparams/\w+|utils/config)\.py$", r"Arguments$|Params$", first="0.1.3", inherits="0.1.3",
@@ -62,6 +66,16 @@ _FRAMEWORKS = {
         foreign=frozenset({"repo"}),  # what a Trainer pushes to, no option
         first="1.3.0",
         inherits="3.0.0",  # swift/llm/argument/train_args.py: over Seq2SeqTrainingArguments
+    ),
+    "trl": Framework(
+        TRL,
+        r"^trl/(?:trainer|experimental)/(?:\w+/)*\w*(?:config|utils)\w*\.py$",
+        r"Config$",
+        first="0.9.3",
+        objectives={
+            "SFTConfig": "sft", "DPOConfig": "dpo", "KTOConfig": "kto", "RewardConfig": "rm", "GRPOConfig": "grpo",
+            "RLOOConfig": "rloo", "ORPOConfig": "orpo", "CPOConfig": "cpo", "GKDConfig": "gkd", "PPOConfig": "ppo",
+        },
     ),
     "transformers": Framework(
         TRAINER, r"^src/transformers/training_args(_seq2seq)?\.py$", r"TrainingArguments$", first="4.28.0",
@@ -110,12 +124,8 @@ class Clone:
 
 
 def keys_of(clone: Clone, framework: Framework, state: str) -> set[str]:
-    classes: dict[str, ast.ClassDef] = {}
     files = dict(clone.files(state))
-    for path, blob in files.items():
-        if path.endswith(".py") and re.search(framework.files, path):
-            nodes = ast.walk(_parsed(clone.text(blob)))
-            classes |= {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    classes = _classes_of(clone, framework, files)
     found = {
         key
         for name in classes
@@ -131,6 +141,28 @@ def keys_of(clone: Clone, framework: Framework, state: str) -> set[str]:
                     re.findall(r"(?<![\w.])(?:self\.)?cfg\.([a-z]\w*)\b(?!\()", clone.text(blob))
                 )
     return found
+
+
+def _classes_of(
+    clone: Clone, framework: Framework, files: Mapping[str, str]
+) -> dict[str, ast.ClassDef]:
+    classes: dict[str, ast.ClassDef] = {}
+    for path, blob in files.items():
+        if path.endswith(".py") and re.search(framework.files, path):
+            nodes = ast.walk(_parsed(clone.text(blob)))
+            classes |= {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    return classes
+
+
+def _keys_by_objective(clone: Clone, framework: Framework, state: str) -> set[str]:
+    """``sft.packing``: the keys of each class but those that all inherit."""
+    classes = _classes_of(clone, framework, dict(clone.files(state)))
+    own = {row.key.partition(".")[0] for row in (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)}
+    return {
+        f"{objective}.{key}"
+        for name, objective in framework.objectives.items()
+        for key in set(_fields(name, classes, set())) - own
+    }
 
 
 def _parsed(text: str) -> ast.Module:
@@ -191,12 +223,14 @@ def spans(name: str, path: str) -> None:
     inherited = {row.key.partition(".")[0] for row in (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)}
     had: dict[str, list[int]] = {}
     for number, release in enumerate(releases):
-        keys = keys_of(clone, framework, f"v{release}")
+        read = _keys_by_objective if framework.objectives else keys_of
+        keys = read(clone, framework, f"v{release}")
         if framework.inherits and number >= releases.index(framework.inherits):
             keys |= inherited
         for key in keys:
             had.setdefault(key, []).append(number)
-    for key in sorted({name.partition(".")[0] for name in framework.table.names} & had.keys()):
+    names = {name.partition(".")[0] for name in framework.table.names}
+    for key in sorted(key for key in had if key.rpartition(".")[2] in names):
         came, went = had[key][0], had[key][-1] + 1
         if came or went < len(releases):
             first = releases[came] if came else "-"

@@ -276,11 +276,10 @@ def test_wishes(changes: dict[str, Any], line: str) -> None:
     assert "# as many as fit" in after
 
 
-def test_higher_stages_want_no_pipeline() -> None:
+def test_higher_stages_want_no_pipeline_module_which_saves_otherwise() -> None:
     text = _YAML.replace('"model-parallel-size": 2', '"model-parallel-size": 1')
-    after = fixed(_run, text, {"parallel.zero.stage": 3})
-    assert '"pipe-parallel-size": 0' in after
-    assert '"stage": 3' in after
+    with pytest.raises(CannotEdit, match="without its pipeline module"):
+        _run(text).what_if({"parallel.zero.stage": 3})
 
 
 def test_checkpoints_are_saved_as_often_as_wished() -> None:

@@ -47,120 +47,11 @@ def _fixed(files, changes, *, names=None, hardware=None, root=Path("/p")):
     return {name: text.decode() for name, text in texts.items()}, fix
 
 
-@pytest.mark.parametrize("is_at_hand", [False, True])
-def test_a_run_is_pointed_at_the_shipped_file_that_says_just_that(is_at_hand: bool) -> None:
-    text = LLAMA_FACTORY.format(preset="ds_z2_config")
-    files = {"a.yaml": text}
-    if is_at_hand:
-        for name in ("ds_z2_config", "ds_z3_config"):
-            path = f"examples/deepspeed/{name}.json"
-            files[path] = shipped_preset(path) or ""
-    texts, fix = _fixed(files, {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True})
-    assert texts == {"a.yaml": text.replace("ds_z2", "ds_z3")}
-    assert fix.title == "change it"
-
-
-def test_axolotl_too_names_a_neighbour() -> None:
-    text = AXOLOTL.format(preset="zero3_bf16")
-    texts, _ = _fixed({"a.yaml": text}, {"offload.params": "cpu", "offload.optimizer": "cpu"})
-    assert texts == {"a.yaml": text.replace("zero3_bf16", "zero3_bf16_cpuoffload_all")}
-
-
-@pytest.mark.parametrize(
-    ("config", "now", "then"),
-    [(AXOLOTL, "zero2", "zero3"), (LLAMA_FACTORY, "ds_z2_offload_config", "ds_z3_offload_config")],
-)
-def test_the_stage_of_a_preset_that_offloads_is_that_of_its_namesake(
-    config: str, now: str, then: str
-) -> None:
-    """Axolotl's ``zero2.json`` keeps the optimizer in host RAM, its ``zero3.json`` nothing; no two of them differ in
-    the stage alone."""
-    text = config.format(preset=now)
-    wishes = {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
-    texts, _ = _fixed({"a.yaml": text}, wishes)
-    assert texts == {"a.yaml": text.replace(now, then)}
-
-
-def test_nothing_is_offloaded_for_the_sake_of_a_stage() -> None:
-    wishes = {"parallel.zero.stage": 2}
-    assert neighbour("deepspeed_configs/zero1.json", wishes, "bf16") is None
-
-
-_PLAIN_AXOLOTL = AXOLOTL.format(preset="").replace("deepspeed_configs/.json  # ours", "")
-_PLAIN_FACTORY = LLAMA_FACTORY.format(preset="").rpartition("deepspeed:")[0]
-_STAGE_3 = {"parallel.zero.stage": 3, "parallel.zero.gather16_on_save": True}
-
-
-def test_plain_data_parallelism_makes_way_for_a_preset_that_is_at_hand() -> None:
-    home = "examples/deepspeed/ds_z3_config.json"
-    files = {"a.yaml": _PLAIN_FACTORY, home: shipped_preset(home) or ""}
-    texts, _ = _fixed(files, _STAGE_3, hardware="8xA100-40GB")
-    assert texts.keys() == {"a.yaml"}
-    added = {*texts["a.yaml"].splitlines()} - {*_PLAIN_FACTORY.splitlines()}
-    assert added == {f"deepspeed: {home}"}
-
-
-def test_plain_data_parallelism_makes_way_for_a_preset_that_configs_around_name(
-    tmp_path: Path,
-) -> None:
-    """A config that says ``deepspeed:`` and nothing more gets the name there."""
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "b.yaml").write_text(AXOLOTL.format(preset="zero1"))
-    config = tmp_path / "a.yaml"
-    config.write_text(_PLAIN_AXOLOTL)
-    texts, _ = _fixed({"a.yaml": _PLAIN_AXOLOTL}, _STAGE_3, hardware="8xA100-40GB", root=tmp_path)
-    assert texts == {
-        "a.yaml": _PLAIN_AXOLOTL.replace(
-            "deepspeed: \n", "deepspeed: deepspeed_configs/zero3.json\n"
-        )
-    }
-
-
-@pytest.mark.parametrize(
-    "theirs",
-    [
-        {},
-        {"deepspeed_configs/zero3.json": '{"zero_optimization": {"stage": 3}}'},
-        {"deepspeed_configs/zero1.json": shipped_preset("deepspeed_configs/zero1.json") or ""},
-    ],
-    ids=["nobody names one", "a file of their own", "another one alone"],
-)
-def test_no_preset_is_named_that_may_not_be_there(theirs: dict[str, str]) -> None:
-    with pytest.raises(CannotEdit, match="no key"):
-        _fixed({"a.yaml": _PLAIN_AXOLOTL, **theirs}, _STAGE_3, hardware="8xA100-40GB")
-
-
-@pytest.mark.parametrize(
-    "more", ["load_in_8bit: true\nadapter: lora\n", "fsdp_version: 2\nfsdp_config: {}\n"]
-)
-def test_no_preset_for_what_it_cannot_shard_or_what_is_sharded(more: str) -> None:
-    home = "deepspeed_configs/zero3.json"
-    files = {"a.yaml": _PLAIN_AXOLOTL + more, home: shipped_preset(home) or ""}
-    with pytest.raises(CannotEdit):
-        _fixed(files, _STAGE_3, hardware="8xA100-40GB")
-
-
-def test_a_preset_that_the_project_has_changed_is_not_named_for_what_was_shipped() -> None:
-    shipped = "examples/deepspeed/ds_z2_config.json"
-    files = {
-        "a.yaml": LLAMA_FACTORY.format(preset="ds_z2_config"),
-        shipped: shipped_preset(shipped) or "",
-        "examples/deepspeed/ds_z3_config.json": '{"zero_optimization": {"stage": 0}}',
-    }
-    with pytest.raises(CannotEdit, match="says otherwise"):
-        _fixed(files, _STAGE_3)
-
-
-@pytest.mark.parametrize("is_at_hand", [False, True])
-def test_where_no_shipped_file_says_it_a_copy_does(is_at_hand: bool) -> None:
-    """Beside the shipped one where that is at hand, else beside the config."""
-    folder = "deepspeed_configs" if is_at_hand else "conf"
-    copy = f"{folder}/zero3_offload_optimizer.json"
-    text = AXOLOTL.format(preset="zero3")
-    files = {"conf/a.yaml": text}
+def test_where_no_shipped_file_says_it_a_copy_beside_it_does() -> None:
+    copy = "deepspeed_configs/zero3_offload_optimizer.json"
     shipped = "deepspeed_configs/zero3.json"
-    if is_at_hand:
-        files[shipped] = shipped_preset(shipped) or ""
+    text = AXOLOTL.format(preset="zero3")
+    files = {"conf/a.yaml": text, shipped: shipped_preset(shipped) or ""}
     texts, fix = _fixed(files, {"offload.optimizer": "cpu"})
     assert texts.keys() == {"conf/a.yaml", copy}
     assert texts["conf/a.yaml"] == text.replace(shipped, copy)
@@ -172,10 +63,16 @@ def test_where_no_shipped_file_says_it_a_copy_does(is_at_hand: bool) -> None:
     assert [edit.path for edit in fix.edits if edit.creates] == [copy]
 
 
+def test_a_copy_here_is_not_found_where_the_folder_of_the_shipped_file_is() -> None:
+    with pytest.raises(CannotEdit, match="a copy here would not be found"):
+        _fixed({"conf/a.yaml": AXOLOTL.format(preset="zero3")}, {"offload.optimizer": "cpu"})
+
+
 def test_a_copy_takes_no_name_that_is_taken() -> None:
-    files = {"a.yaml": AXOLOTL.format(preset="zero3"), "zero3_offload_optimizer.json": "{}"}
+    line = "trl sft --accelerate_config zero2 --model_name_or_path Qwen/Qwen2.5-7B --dataset_name x"
+    files = {"jobs/run.sh": f"{line}\n", "jobs/zero2_offload_optimizer.yaml": "{}"}
     texts, _ = _fixed(files, {"offload.optimizer": "cpu"})
-    assert texts.keys() == {"a.yaml", "zero3_offload_optimizer-2.json"}
+    assert texts.keys() == {"jobs/run.sh", "jobs/zero2_offload_optimizer-2.yaml"}
 
 
 def test_a_file_of_that_name_with_other_values_is_the_users_own() -> None:

@@ -381,13 +381,6 @@ def test_a_file_that_is_shipped_is_another_files_neighbour_in_the_runs_precision
     assert neighbour(shipped, wishes, "fp16") is None
 
 
-def test_a_copy_is_not_called_as_another_file_that_is_shipped() -> None:
-    text = _AXOLOTL.format(length=2048, micro=1) + "deepspeed: deepspeed_configs/zero1.json\n"
-    fix = fix_of(run_of({"ex/a.yaml": text}), {f.parallel.zero.stage: 2})
-    assert fix.edits == ()
-    assert fix.reason == "deepspeed_configs/zero2.json is another file, which the framework ships"
-
-
 # -- stories ---------------------------------------------------------------------------------------
 
 

@@ -307,14 +307,14 @@ NPROC_PER_NODE=3 swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --
 """
 
 
-@pytest.mark.parametrize("mark", ["third_party/ms-swift/setup.py", "setup.py", ""])
+@pytest.mark.parametrize("mark", ["training/ms-swift/setup.py", "setup.py", ""])
 def test_a_copy_is_named_from_the_root_of_the_project_that_its_script_is_of(mark: str) -> None:
-    script = "third_party/ms-swift/examples/grpo/run.sh"
+    script = "training/ms-swift/examples/grpo/run.sh"
     files = {script: _SCHEDULED, **({mark: ""} if mark else {})}
     (run,) = link(files, script).runs
     few = {f.parallel.zero.max_live_params: 10**8, f.parallel.zero.max_reuse_distance: 10**8}
     fix = make_fix(run, Proposal.set("keep fewer", few), "gpu")
     assert fix is not None
     named, copy = sorted(fix.edits, key=lambda edit: edit.creates)
-    root = "third_party/ms-swift/" if mark.startswith("third_party") else ""
+    root = "training/ms-swift/" if mark.startswith("training") else ""
     assert (named.path, named.replacement) == (script, copy.path.removeprefix(root))

@@ -172,7 +172,8 @@ class Dialect:
     wherever that may be, its runs have too."""
 
     declares_all: ClassVar[bool] = False
-    """Whether those files, and the program that a command starts, name every key there is: one that a project's copy
+    """Whether ``declared_in``, or the program that a command starts, name every key
+    there is: one that a project's copy
     of them does not name stops its runs, or is read by nobody."""
 
     distribution: ClassVar[str] = ""

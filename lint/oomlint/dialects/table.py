@@ -98,16 +98,21 @@ class Refusal(Struct, frozen=True):
 
 class Spans(Struct, frozen=True):
     """Keys that a table has and some releases of its framework have not: the first release with each, and the first
-    without it again, ``""`` where there is none."""
+    without it again, ``""`` where there is none. ``by_objective``: each objective has a class of its own there, and
+    keys are called ``sft.packing``."""
 
     package: str
     keys: MappingABC[str, tuple[str, str]]
+    by_objective: bool = False
 
-    def why_not(self, key: str, pinned: Release | None, beside: Iterable[str]) -> str | None:
+    def why_not(
+        self, key: str, pinned: Release | None, beside: Iterable[str], objective: str = ""
+    ) -> str | None:
         """Why a key may not be added: the release that a project pins has it not yet, or, where none is pinned, a
         key of the same file went before it came. ``None`` where nothing tells."""
+        of = f"{objective}." if self.by_objective else ""
         key = key.partition(".")[0]
-        first = self.keys.get(key, ("", ""))[0]
+        first = self.keys.get(of + key, ("", ""))[0]
         came = _beginning(first)
         if came is None:
             return None
@@ -118,7 +123,7 @@ class Spans(Struct, frozen=True):
                 f"{said}, and the project pins {'.'.join(map(str, pinned))}" if is_older else None
             )
         for other in beside:
-            gone = self.keys.get(other, ("", ""))[1]
+            gone = self.keys.get(of + other, ("", ""))[1]
             went = _beginning(gone)
             if went is not None and went <= came:
                 return f"{said}, and the file has {other}, which went with {gone}"
@@ -254,7 +259,7 @@ def past_keys(package: str, framework: str) -> Past:
     return Past(package, {key: release for key, _, release in lines})
 
 
-def key_spans(package: str, framework: str) -> Spans:
+def key_spans(package: str, framework: str, *, by_objective: bool = False) -> Spans:
     """The keys listed in ``keys/spans/<framework>.txt``, of a package by the name under which projects pin it."""
     text = (Path(__file__).parent / "keys" / "spans" / f"{framework}.txt").read_text("utf-8")
     found = {}
@@ -262,7 +267,7 @@ def key_spans(package: str, framework: str) -> Spans:
         if not line.startswith("#"):
             key, first, *gone = line.split()
             found[key] = (first.strip("-"), gone[0] if gone else "")
-    return Spans(package, found)
+    return Spans(package, found, by_objective)
 
 
 class Origin(Struct, frozen=True, eq=False):

@@ -51,8 +51,8 @@ class Workspace:
             standard input), by display path.
         project_root: where paths inside configs are looked up first; the working
             directory of the training process, as far as anybody knows it.
-        named: folders that the user named beside the working directory: what lies in them may
-            be changed, too.
+        named: what the user named beside the working directory: files, and folders, in which what lies
+            may be changed, too.
         disk: what is there besides the overlay; :data:`oomlint.files.disk.NOWHERE` has nothing.
     """
 
@@ -100,7 +100,8 @@ class Workspace:
         """The folders, without links, below which files may be changed: the working directory and its
         checkout, the project's, and what the user named."""
         checkout = self._git_root(self._cwd)
-        folders = [self.cwd, self.project_root, *self.named]
+        named = (each for each in self.named if not self.disk.is_file(str(each)))
+        folders = [self.cwd, self.project_root, *named]
         folders += [] if checkout is None else [Path(checkout)]
         return tuple(dict.fromkeys(self.disk.real(folder) for folder in folders))
 

@@ -16,6 +16,8 @@ from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping, ShellDocument
 from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
+from oomlint.fix.own_steps import reads_gradients
+from oomlint.fix.ownership import started_plainly, why_not_ours, why_the_frameworks, why_unused
 from oomlint.fix.packages import missing_package
 from oomlint.fix.sharing import Apart, FixFields, set_apart
 from oomlint.fix.story import (
@@ -23,6 +25,9 @@ from oomlint.fix.story import (
     branch_at,
     commented_out,
     contradiction,
+    starts_what_is_given,
+    tried_before,
+    untrue_beside,
     variable_in,
     variant_beside,
     warning_at,
@@ -40,6 +45,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
+from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.runs.vendored import lacks
 from oomlint.wording.amounts import gib
@@ -191,17 +197,26 @@ def _plain_edits(
 
 
 def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
-    """Files are changed where the user asked for it, however a config names others.
+    """Files are changed where the user asked for it, however a config names others, and only those that the project
+    has of its own and that something of it may run.
 
     Raises:
         CannotEdit: one is not to be changed.
     """
     if run.parts.copier is None:
         return
-    for path in dict.fromkeys(edit.path for edit in edits):
-        reason = run.parts.copier.workspace.why_not_to_change(path)
+    workspace = run.parts.copier.workspace
+    paths = dict.fromkeys(edit.path for edit in edits)
+    for path in paths:
+        reason = workspace.why_not_to_change(path)
         if reason is not None:
             raise CannotEdit(reason)
+    root = () if run.parts.root is None else (run.parts.root.path,)
+    foreign = (why_not_ours(workspace, path) for path in (*root, *paths))
+    code = (why_the_frameworks(run, path) for path in paths)
+    reason = next(filter(None, (*foreign, *code)), None) or (why_unused(run) if paths else None)
+    if reason is not None:
+        raise CannotEdit(reason)
 
 
 def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
@@ -229,6 +244,8 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
         variable = None if source is None else variable_in(source, edit)
         if variable is not None and edit.replacement:
             raise CannotEdit(f"it is written as {variable}, on which more of the script may rest")
+        if source is not None and starts_what_is_given(source, edit):
+            raise CannotEdit("the script starts whatever it is given, with the options of that")
         branch = None if source is None else branch_at(source, edit)
         if branch is not None:
             raise CannotEdit(f"the script sets it where {short(branch)} holds, and for that")
@@ -238,6 +255,12 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
         off = None if source is None else commented_out(source, edit)
         if off is not None:
             raise CannotEdit(f"the script has {off} as a comment: somebody switched it off")
+        tried = None if source is None else tried_before(source, edit)
+        if tried is not None:
+            raise CannotEdit(f"the file has {tried} as a comment: somebody left it out")
+    reader = reads_gradients(run, wished)
+    if reader is not None:
+        raise CannotEdit(f"{reader} works on gradients itself, which are spread or moved then")
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")
@@ -252,7 +275,8 @@ def _script(run: Run, path: str) -> Source | None:
 
 
 def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
-    """Nobody warns of a change beside what it replaces, the name of a file included.
+    """Nobody warns of a change beside what it replaces, the name of a file included, or says a number there that it
+    changes.
 
     Raises:
         CannotEdit: somebody does.
@@ -263,6 +287,9 @@ def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
         warning = None if source is None else warning_at(source, edit)
         if warning is not None:
             raise CannotEdit(f"a comment beside it warns: {warning}")
+        untrue = None if source is None else untrue_beside(source, edit)
+        if untrue is not None:
+            raise CannotEdit(f"a comment beside it would no longer be true: {untrue}")
 
 
 def _wished(proposal: Proposal) -> dict[Any, Any]:
@@ -355,10 +382,24 @@ def _edits_for(
             check_option(stray.block, row, run.cells)
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
     if isinstance(wish, RemoveKey):
+        _check_starts(run, wish)
         holder, entry = _removed(wish)
         return wish.block.document.remove_entry(holder, entry.key)
     assert isinstance(wish, ReadyEdits)
     return list(wish.edits)
+
+
+def _check_starts(run: Run, wish: RemoveKey) -> None:
+    """See that a device map stays which a single process needs that something else here starts.
+
+    Raises:
+        CannotEdit: it does.
+    """
+    if f.load.device_map not in _fields_named(wish.block, wish.entry.key):
+        return
+    other = started_plainly(run, wish.block.path)
+    if other is not None:
+        raise CannotEdit(f"{other} starts it with plain python, where the map spreads the model")
 
 
 def _removed(wish: RemoveKey) -> tuple[Mapping, Entry]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
+from oomlint.dialects.machine.fields import scene
+from oomlint.documents.base import DataDocument
 from oomlint.fix.edits import Fix
 from oomlint.judgement import (
     cards_missing,
@@ -48,6 +51,48 @@ def _unless_needless(diagnosis: Diagnosis) -> Fix | None:
     return fix if reason is None else fix.declined(reason)
 
 
+def unless_stopped(found: Sequence[Diagnosis], level: Applicability) -> list[Diagnosis]:
+    """The findings, where nothing is changed for the sake of a run that another error stops all the same, one which
+    no fix mends: neither its memory nor what takes a decision. What is plainly wrong is mended all the same."""
+    errors: dict[str, list[Diagnosis]] = {}
+    for each in found:
+        if each.run is not None and _stops(each):
+            errors.setdefault(each.run.name, []).append(each)
+    return [
+        replace(each, ask=partial(_unless_stopped, each, tuple(others), level))
+        if (
+            others := [o for o in errors.get(each.run.name, ()) if o is not each]
+            if each.run
+            else []
+        )
+        else each
+        for each in found
+    ]
+
+
+def _stops(diagnosis: Diagnosis) -> bool:
+    """Whether a finding says that the run ends before its first step, whatever it needs."""
+    finding = diagnosis.finding
+    return finding.severity is Severity.ERROR and finding.resource is None
+
+
+def _unless_stopped(
+    diagnosis: Diagnosis, others: Sequence[Diagnosis], level: Applicability
+) -> Fix | None:
+    fix = diagnosis.fix
+    if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
+        return fix
+    if fix.applicability is Applicability.SAFE and not diagnosis.finding.is_of_need:
+        return fix
+    for other in others:
+        mends = other.applicable
+        if mends is None or mends.applicability < level:
+            return fix.declined(
+                f"the run stops at something else, which comes first: {other.finding.message}"
+            )
+    return fix
+
+
 def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
     """Why nobody would take a change of a run's memory, if that is so.
 
@@ -58,8 +103,12 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
         return None
     if cards_missing(run):
         return "it starts more processes than there are GPUs, which comes first"
+    if _asks_for_more(run):
+        return "the job asks for more GPUs than there are, which comes first"
     if unread := unread_program(run):
         return f"{unread}, and which options it takes is not known"
+    if _launch_is_elsewhere(run):
+        return "no file says how it is started, and what starts it may shard the model"
     if starves_engine(run.intended.plan, run.limits.gpu_bytes):
         return "the share of a card that the generation engine may take does not hold its weights, which comes first"
     if not diagnosis.finding.overflows and not judgement_of(run).is_lost:
@@ -67,3 +116,24 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
     if fix.risk_after is not None and fix.risk_after.is_lost:
         return "the run would rather die with it, too"
     return None
+
+
+def _asks_for_more(run: Run) -> bool:
+    """Whether a job, or Ray for its groups and engines, waits for more GPUs than a node of the named machine has."""
+    asked, hardware = run.settings.get(scene.gpus_per_node), run.parts.hardware
+    return (
+        asked is not None and hardware is not None and (asked.value or 0) > hardware.gpus_per_node
+    )
+
+
+def _launch_is_elsewhere(run: Run) -> bool:
+    """Whether a run is a file of arguments that nothing here is seen to start, for a script whose launcher, with a
+    config of its own, decides how the model is spread: a change reckoned for one process says nothing of it."""
+    return (
+        run.dialect.launcher_may_shard
+        and bool(run.dialect.config_parsers)
+        and run.parts.root is not None
+        and isinstance(run.parts.root.document, DataDocument)
+        and (run.is_started_by_guess or not any(claim.is_launched for claim in run.claims))
+        and run.plan.parallel.backend in (None, "none", "ddp", "dp", "device_map_pp")
+    )

@@ -12,7 +12,7 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
-from oomlint.fix.needless import unless_needless
+from oomlint.fix.needless import unless_needless, unless_stopped
 from oomlint.judgement import (
     cards_missing,
     depends_on_data,
@@ -38,6 +38,9 @@ from oomlint.wording.amounts import percent
 
 # What a run is about, which nobody but its author decides.
 _DECISIONS = frozenset((f.seq.max_len, f.trainable.method))
+
+# So is which optimizer trains: one of another kind takes a learning rate of its own; the same in 8 bits does not.
+_OTHER_OPTIMIZERS = ("adafactor", "lion", "sgd", "muon", "galore", "apollo", "lomo")
 
 # How many ranks start, of a node or of all.
 _RANKS = frozenset((f.parallel.gpus_per_node, launch.total_processes))
@@ -73,7 +76,8 @@ def with_plans(
     }
     planned = [_planned(diagnosis, troubles) for diagnosis in report.diagnoses]
     agreed = map(unless_needless, with_agreement(planned))
-    return [_unless_lost(diagnosis, options, lowest) for diagnosis in agreed]
+    fitted = [_unless_lost(diagnosis, options, lowest) for diagnosis in agreed]
+    return unless_stopped(fitted, level)
 
 
 class _Trouble(Struct, frozen=True, eq=False, dict=True):
@@ -159,6 +163,10 @@ def _fitted_or_shown(
         fitted = run.what_if(changes)
     except CannotEdit:
         return fix
+    if _is_unpredicted(fitted):
+        return fix.declined(
+            "nothing is known of what it needs, nor whether it can run on so few GPUs"
+        )
     if _rather_lives(fitted):
         return fix
     # No plan is written for a program that is not followed.
@@ -175,6 +183,10 @@ def _rather_lives(run: Run) -> bool:
         return not judgement_of(run).is_lost
     peak = settled(run).estimate.gpu.peak_bytes
     return peak is None or not exceeds(run, "gpu", peak)
+
+
+def _is_unpredicted(run: Run) -> bool:
+    return settled(run).estimate.gpu.peak_bytes is None
 
 
 def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
@@ -204,7 +216,8 @@ def _plan_at(run: Run, options: Options, level: Applicability) -> _Plan | None:
     def takes(move: Move) -> bool:
         # How long samples may be is not halved for anybody, nor an adapter trained in place of all weights, which
         # takes a learning rate of its own: `oomlint fit` shows both as ways among others.
-        if move.changes.keys() & _DECISIONS:
+        kind = str(move.changes.get(f.optimizer.kind, ""))
+        if move.changes.keys() & _DECISIONS or kind.startswith(_OTHER_OPTIMIZERS):
             return False
         return move.rule not in rules or selection.takes(rules[move.rule])
 

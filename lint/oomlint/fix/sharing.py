@@ -12,7 +12,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.dialects.deepspeed.presets import is_at_home, shipped_preset
 from oomlint.dialects.table import Copy, Table
 from oomlint.documents.base import Document, Node, Scalar
 from oomlint.documents.text import Edit, Source, by_path, together
@@ -207,7 +206,7 @@ def _leaving_shipped(
     one beside the file that names it.
 
     Raises:
-        CannotEdit: a copy would be called as another file that the framework ships.
+        CannotEdit: a copy would not be found.
     """
     copier = run.parts.copier
     if copier is None:
@@ -217,12 +216,13 @@ def _leaving_shipped(
         _check_name(path, stem)
         taken = copier.taken(path, stem)
         return _Leaving(beside, "", source, has_heirs=True, taken=taken)
-    copy = copier.renamed(copy, stem)
-    folder = copy.written.rpartition("/")[0]
-    namesake = f"{folder}/{_name(copy.path)}"
-    if namesake != copy.written and is_at_home(namesake) and shipped_preset(namesake) is not None:
-        raise CannotEdit(f"{namesake} is another file, which the framework ships")
-    return _Leaving(copy, "", source, has_heirs=False)
+    elsewhere = copy.written.rpartition("/")[0]
+    if elsewhere:
+        # "examples/deepspeed/ds_z3_config.json" is found where the run starts: in a checkout of the framework, not here.
+        raise CannotEdit(
+            f"it starts where {elsewhere} is, which is not in this project, so that a copy here would not be found"
+        )
+    return _Leaving(copier.renamed(copy, stem), "", source, has_heirs=False)
 
 
 def _name(path: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from oomlint.documents import SHELL_SUFFIXES, kind_of
+from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.text import Edit, Source
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
@@ -346,6 +346,36 @@ def commented_out(source: Source, edit: Edit) -> str | None:
     return None
 
 
+def starts_what_is_given(source: Source, edit: Edit) -> bool:
+    """Whether an edit writes into a command whose program is the script's own arguments: ``python "$@"``."""
+    if edit.creates or kind_of(source.path) not in SHELL_SUFFIXES:
+        return False
+    start = source.text.rfind("\n", 0, edit.start) + 1
+    before = source.text[start : edit.end]
+    given = re.search(r"(?<!\w)[\"']?\$(?:[@*]|\{[@*]\})", before)
+    return given is not None and not re.search(_PROGRAM, before[: given.start()])
+
+
+_PROGRAM = r"\.py\b|(?<!\w)-m[ \t]+\w|\b(?:swift|tune|axolotl|trl|llamafactory-cli)[ \t]+\w|=|\\\n"
+
+
+def tried_before(source: Source, edit: Edit) -> str | None:
+    """The line that an edit would write and that stands there as a comment: somebody tried it, and left it out."""
+    if edit.creates or edit.start == edit.end or kind_of(source.path) not in _DATA:
+        return None
+    start = source.text.rfind("\n", 0, edit.start) + 1
+    key = re.match(r"[ \t]*([\w.-]+)[ \t]*[:=][ \t]*", source.text[start : edit.start])
+    new = edit.replacement.strip()
+    if key is None or key.end() != edit.start - start or not new or "\n" in new:
+        return None
+    line = rf"^[ \t]*#[ \t]*({re.escape(key[1])}[ \t]*[:=][ \t]*{re.escape(new)})[ \t]*$"
+    found = re.search(line, source.text, re.MULTILINE)
+    return None if found is None else found[1]
+
+
+_DATA = (*YAML_SUFFIXES, *TOML_SUFFIXES)
+
+
 def warning_at(source: Source, edit: Edit) -> str | None:
     """What a comment behind the text that an edit replaces says against it."""
     if edit.creates or edit.start == edit.end:
@@ -358,3 +388,32 @@ def warning_at(source: Source, edit: Edit) -> str | None:
     if not found or not re.search(_WARNS, said):
         return None
     return said if len(said) <= _MOST_SHOWN else f"{said[: _MOST_SHOWN - 1]}…"
+
+
+def untrue_beside(source: Source, edit: Edit) -> str | None:
+    """What a comment behind a number, or above its line, says with that number, once an edit writes another:
+    ``gradient_accumulation_steps: 8  # 2 x 8 x 4 GPUs = 64``. Choices that a comment lists stay true."""
+    old = source.text[edit.start : edit.end].strip("\"' ")
+    if edit.creates or not re.fullmatch(r"\d+(?:\.\d+)?", old) or old in edit.replacement.split():
+        return None
+    mark = _COMMENT.get(os.path.splitext(source.path)[1], "#")
+    start = source.text.rfind("\n", 0, edit.start) + 1
+    end = source.text.find("\n", edit.end)
+    behind = source.text[edit.end : end if end >= 0 else len(source.text)]
+    above = re.search(
+        rf"(?:^[ \t]*{re.escape(mark)}[^\n]*\n){{0,{_MOST_ABOVE}}}\Z",
+        source.text[:start],
+        re.MULTILINE,
+    )
+    comments = [*behind.partition(mark)[2:], *(above[0].splitlines() if above else ())]
+    for comment in comments:
+        said = " ".join(comment.split())
+        names = re.search(rf"(?<![\w.]){re.escape(old)}(?![\w.])", said)
+        if names and not re.search(_CHOICES, said) and (old != "1" or re.search(_RECKONS, said)):
+            return said if len(said) <= _MOST_SHOWN else f"{said[: _MOST_SHOWN - 1]}…"
+    return None
+
+
+_MOST_ABOVE = 2
+_CHOICES = r"(?i)[\[|]|\bchoices?\b|\bor\b|\be\.g\b|\bdefaults?\b"
+_RECKONS = r"\d\s*[*x×/=]\s*\d"

@@ -189,9 +189,7 @@ class Copies:
         # A program that moved into the package is the project's own where it stands beside that, too.
         inside_too = {os.path.basename(name) for name in found}
         found |= dict.fromkeys(
-            name
-            for name in islice(beside, _MOST_FILES)
-            if os.path.basename(name) not in inside_too
+            name for name in islice(beside, _MOST_FILES) if os.path.basename(name) not in inside_too
         )
         unsaved = (name for name in self.workspace.overlay if name.endswith(".py"))
         found |= dict.fromkeys(n for n in unsaved if self.workspace.file(n).is_relative_to(root))

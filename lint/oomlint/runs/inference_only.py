@@ -7,11 +7,10 @@ since it has to load the model as the trainer left it. Its command looks like on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import islice
 
 from oomlint.dialects.base import Claim
 from oomlint.dialects.common.evaluating import only_evaluates
+from oomlint.files.imported import imported
 from oomlint.files.workspace import Workspace
 
 # What a program has that runs a model forward: an engine or actors that do, or a call that asks for no gradients.
@@ -26,8 +25,6 @@ _TRAINS = (
     rb"|\.(?:train|learn|fit)(?:_\w+)?\((?!\s*False)"
 )
 _IS_TRAINER = r"(?i)train|tun(?:e|ing)|sft|dpo|ppo|grpo|distil|learn"
-_IMPORTS = rb"(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import|import[ \t]+([\w.]+))"
-_MOST_IMPORTS = 100
 
 
 class ForwardOnly:
@@ -53,13 +50,5 @@ class ForwardOnly:
             return True
         if re.search(_IS_TRAINER, name.rpartition("/")[2]) or not re.search(_FORWARD, text):
             return False
-        return not any(re.search(_TRAINS, each) for each in (text, *self._imported(name, text)))
-
-    def _imported(self, name: str, text: bytes) -> Iterator[bytes]:
-        """The texts of the project's modules that a program imports."""
-        for plain, whole in islice(re.findall(_IMPORTS, text), _MOST_IMPORTS):
-            module = (plain or whole).decode().lstrip(".").replace(".", "/")
-            for path in (f"{module}.py", f"{module}/__init__.py") if module else ():
-                found = self.workspace.resolve(path, name)
-                if found is not None:
-                    yield self.workspace.read_or_none(found) or b""
+        others = (other for _, other in imported(self.workspace, name))
+        return not any(re.search(_TRAINS, each) for each in (text, *others))

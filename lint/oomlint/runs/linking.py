@@ -62,8 +62,8 @@ from oomlint.runs.vendored import (
 
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch
-    from oomlint.runs.copies import Copies
     from oomlint.dialects.table import Block, Reading
+    from oomlint.runs.copies import Copies
 
 # Dialects of files that say how a run is sharded.
 _SHARDING = frozenset({"accelerate", "deepspeed"})

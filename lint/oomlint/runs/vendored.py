@@ -84,19 +84,23 @@ def without_declared(
     refused = [stray for stray in run.stray if stray.is_refused]
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]
     listed = [wrong for wrong in run.wrong if _is_list(wrong)]
-    if not refused and not worded and not listed:
+    # What the project's copy declares it reads, whatever a release makes of it.
+    ignored = [stray for stray in run.stray if stray.is_ignored and stray.nearest]
+    if not refused and not ignored and not worded and not listed:
         return run
     texts = [*_copies(workspace, claims), *_patches(workspace, claims)]
     copies = [readers.declared_by_copy(claim) for claim in claims]
     words = {word for text in texts for word in re.findall(rb"\w+", text)}
-    words |= {name for copy in copies for name in copy.names}
+    declared = {name for copy in copies for name in copy.names}
+    words |= declared
     choices = {choice for text in texts for choice in re.findall(_QUOTED, text)}
     choices |= {choice for copy in copies for choice in copy.choices}
     lists = {_as_field(option) for text in texts for option in re.findall(_LIST, text)}
     lists |= {option for copy in copies for option in copy.lists}
 
     def is_known(stray: StrayKey) -> bool:
-        return stray in refused and stray.path.rpartition(".")[2].encode() in words
+        key = stray.path.rpartition(".")[2].encode()
+        return (stray in refused and key in words) or (stray in ignored and key in declared)
 
     def is_declared(wrong: WrongValue) -> bool:
         if wrong in listed and _as_field(wrong.entry.key.encode()) in lists:
@@ -123,18 +127,39 @@ def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str)
     if claim is None:
         return False
     copies = list(_own_copies(workspace, claim))
+    section, _, name = key.rpartition(".")
+    if any(f'"--{section}.'.encode() in text for text in copies if section):
+        # Options of argparse that are called by their section: the same word in another one is another key.
+        return not any(f'"--{key}"'.encode() in text for text in copies)
     words = {word for text in copies for word in re.findall(rb"\w+", text)}
-    return bool(copies) and key.rpartition(".")[2].encode() not in words
+    return bool(copies) and name.encode() not in words
 
 
 def _own_copies(workspace: Workspace, claim: Claim) -> Iterator[bytes]:
-    """The files of the project that declare the keys of a claim's framework, the program that it starts included."""
+    """The files of the project that declare the keys of a claim's framework, the program that it starts included; of
+    one of which none is known those of its packages."""
     programs = (r.path for r in claim.references if r.dialect == claim.dialect.name)
     paths = (*claim.dialect.declared_in, *(path for path in programs if path.endswith(".py")))
-    names = (workspace.resolve(path, claim.path) for path in paths)
+    named = [workspace.resolve(path, claim.path) for path in paths]
+    # Where one program parses all options, what its package says elsewhere is no key.
+    names = named if any(named) else [*_of_packages(workspace, claim)]
     for name in dict.fromkeys(name for name in names if name is not None):
         with suppress(FileError):
             yield workspace.read(name)
+
+
+def _of_packages(workspace: Workspace, claim: Claim) -> Iterator[str]:
+    """The files of the framework's packages in the project."""
+    folders = (
+        str(each / package)
+        for package in claim.dialect.packages
+        for each in workspace.search_folders(claim.path)
+        if workspace.holds(each, package)
+    )
+    for folder in folders:
+        inside = f"{workspace.name(folder)}/"
+        yield from (name for name in workspace.overlay if name.startswith(inside))
+        yield from islice(workspace.below(folder, (".py",), _PACKAGE_DEEPEST), _MOST_OF_PACKAGE)
 
 
 def _drops(workspace: Workspace, stray: StrayKey) -> bool:

@@ -85,7 +85,7 @@ def make_jobs(
             explicit.add(name)
     if not groups:
         groups[None] = (fixed or discover(cwd), [], set())
-    named = _folders_named(base, paths)
+    named = _named(base, paths)
     return [
         _job(given, Workspace(cwd, texts, named=named), found, names, explicit)
         for found, names, explicit in groups.values()
@@ -140,11 +140,12 @@ def _files(
             raise UsageError(f"{path} does not exist")
 
 
-def _folders_named(workspace: Workspace, paths: Sequence[str]) -> list[Path]:
-    """The folders that the user named, and those of the projects whose files were."""
+def _named(workspace: Workspace, paths: Sequence[str]) -> list[Path]:
+    """The folders that the user named, the files, and the folders of the projects of these."""
     names = [workspace.name(path) for path in paths if path != "-"]
     files = [(name, workspace.file(name)) for name in names]
-    return [f if os.path.isdir(f) else workspace.project_around(name) for name, f in files]
+    projects = [workspace.project_around(name) for name, f in files if not os.path.isdir(f)]
+    return [*(file for _, file in files), *projects]
 
 
 def _is_there(file: Path) -> bool:

@@ -71,6 +71,9 @@ _FAULTS = {
 }
 
 
+_MOST_MOVED = 3
+
+
 class ShellBrokenContinuation(
     FactRule, code="OOM703", fact="broken-continuation", fixes=Applicability.SAFE
 ):
@@ -110,4 +113,8 @@ class ShellBrokenContinuation(
         if more:
             details.append(f"{more} more line{'s' * (more > 1)} below cut the same command again")
             cure = "join the lines of the command"
-        yield self.error(run, fault, at=fact, details=details, proposals=mending(cure, fact))
+        # Many comments above the command no longer tell which option each of them is about.
+        moved = sum(edit.replacement.count("\n") for edit in fact.mend if "#" in edit.replacement)
+        level = Applicability.SAFE if moved <= _MOST_MOVED else Applicability.DISPLAY
+        proposals = mending(cure, fact, level)
+        yield self.error(run, fault, at=fact, details=details, proposals=proposals)

@@ -16,8 +16,10 @@ larger: 18 bytes a parameter divided by 1 instead of by 8 is what a run of one p
 
 ## How to fix it
 
-Make the numbers agree. The fix sets the number of processes to that of the visible GPUs; it
-is unsafe, because the global batch (micro batch × accumulation × processes) changes with it.
+Make the numbers agree. The fix sets the number of processes to that of the GPUs, and has them
+accumulate as many more micro batches as keeps the global batch (micro batch × accumulation ×
+processes). It is unsafe, since samples are shared out otherwise, and only shown where the global batch
+would change or is not known, and for a job of several nodes.
 
 ## When not to
 
@@ -36,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import lcm, prod
+from typing import Any
 
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.judgement import cards_missing, only_suggests_ranks, says_ranks
@@ -43,6 +46,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severit
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command, example
+from oomlint_rules._fixes import changed
 from oomlint_rules.host.ray_host_memory import ray_starts
 
 _PROCESSES = f.parallel.gpus_per_node
@@ -55,7 +59,11 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
     bad = (
         example(
             {"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4")},
-            {"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2")},
+            {
+                "train.sh": command(
+                    "", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2"
+                ).replace("_steps 8", "_steps 16")
+            },
         ),
         example(
             {
@@ -210,7 +218,33 @@ def _align(run: Run, gpus: int) -> Iterable[Proposal]:
         return  # so many cannot be divided as the files say: what gives way only their author knows
     if gpus * nodes == 1 and run.plan.parallel.backend in ("fsdp1", "fsdp2"):
         return  # one process shards nothing: what trains on a single card is another recipe
-    for field, number in ((_PROCESSES, gpus), (launch.total_processes, gpus * nodes)):
+    for field in (_PROCESSES, launch.total_processes):
         if run.is_explicit(field):
-            title = f"start {_counted(gpus, 'process', 'processes')} a node"
-            yield Proposal.set(title, {field: number}, Applicability.UNSAFE)
+            yield _with_the_same_batch(run, field, gpus)
+
+
+def _with_the_same_batch(run: Run, field: Any, gpus: int) -> Proposal:
+    """As many processes as GPUs, which take as many more steps as a step of all of them takes to keep its samples. It
+    is only shown where that cannot be said, or is not known."""
+    title = f"start {_counted(gpus, 'process', 'processes')} a node"
+    nodes = run.plan.parallel.nodes or 1
+    changes = {field: gpus * nodes if field == launch.total_processes else gpus}
+    if nodes > 1:
+        # A job of several nodes is written for a cluster, whose nodes nobody here knows.
+        return Proposal.set(title, changes, Applicability.DISPLAY)
+    batch, steps = run.plan.batch.global_, run.plan.batch.grad_accum
+    after = changed(run, changes)
+    if batch is None or after is None or after.plan.batch.global_ is None:
+        # What the script's own list of cards says goes before the batch of processes that never start.
+        level = Applicability.UNSAFE if _visible(run) == gpus else Applicability.DISPLAY
+        return Proposal.set(title, changes, level)
+    fewer = after.plan.batch.global_
+    if fewer != batch and steps is not None and steps * batch % fewer == 0:
+        more = steps * batch // fewer
+        with_steps = {**changes, f.batch.grad_accum: more}
+        kept = changed(run, with_steps)
+        if kept is not None and kept.plan.batch.global_ == batch:
+            title += f", and accumulate over {_counted(more, 'micro batch', 'micro batches')}"
+            return Proposal.set(title, with_steps, Applicability.UNSAFE)
+    applicability = Applicability.UNSAFE if fewer == batch else Applicability.DISPLAY
+    return Proposal.set(title, changes, applicability)

@@ -19,8 +19,8 @@ and not the 4 of the command line, decides the activations.
 ## How to fix it
 
 Under a trainer write `"auto"` in the JSON, so that one file says it; the fix does. For
-DeepSpeed alone numbers are needed: the fix (offered as unsafe, since it changes the global
-batch that the file states) makes `train_batch_size` follow from the other two.
+DeepSpeed alone numbers are needed: the fix (unsafe) accumulates over as many micro batches as make the
+`train_batch_size` that the file states. Where no number of them does, another batch is shown.
 
 ## When not to
 
@@ -176,16 +176,32 @@ class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
                 f"{'transformers' if compares else 'DeepSpeed'} stops with an error",
                 *_unless_unread(run),
             ),
-            proposals=self._cures(run, product if len(factors) == 3 else None, compares),
+            proposals=self._cures(
+                run, product if len(factors) == 3 else None, compares, total.value
+            ),
         )
 
-    def _cures(self, run: Run, product: int | None, compares: bool) -> Iterable[Proposal]:
+    def _cures(
+        self, run: Run, product: int | None, compares: bool, total: int
+    ) -> Iterable[Proposal]:
         key = run.key(ds.train_batch)
         if compares:
             yield Proposal.set(f"leave {key} to the trainer", {ds.train_batch: None})
-        elif product is not None:
+            return
+        steps = run.settings.get(ds.grad_accum)
+        if product is None or steps is None:
+            return
+        # What the file states of a whole step stays, where steps of another number make it.
+        more, rest = divmod(total * steps.value, product)
+        if more and not rest:
             yield Proposal.set(
-                f"set {key} to {product}", {ds.train_batch: product}, Applicability.UNSAFE
+                f"accumulate over {more} micro batches, which keeps {key}",
+                {ds.grad_accum: more},
+                Applicability.UNSAFE,
+            )
+        else:
+            yield Proposal.set(
+                f"set {key} to {product}", {ds.train_batch: product}, Applicability.DISPLAY
             )
 
 

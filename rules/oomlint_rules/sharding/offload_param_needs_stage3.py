@@ -17,7 +17,8 @@ an fp32 master copy).
 
 Raise the stage to 3, which is what makes offloading parameters possible; the result of the
 training stays the same, each layer is gathered when it is needed. Or delete the block, if
-the run fits without it.
+the run fits without it. Which of the two was meant only its author says: the fix raises the stage where the run
+does not fit, and is shown elsewhere.
 
 ## When not to
 
@@ -59,6 +60,7 @@ class OffloadParamNeedsStage3(Rule, code="OOM303", fixes=Applicability.SAFE, cos
                 "ds.json": deepspeed(f'"stage": 2, {_PARAMS}'),
             },
             {"ds.json": deepspeed(f'"stage": 3{_GATHERS}, {_PARAMS}')},
+            on="8xRTX-4090-24GB",
         ),
         example(
             {
@@ -69,13 +71,7 @@ class OffloadParamNeedsStage3(Rule, code="OOM303", fixes=Applicability.SAFE, cos
                     "  zero3_save_16bit_model: true\n",
                 ),
             },
-            {
-                "acc.yaml": accelerate(
-                    "DEEPSPEED",
-                    "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: cpu\n"
-                    "  zero3_save_16bit_model: true\n",
-                )
-            },
+            why="the run does without: whether the stage or the setting is wrong only its author says",
         ),
         example(
             {"ds.json": deepspeed('"stage": 2, "offload_param": {"device": "cpu"}')},
@@ -150,7 +146,7 @@ class OffloadParamNeedsStage3(Rule, code="OOM303", fixes=Applicability.SAFE, cos
             judged=judged if dies else None,
             confidence="high",
             resource="gpu",
-            proposals=_proposals(run, said, field, needed),
+            proposals=_proposals(run, said, field, needed, is_needed=dies),
             notes=[self.note(run, f.parallel.zero.stage, f"the stage is {stage}")],
         )
 
@@ -174,7 +170,9 @@ def _means_more(run: Run, said: Setting, needed: int) -> bool:
     )
 
 
-def _proposals(run: Run, said: Setting, field: Any, needed: int) -> Iterable[Proposal]:
+def _proposals(
+    run: Run, said: Setting, field: Any, needed: int, *, is_needed: bool
+) -> Iterable[Proposal]:
     changes: dict[Any, Any] = {f.parallel.zero.stage: needed, field: said.value}
     if needed == 3:
         changes[f.parallel.zero.gather16_on_save] = True
@@ -188,6 +186,8 @@ def _proposals(run: Run, said: Setting, field: Any, needed: int) -> Iterable[Pro
         # Whoever uses the file trains with this stage today.
         yield from removed
     if not adapts:
-        yield Proposal(f"raise the ZeRO stage to {needed}", (SetFields(changes),))
-    if not run.is_fragment:
+        # Which of the two was meant only the author says, as long as the run does without.
+        level = Applicability.SAFE if is_needed else Applicability.DISPLAY
+        yield Proposal(f"raise the ZeRO stage to {needed}", (SetFields(changes),), level)
+    if not run.is_fragment and (adapts or is_needed):
         yield from removed

@@ -24,7 +24,7 @@ from oomlint.dialects.kinds import (
     read_integer,
     switch,
 )
-from oomlint.dialects.table import Renaming, Row, Table, known_keys, past_keys
+from oomlint.dialects.table import Renaming, Row, Table, key_spans, known_keys, past_keys
 from oomlint.dialects.trainer.arguments import RESUME
 from oomlint.plan.fields import Private, f
 
@@ -326,6 +326,7 @@ _ROWS = (
 
 AXOLOTL = Table(
     name="Axolotl config",
+    spans=key_spans("axolotl", "axolotl"),
     renamed=(
         Renaming(
             "max_packed_sequence_len",

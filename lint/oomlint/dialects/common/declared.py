@@ -19,6 +19,7 @@ from oomlint.dialects.trl.keys import CONFIG_ROWS, MODEL_CONFIG_ROWS
 from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import ShellDocument, parser_of
 from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
     from oomlint.documents.python.options import ScriptOptions
@@ -51,7 +52,8 @@ def check_option(block: Block, row: Row, run: Cells) -> None:
     """
     for spans in (block.table.spans, TRANSFORMERS if (row.key, row.field) in _PASSED_ON else None):
         if spans is not None:
-            why = spans.why_not(row.key, run.version(spans.package), block.mapping.entries)
+            pinned, objective = run.version(spans.package), str(run[f.objective.kind] or "")
+            why = spans.why_not(row.key, pinned, block.mapping.entries, objective)
             if why is not None:
                 raise CannotEdit(why)
     if _is_of_script(block) and _is_refused(row, block, run):

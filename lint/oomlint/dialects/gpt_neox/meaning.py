@@ -70,8 +70,12 @@ def _(stage: Any, run: Cells, wishes: Wishes) -> Wishes:
         raise CannotEdit("GPT-NeoX refuses ZeRO-2 and 3 beside model or pipeline parallelism")
     if (run[own.experts] or 1) > 1:
         raise CannotEdit("GPT-NeoX refuses ZeRO-2 and 3 for models with experts")
-    own_keys: dict[Any, Any] = {f.parallel.zero.stage: stage}
-    return own_keys if run[own.pipes] == 0 else {**own_keys, own.pipes: 0}
+    if run[own.pipes] != 0:
+        # NX/training.py: a pipeline module of one stage saves its layers in files of their own, another model whole.
+        raise CannotEdit(
+            "GPT-NeoX takes ZeRO-2 and 3 only without its pipeline module (pipe_parallel_size: 0), which saves otherwise"
+        )
+    return {f.parallel.zero.stage: stage}
 
 
 @meaning.derive(f.load.zero3_init, source=f"{TRAINING} get_model")

@@ -19,7 +19,7 @@ bridge = Meaning()
 _P = f.precision
 
 
-def _is_megatron(run: Cells) -> bool:
+def is_megatron(run: Cells) -> bool:
     if run[lf_env.bridge] or run[lf_env.mca]:
         return True
     return any(run[degree] is not None for degree in lf_megatron.all())
@@ -27,12 +27,12 @@ def _is_megatron(run: Cells) -> bool:
 
 @bridge.derive(f.parallel.backend)
 def backend(run: Cells) -> Any:
-    return "megatron" if _is_megatron(run) else None
+    return "megatron" if is_megatron(run) else None
 
 
 @bridge.derive(f.parallel.tp, f.parallel.pp, f.parallel.cp, f.parallel.ep)
 def degrees(run: Cells) -> Any:
-    if not _is_megatron(run):
+    if not is_megatron(run):
         return None
     return {
         f.parallel.tp: run[lf_megatron.tp] or 1,
@@ -46,13 +46,13 @@ def degrees(run: Cells) -> Any:
 def steps(run: Cells) -> Any:
     """Both train with Megatron-LM's own optimizer over a fused Adam of Transformer Engine or Apex
     (Megatron-LM core_v0.14.0 megatron/core/optimizer/__init__.py:12-38), whatever ``optim`` says."""
-    return {f.optimizer.fused: True, f.optimizer.foreach: False} if _is_megatron(run) else None
+    return {f.optimizer.fused: True, f.optimizer.foreach: False} if is_megatron(run) else None
 
 
 @bridge.derive(f.parallel.ddp.find_unused)
 def looks_for_unused(run: Cells) -> Any:
     """Megatron has a wrapper of its own for data parallelism."""
-    return False if _is_megatron(run) else None
+    return False if is_megatron(run) else None
 
 
 @bridge.override(f.seq.pad, source="LF/train/mca/workflow.py:243: pad_to_max")
@@ -63,7 +63,7 @@ def pads_for_experts(run: Cells) -> Any:
 
 @bridge.derive(f.checkpointing.mode, f.checkpointing.source)
 def recomputation(run: Cells) -> Any:
-    if not _is_megatron(run):
+    if not is_megatron(run):
         return None
     return {
         f.checkpointing.mode: run[lf.recompute] or "none",
@@ -75,7 +75,7 @@ def recomputation(run: Cells) -> Any:
 def dtypes(run: Cells) -> Any:
     """Megatron-LM core/optimizer: 16-bit weights, fp32 main gradients, master and states."""
     half = run[shared.amp]
-    if not _is_megatron(run) or half == "no" or run[f.trainable.method] != "full":
+    if not is_megatron(run) or half == "no" or run[f.trainable.method] != "full":
         return None
     return {
         _P.param: half,

@@ -11,6 +11,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.liger import check_liger_patches, liger_patches
+from oomlint.dialects.llamafactory.bridge import is_megatron
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.dialects.llamafactory.releases import DROPS_LABELS
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
@@ -224,6 +225,8 @@ def custom_optimizer(run: Cells) -> Any:
 @training.written(f.optimizer.kind)
 def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     """``optim`` counts only while no switch of another optimizer is on."""
+    if is_megatron(run):
+        raise CannotEdit("Megatron trains with an optimizer of its own, whatever optim says")
     said = optimizers.writers[f.optimizer.kind](kind, run, wishes)
     return {**said, **{switch: False for switch in _SWITCHES if run[switch]}}
 

@@ -54,12 +54,16 @@ class own(Private, prefix="or"):  # noqa: N801  a namespace of fields, read like
     teacher_offload: bool
     actor_gpus: int
     actor_nodes: int
+    ref_gpus: int
+    reward_gpus: int
+    critic_gpus: int
     critic: str
     reward: str
     reward_url: str
     colocate_all: bool
     async_: bool
     colocate_ref: bool
+    colocate_critic: bool
     estimator: str
     kl: float
     engines: int
@@ -161,12 +165,16 @@ _OPTIONS = (
     # Reinforcement learning over Ray.
     _Option(own.actor_gpus, POSITIVE, "actor.num_gpus_per_node", "actor_num_gpus_per_node"),
     _Option(own.actor_nodes, POSITIVE, "actor.num_nodes", "actor_num_nodes"),
+    _Option(own.ref_gpus, POSITIVE, "ref.num_gpus_per_node", "ref_num_gpus_per_node", default=8),
+    _Option(own.reward_gpus, POSITIVE, "reward.num_gpus_per_node", "reward_num_gpus_per_node", default=8),
+    _Option(own.critic_gpus, POSITIVE, "critic.num_gpus_per_node", "critic_num_gpus_per_node", default=8),
     _Option(own.critic, TEXT, "critic.model_name_or_path", "critic_pretrain"),
     _Option(own.reward, TEXT, "reward.model_name_or_path", "reward_pretrain"),
     _Option(own.reward_url, TEXT, "reward.remote_url", "remote_rm_url"),
     _Option(own.colocate_all, SWITCH, "train.colocate_all", "colocate_all_models", default=False),
     _Option(own.async_, SWITCH, "train.async_enable", "async_train", default=False),
     _Option(own.colocate_ref, SWITCH, "train.colocate_actor_ref", "colocate_actor_ref", default=False),
+    _Option(own.colocate_critic, SWITCH, "train.colocate_critic_reward", "colocate_critic_reward", default=False),
     _Option(own.estimator, TEXT, "algo.advantage.estimator", "advantage_estimator"),
     _Option(own.kl, NUMBER, "algo.kl.init_coef", "init_kl_coef", default=0.01),
     _Option(own.engines, COUNT, "vllm.num_engines", "vllm_num_engines"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.machine.fields import scene
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.openrlhf.keys import CLI, own
 from oomlint.dialects.openrlhf.programs import program_of, reinforces
@@ -37,6 +38,9 @@ def pairs(run: Cells) -> Any:
 
 
 # -- models beside the trained one -----------------------------------------------------------------
+
+
+_R = f.objective.rollout
 
 
 @objectives.derive(f.objective.ref_model)
@@ -95,9 +99,26 @@ def critic(run: Cells) -> Any:
     return run[own.critic] or run[own.reward] or run[f.model.id]
 
 
-# -- generating ------------------------------------------------------------------------------------
+@objectives.derive(scene.gpus_per_node)
+def gpus_of_groups(run: Cells) -> Any:
+    """What Ray is asked for on one node: a placement group for each group of models and for each engine, which waits
+    until there are so many GPUs (OR/cli/train_ppo_ray.py: create_placement_group; ref, reward and critic have 8 each
+    unless told). None where groups may lie on other nodes."""
+    if program_of(run) != "ppo_ray" or (run[own.actor_nodes] or 1) > 1:
+        return None
+    actor = run[own.actor_gpus] or 8
+    engines = (run[own.engines] or 0) * (run[_R.tp] or 1)
+    if run[own.colocate_all]:
+        return actor + (engines if run[own.async_] else 0)
+    ref = 0 if run[own.colocate_ref] or run[own.kl] == 0 else run[own.ref_gpus]
+    has_reward = run[own.reward] is not None and run[own.reward_url] is None
+    reward = run[own.reward_gpus] if has_reward else 0
+    critic = run[own.critic_gpus] if run[f.objective.kind] == "ppo" else 0
+    scored = max(reward, critic) if run[own.colocate_critic] else reward + critic
+    return actor + ref + scored + engines
 
-_R = f.objective.rollout
+
+# -- generating ------------------------------------------------------------------------------------
 
 
 @objectives.derive(_R.engine)

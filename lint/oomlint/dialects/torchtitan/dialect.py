@@ -40,6 +40,8 @@ _MODULES = ("torchtitan.train", "torchtitan.experiments")
 class Torchtitan(Dialect):
     name = "torchtitan"
     packages = ("torchtitan",)
+    # Those of its package, which parse every key (torchtitan/config_manager.py, later config/job_config.py).
+    declares_all = True
     starters = _SCRIPTS
     markers = (b"[parallelism]", b"[activation_checkpoint]", b"torchtitan", b"run_train.sh", b"run_llama_train.sh", b"flavor")  # fmt: skip
     markers_prove = False

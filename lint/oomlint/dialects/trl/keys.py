@@ -20,7 +20,7 @@ from oomlint.dialects.kinds import (
     Kind,
     choice,
 )
-from oomlint.dialects.table import Renaming, Row, Table, known_keys
+from oomlint.dialects.table import Renaming, Row, Table, key_spans, known_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,
@@ -116,8 +116,11 @@ RENAMED_LENGTH = Renaming(
     "max_seq_length", "max_length", "TRL 0.20", source="TRL 0.19 and 0.20 trainer/sft_config.py"
 )
 
+SPANS = key_spans("trl", "trl", by_objective=True)
+
 TRL = Table(
     name="TRL config",
+    spans=SPANS,
     renamed=(*RENAMED_ARGUMENTS, replace(RENAMED_LENGTH, effect="ignored")),
     rows=over((*MODEL_CONFIG_ROWS, *CONFIG_ROWS), TRAINING_ARGUMENTS),
     known=KNOWN,
@@ -140,4 +143,5 @@ def call_table(name: str) -> Table:
         # A dataclass: Python refuses a name that it does not know.
         ignores_unknown=False,
         section="training",
+        spans=SPANS,
     )

@@ -37,6 +37,7 @@ OPTIONS = {
         name=f"TRL {objective} options",
         renamed=(*RENAMED_ARGUMENTS, RENAMED_LENGTH),
         rows=TRL.rows,
+        spans=TRL.spans,
         known=KNOWN | frozenset({"accelerate_config"}) | ACCELERATE_LAUNCHER.legal_keys,
         known_prefixes=TRL.known_prefixes,
         # TRL/scripts/utils.py: an option that no dataclass has ends the run.

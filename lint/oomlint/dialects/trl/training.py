@@ -30,7 +30,7 @@ from oomlint.dialects.trainer.own_losses import check_logits_unread
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.collators import collators
 from oomlint.dialects.trl.fields import trl
-from oomlint.dialects.trl.keys import BASE_SOURCE
+from oomlint.dialects.trl.keys import BASE_SOURCE, SPANS
 from oomlint.dialects.trl.objectives import cuts_prompts, objective_of_run, refers_to_nothing
 from oomlint.dialects.trl.releases import (
     CHECKPOINTS,
@@ -341,15 +341,10 @@ def hooks(run: Cells) -> Any:
     return hooks_of_trl(run) if run[trl.activation_offload] else None
 
 
-# The releases whose config class of an objective has ``activation_offloading``, the first that was seen with
-# it: TRL 0.17 to 1.9 trainer/*_config.py. Those of the others (GRPO, RLOO, ...) refuse it.
-_OFFLOADING_SINCE = {"sft": (0, 18), "rm": (0, 24), "dpo": (0, 29), "kto": (1, 9)}
-
-
 @offloads_activations.written
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
-    since, used = _OFFLOADING_SINCE.get(run[f.objective.kind] or ""), run.version("trl")
-    if since is None or (used is not None and used < since):
+    # From which release on a class has it SPANS tell; those of the others (GRPO, RLOO, ...) refuse it.
+    if f"{run[f.objective.kind]}.activation_offloading" not in SPANS.keys:
         raise CannotEdit(
             "TRL's config class for this objective has no key that offloads activations"
         )

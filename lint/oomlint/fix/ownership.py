@@ -1,0 +1,134 @@
+"""Whose a file is that a fix would change, and whether anything of the project runs what it describes.
+
+What others wrote (a submodule, a vendored copy), what nobody runs any more (an archive) and what only tests read is
+nothing that a maintainer wants fitted to a machine. Who names such a folder, or a file in it, means it all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from oomlint.documents import kind_of
+from oomlint.files.reference_index import naming, texts_below
+from oomlint.files.workspace import Workspace
+from oomlint.runs.run import Run
+
+# Folders, by what lies in them. A word is a whole part of a name between what are no letters: "old_scripts".
+_WORD = r"(?:^|[^a-z]){}(?:[^a-z]|$)"
+_FOLDERS = (
+    ("is a test's", r"_*(?:unit|integration|e2e)?[_-]?tests?|_*fixtures?|test[_-]?data|testing|e2e"),
+    ("is another project's", r"(?:3rd|third)[_-]?part(?:y|ies)|vendor(?:ed|s)?|extern(?:als?)?|submodules?|site-packages"),
+    ("is no longer used", _WORD.format(r"(?:archived?|archives|old|backups?|bak|deprecated|legacy|obsolete|unused|attic)")),
+)  # fmt: skip
+# Words of a file's own name say the same of fewer: a "legacy" data format is in use.
+_FILES = _WORD.format("(?:archived|old|backup|bak|deprecated|obsolete|unused)")
+# Where frameworks keep configs and scripts that show how they are used.
+_EXAMPLES = "examples"
+
+
+def why_not_ours(workspace: Workspace, path: str) -> str | None:
+    """Why a file is none that a project's fixes are written into, by the folders between it and what the user named;
+    ``None`` where nothing says so."""
+    folders = _below_named(workspace, path)
+    if not folders:
+        return None
+    *above, name = folders
+    for folder in above:
+        for what, pattern in _FOLDERS:
+            matches = re.search if pattern.startswith("(?:^") else re.fullmatch
+            if matches(pattern, folder.lower()):
+                return f"{path} {what}, by its folder {folder}; name it to have it fixed"
+    stem = name.partition(".")[0].lower()
+    if re.search(_FILES, stem) or re.search(_FILES, Path(name).suffix.lower()):
+        return f"{path} is no longer used, by its name; name it to have it fixed"
+    return None
+
+
+def why_the_frameworks(run: Run, path: str) -> str | None:
+    """Why a file is the framework's own code: it lies in the framework's package, and is no config."""
+    copier = run.parts.copier
+    if copier is None or kind_of(path) != ".py":
+        return None
+    parts = Path(path).parent.parts
+    for package in run.dialect.packages:
+        *_, name = package.split("/")
+        if name in parts:
+            return f"{path} is code of {run.framework} itself, which others call too"
+    return None
+
+
+def started_plainly(run: Run, path: str) -> str | None:
+    """The file that starts a program with plain ``python``, the program's own docstring included: one process, for
+    which alone a device map is made. ``None`` where none here does."""
+    if run.parts.copier is None:
+        return None
+    workspace = run.parts.copier.workspace
+    name = path.rpartition("/")[2]
+    texts = texts_below(workspace, workspace.project_around(path), guides=True)
+    plain = re.compile(_PLAIN.format(re.escape(name)).encode())
+    for other in (path, *naming(texts, path)):
+        for found in plain.finditer(workspace.read_or_none(other) or b""):
+            if workspace.resolve(found[1].decode("utf-8", "replace"), other) == path:
+                return other
+    return None
+
+
+# ``python train.py``, not ``python -m torch.distributed.run train.py``.
+_PLAIN = r"(?m)(?<![\w./-])python[\d.]*[ \t]+(?:-u[ \t]+)?((?:[\w.-]+/)*{})(?![\w.])"
+
+
+def _below_named(workspace: Workspace, path: str) -> tuple[str, ...]:
+    """The folders between what the user named and a file, and its name; none of a file that is named itself."""
+    file = workspace.file(path)
+    tops = [each for each in (workspace.cwd, *workspace.named) if file.is_relative_to(each)]
+    if not tops:
+        return Path(path).parts[-1:]
+    return file.relative_to(max(tops, key=lambda top: len(top.parts))).parts
+
+
+def why_unused(run: Run) -> str | None:
+    """Why nobody here may run what a fix would change: an example of a framework that the project neither carries nor
+    requires, or of a copy in one of its folders, which no file of the project's own names. ``None`` where nothing
+    says so."""
+    copier = run.parts.copier
+    if copier is None or run.parts.root is None:
+        return None
+    workspace, path = copier.workspace, run.parts.root.path
+    if _EXAMPLES not in _below_named(workspace, path)[:-1]:
+        return None
+    project, home = workspace.project_around(path), _home(workspace, run)
+    if home == project or (home is None and _is_required(workspace, run)):
+        return None
+    for other in naming(texts_below(workspace, project, guides=True), path):
+        is_outside = home is None or not workspace.file(other).is_relative_to(home)
+        if is_outside and _EXAMPLES not in Path(other).parts:
+            return None
+    if home is None:
+        return f"{path} is an example of {run.framework}, which the project neither carries nor requires"
+    return f"{path} is an example of the copy of {run.framework} here, and nothing outside of that names it"
+
+
+def _home(workspace: Workspace, run: Run) -> Path | None:
+    """The folder of the project that holds the framework of a run as its repository does."""
+    assert run.parts.root is not None
+    carried = (*run.dialect.packages, *run.dialect.declared_in)
+    folders = workspace.search_folders(run.parts.root.path)
+    inner_first = sorted(folders, key=lambda folder: -len(folder.parts))
+    return next((f for f in inner_first if any(workspace.holds(f, each) for each in carried)), None)
+
+
+def _is_required(workspace: Workspace, run: Run) -> bool:
+    """Whether the project may require the framework of a run: it says so, or says nothing of what it needs."""
+    assert run.parts.root is not None
+    dialect = run.dialect
+    required = _letters("\n".join(workspace.requirements(run.parts.root.path)))
+    if not (*dialect.packages, *dialect.declared_in):
+        return True
+    if not re.search(r"\b(?:torch|transformers)\b", required):
+        return True  # what it needs stands elsewhere
+    return any(_letters(name) in required for name in (dialect.name, dialect.distribution) if name)
+
+
+def _letters(text: str) -> str:
+    return text.lower().replace("_", "").replace("-", "")
