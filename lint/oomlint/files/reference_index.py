@@ -30,9 +30,9 @@ _MOST_KIN = 24
 _GUIDES = (".md", ".rst", ".txt")
 
 _ENDINGS = b"|".join(re.escape(suffix.encode()) for suffix in sorted(SUFFIXES, reverse=True))
-_FILE_NAME = re.compile(rb"([\w+.-]+(?:" + _ENDINGS + rb"))(?![\w-])", re.IGNORECASE)
+_FILE_NAME = rb"(?i)([\w+.-]+(?:" + _ENDINGS + rb"))(?![\w-])"
 # Hydra and torchtune name a config without its ending.
-_CONFIG_NAME = re.compile(rb"config(?:[-_]name)?[ =:]+['\"]?(?:[\w.-]+/)*([\w.-]+)")
+_CONFIG_NAME = rb"config(?:[-_]name)?[ =:]+['\"]?(?:[\w.-]+/)*([\w.-]+)"
 
 Stamp = tuple[int, int] | None
 """Time of the last change in nanoseconds and size of a file; ``None`` where there is none."""
@@ -130,7 +130,9 @@ def _is_read(workspace: Workspace, name: str, now: Stamp) -> bool:
 
 
 def _names_in(data: bytes) -> frozenset[str]:
-    words = {match[1] for pattern in (_FILE_NAME, _CONFIG_NAME) for match in pattern.finditer(data)}
+    words = {
+        match[1] for pattern in (_FILE_NAME, _CONFIG_NAME) for match in re.finditer(pattern, data)
+    }
     return frozenset(word.decode("utf-8", "replace") for word in words)
 
 

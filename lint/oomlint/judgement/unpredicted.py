@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # A folder of these names is one of another machine, or of none: no file can be put there.
 _NO_FOLDER = ("~", "$", "<", "{", "@")
 # What people write where whoever starts the run is to name his model.
-_TO_FILL_IN = re.compile(
+_TO_FILL_IN = (
     r"(?i)(?:.*/)?(?:x{3,}|\.{3}|<[^<>]+>|todo|your[-_ ]?\w*|(?:model|ckpt|checkpoint)[-_]?(?:path|dir))/?"
     r"|/?path/to/.*"
 )
@@ -49,7 +49,7 @@ def why_unpredicted(forecast: Forecast) -> str:
 
 def is_to_be_named(model: str) -> bool:
     """Whether a name is only a word for one: ``xxx``, ``<path_to_model>``, ``/path/to/model``."""
-    return _TO_FILL_IN.fullmatch(model) is not None
+    return re.fullmatch(_TO_FILL_IN, model) is not None
 
 
 def what_tells_of(model: str) -> str:

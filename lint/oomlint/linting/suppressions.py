@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from oomlint.fix.edits import Fix
     from oomlint.linting.rule import Finding, ListedRule, Rule
 
-_COMMENT = re.compile(
-    r"#[ \t]*oomlint:[ \t]*(?P<what>ignore-file|ignore)(?![\w-])(?:\[(?P<names>[^\]\n]*)\])?[^\r\n]*"
-)
+_COMMENT = r"#[ \t]*oomlint:[ \t]*(?P<what>ignore-file|ignore)(?![\w-])(?:\[(?P<names>[^\]\n]*)\])?[^\r\n]*"
 
 
 class Suppression(Struct, frozen=True):
@@ -62,8 +60,9 @@ def suppressions(workspace: Workspace, path: str) -> tuple[Suppression, ...]:
 
 def _suppressions(source: Source, comments: Sequence[Span]) -> Iterator[Suppression]:
     alone = {line for line, starts in _lines_of(source, comments) if starts}
+    pattern = re.compile(_COMMENT)
     for span in comments:
-        match = _COMMENT.search(source.text, span.start, span.end)
+        match = pattern.search(source.text, span.start, span.end)
         if match is not None:
             yield _suppression(source, match, span.start, alone)
 
