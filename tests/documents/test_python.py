@@ -353,8 +353,6 @@ def test_what_cannot_be_written_is_refused(script: str, value: object) -> None:
         ("Trainer(  # which\n    # one\n    a=1,\n)", None,
          "Trainer(  # which\n    # one\n    a=1,\n    new=5,\n)"),
         ("(x(1)\n    .Trainer(a=1))", None, "(x(1)\n    .Trainer(a=1, new=5))"),
-        ("Trainer(a=lambda x, y: (x, y), b=f'{1, 2}')", "a", "Trainer(a=lambda x, y: (x, y), new=5, b=f'{1, 2}')"),
-        ("Trainer(a=1, b='é, )' # (,\n  , c=2)", "b", "Trainer(a=1, b='é, )' # (,\n  , new=5, c=2)"),
     ],
 )  # fmt: skip
 def test_add_argument(script: str, anchor: str | None, expected: str, newline: str) -> None:
