@@ -57,7 +57,7 @@ def test_copy_as_released_is_the_framework() -> None:
     run = run_of({"train.toml": OWN, **COPY}, "train.toml", hardware=CARDS)
     assert run.parts.changed == {}
     assert _severity({"train.toml": OWN, **COPY}) is Severity.ERROR
-    assert run.parts.versions["torchtitan"][0] == "0.2.0"
+    assert run.parts.versions["torchtitan"] == ("0.2.0", "torchtitan/train.py")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,10 @@ class UnusedParts:
         details = finding.details
         if run.name not in self._told:
             self._told.add(run.name)
-            details = (*details, f"this is an example of {framework} as it ships it")
+            details = (
+                *details,
+                f"{framework} ships this example as it is, and no file of the project's own names it",
+            )
         return replace(finding, severity=Severity.INFO, details=details)
 
     def _is_unused(self, path: str) -> bool:
@@ -116,8 +119,18 @@ class UnusedParts:
         for other in self._naming(path):
             folders = PurePosixPath(other).parts[:-1]
             is_use = _NO_USE.isdisjoint(folders) and not any(f.startswith(".") for f in folders)
-            if other != path and is_use:
+            if other != path and is_use and self._means(other, path):
                 yield other
+
+    def _means(self, other: str, path: str) -> bool:
+        """Whether a file that has the name of an example means this one: it stands beside it, or names its folder,
+        since a framework has many of one name (``config_registry.py``)."""
+        folder, _, base = path.rpartition("/")
+        if other.rpartition("/")[0] == folder:
+            return True
+        called = "/".join((*folder.split("/")[-1:], base.rpartition(".")[0] or base)).lstrip("/")
+        text = self._workspace.read_or_none(other) or b""
+        return called.encode("utf-8", "surrogateescape") in text
 
     def _is_own(self, path: str) -> bool:
         """Whether a file that names an example is the project's own: no module of the copy's package, and not as the
