@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from oomlint.dialects.upstream import PACKAGES
 from oomlint.files.reference_index import naming, texts_below
 from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
@@ -105,6 +106,8 @@ class UnusedParts:
         files = list(dict.fromkeys((root.path, *files)))
         if not self._named.isdisjoint(files):
             return ""
+        if not any(self._may_hold_copy(path) for path in files):
+            return ""
         copies = self._copies
         frameworks = [copies.shipping(path) for path in files]
         if not frameworks or None in frameworks:
@@ -114,6 +117,16 @@ class UnusedParts:
         if any(self._is_own(other) for path in told for other in self._own(path)):
             return ""
         return next(framework.called for framework in frameworks if framework is not None)
+
+    def _may_hold_copy(self, path: str) -> bool:
+        """Whether there is a folder of a framework's name around a file, so that what is known of copies is loaded."""
+        project = self._workspace.project_around(path)
+        around = (
+            folder
+            for folder in self._workspace.search_folders(path)
+            if folder.is_relative_to(project)
+        )
+        return any(self._workspace.holds(each, p) for each in around for p in PACKAGES)
 
     def _own(self, path: str) -> Iterator[str]:
         for other in self._naming(path):
