@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from tests.linked import report_of, run_of
 
-from oomlint.dialects.upstream import known as upstream
+from oomlint.dialects.upstream import PACKAGES, known as upstream
 from oomlint.dialects.upstream.frameworks import FRAMEWORKS
 from oomlint.dialects.upstream.known import DATA, Known, blob_id, packed, unpacked
 from oomlint.dialects.upstream.statements import digests, pieces
@@ -57,7 +60,7 @@ def test_copy_as_released_is_the_framework() -> None:
     run = run_of({"train.toml": OWN, **COPY}, "train.toml", hardware=CARDS)
     assert run.parts.changed == {}
     assert _severity({"train.toml": OWN, **COPY}) is Severity.ERROR
-    assert run.parts.versions["torchtitan"][0] == "0.2.0"
+    assert run.parts.versions["torchtitan"] == ("0.2.0", "torchtitan/train.py")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,18 @@ def test_pieces_survive_a_formatter() -> None:
     assert ("self.w1=nn.Linear", "model") in set(pieces(text))
 
 
+def test_projects_without_a_copy_load_nothing_of_them() -> None:
+    code = (
+        "import sys; from tests.linked import report_of; "
+        f"report = report_of({{'train.toml': {OWN!r}}}, hardware={CARDS!r}); "
+        "print(len(report.runs), [n for n in sys.modules if 'upstream.' in n or n.endswith('runs.copies')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 []\n"
+
+
 def test_data_of_each_framework() -> None:
+    assert set(PACKAGES) == {each for framework in FRAMEWORKS for each in framework.packages}
     sizes = []
     for framework in FRAMEWORKS:
         header = upstream.known(framework.name).header

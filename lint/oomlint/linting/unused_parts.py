@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from oomlint.dialects.upstream import PACKAGES
 from oomlint.files.reference_index import naming, texts_below
 from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
@@ -73,7 +74,10 @@ class UnusedParts:
         details = finding.details
         if run.name not in self._told:
             self._told.add(run.name)
-            details = (*details, f"this is an example of {framework} as it ships it")
+            details = (
+                *details,
+                f"{framework} ships this example as it is, and no file of the project's own names it",
+            )
         return replace(finding, severity=Severity.INFO, details=details)
 
     def _is_unused(self, path: str) -> bool:
@@ -102,6 +106,8 @@ class UnusedParts:
         files = list(dict.fromkeys((root.path, *files)))
         if not self._named.isdisjoint(files):
             return ""
+        if not any(self._may_hold_copy(path) for path in files):
+            return ""
         copies = self._copies
         frameworks = [copies.shipping(path) for path in files]
         if not frameworks or None in frameworks:
@@ -112,12 +118,32 @@ class UnusedParts:
             return ""
         return next(framework.called for framework in frameworks if framework is not None)
 
+    def _may_hold_copy(self, path: str) -> bool:
+        """Whether there is a folder of a framework's name around a file, so that what is known of copies is loaded."""
+        project = self._workspace.project_around(path)
+        around = (
+            folder
+            for folder in self._workspace.search_folders(path)
+            if folder.is_relative_to(project)
+        )
+        return any(self._workspace.holds(each, p) for each in around for p in PACKAGES)
+
     def _own(self, path: str) -> Iterator[str]:
         for other in self._naming(path):
             folders = PurePosixPath(other).parts[:-1]
             is_use = _NO_USE.isdisjoint(folders) and not any(f.startswith(".") for f in folders)
-            if other != path and is_use:
+            if other != path and is_use and self._means(other, path):
                 yield other
+
+    def _means(self, other: str, path: str) -> bool:
+        """Whether a file that has the name of an example means this one: it stands beside it, or names its folder,
+        since a framework has many of one name (``config_registry.py``)."""
+        folder, _, base = path.rpartition("/")
+        if other.rpartition("/")[0] == folder:
+            return True
+        called = "/".join((*folder.split("/")[-1:], base.rpartition(".")[0] or base)).lstrip("/")
+        text = self._workspace.read_or_none(other) or b""
+        return called.encode("utf-8", "surrogateescape") in text
 
     def _is_own(self, path: str) -> bool:
         """Whether a file that names an example is the project's own: no module of the copy's package, and not as the
