@@ -128,7 +128,8 @@ def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str)
         return False
     copies = list(_own_copies(workspace, claim))
     section, _, name = key.rpartition(".")
-    if any(f'"--{section}.'.encode() in text for text in copies if section):
+    parses = rf'add_argument\(\s*"--{re.escape(section)}\.'.encode()
+    if section and any(re.search(parses, text) for text in copies):
         # Options of argparse that are called by their section: the same word in another one is another key.
         return not any(f'"--{key}"'.encode() in text for text in copies)
     words = {word for text in copies for word in re.findall(rb"\w+", text)}
