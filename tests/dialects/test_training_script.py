@@ -120,6 +120,14 @@ def test_trl_classes_bring_the_defaults_of_trl() -> None:
     assert (plan.trainable.method, plan.objective.ref_model) == ("lora", "shared_adapter_off")
 
 
+def test_a_trainer_of_tensorflow_is_none_of_these() -> None:
+    script = _TRAINER.replace("    Trainer,", "    TFTrainer,").replace(
+        "= Trainer(", "= TFTrainer("
+    )
+    parsed = script.replace("args = TrainingArguments(", "args = TFTrainingArguments(")
+    assert not _runs(parsed)
+
+
 def test_several_trainers_are_several_runs() -> None:
     runs = _runs(_TRL + _TRL.replace("DPO", "SFT").replace("=2,", "=8,"))
     assert [(r.plan.objective.kind, r.plan.batch.micro) for r in runs] == [("dpo", 2), ("sft", 8)]
