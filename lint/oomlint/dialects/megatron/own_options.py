@@ -1,7 +1,7 @@
 """Options that programs and forks of Megatron add to its parser: nothing here follows what they do.
 
 What they speak of by their words is not known: ``--mask-only`` trains less than the model, as ``--freeze-LM`` does
-(Megatron-LM core_v0.7.0 examples/multimodal/multimodal_args.py), ``--load-teacher`` puts another one beside it
+(Megatron-LM d98e8a64 examples/multimodal/multimodal_args.py), ``--load-teacher`` puts another one beside it
 (Megatron-DeepSpeed 4efb479d megatron/arguments.py).
 """
 
