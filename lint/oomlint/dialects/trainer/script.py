@@ -70,7 +70,8 @@ _OBJECTIVE = r"(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|Online
 _TRL_CONFIG = re.compile(rf"(^|\.){_OBJECTIVE}Config$")
 _TRL_TRAINER = re.compile(rf"(^|\.){_OBJECTIVE}Trainer$")
 _CONFIG = re.compile(rf"(^|\.)(Seq2Seq|Unsloth)?TrainingArguments$|{_TRL_CONFIG.pattern}")
-_TRAINER = re.compile(r"(^|\.)\w*Trainer$")
+# TensorFlow's has a name of its own (transformers 4.57 trainer_tf.py).
+_TRAINER = re.compile(r"(^|\.)(?!TF[A-Z])\w*Trainer$")
 _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
 # ``if args.use_unsloth:`` above an import of it; and an import whatever is asked.
 _UNSLOTH = re.compile(r"^(?P<inside>[ \t]*)(?:from|import) unsloth\b", re.MULTILINE)

@@ -667,6 +667,7 @@ class Evaluator:
         return (
             self._path(expression, scope, depth)
             or self._returned(expression, scope, depth)
+            or self._made(expression, depth)
             or _unknown(span)
         )
 
@@ -869,6 +870,21 @@ class Evaluator:
         if isinstance(node, Scalar) and isinstance(node.value, Call):
             return Scalar(span, node.value, locked=_RETURNED)
         return from_elsewhere(node, span, there.places.source.path)
+
+    def _made(self, call: ast.Call, depth: int) -> Node | None:
+        """The config that a function of the file makes: ``peft_config=lora_config(args)``."""
+        function = self.scopes.functions.get(dotted(call.func) or "")
+        if function is None or depth > _DEEPEST:
+            return None
+        own = self.scopes.of_node[id(function)]
+        value = self.end_of(function.body, own, depth + 1)
+        if isinstance(value, ast.Name):
+            bindings = own.bindings.get(value.id, [])
+            value = bindings[0].value if len(bindings) == 1 else None
+        made = self.calls.get(id(value))
+        if made is None or not made.callee.endswith(("Config", "Arguments")):
+            return None
+        return Scalar(self.places.span(call), made, locked=_RETURNED)
 
     def end_of(self, body: list[ast.stmt], scope: Scope, depth: int) -> ast.expr | None:
         """What the one ``return`` says that statements come to; ``None`` where it cannot be told."""
