@@ -142,3 +142,19 @@ def test_a_model_that_is_followed_is_not_what_else_is_called_so() -> None:
     text = _script(f'"{_QWEN}"', _UNFOLLOWED.format(default=_LLAMA))
     run = run_of({"train.py": text, "c.yaml": "model: gpt2"})
     assert (run.plan.model.id, run.level(f.model.id)) == (_QWEN, Level.STATED)
+
+
+@pytest.mark.parametrize(
+    ("loader", "is_ours"),
+    [
+        ("AutoModelForImageClassification", False),
+        ("WhisperForConditionalGeneration", False),
+        ("AutoModelForImageTextToText", True),
+        ("Qwen2AudioForConditionalGeneration", True),
+        ("AutoModelForSequenceClassification", True),
+    ],
+)
+def test_of_models_of_images_and_sound_nothing_is_predicted(loader: str, is_ours: bool) -> None:
+    text = _script('"org/base"').replace("AutoModelForCausalLM", loader)
+    files = {"train.py": text, "run.sh": "torchrun --nproc_per_node 4 train.py\n"}
+    assert run_of(files).is_fragment is not is_ours
