@@ -158,3 +158,21 @@ def test_of_models_of_images_and_sound_nothing_is_predicted(loader: str, is_ours
     text = _script('"org/base"').replace("AutoModelForCausalLM", loader)
     files = {"train.py": text, "run.sh": "torchrun --nproc_per_node 4 train.py\n"}
     assert run_of(files).is_fragment is not is_ours
+
+
+@pytest.mark.parametrize(
+    ("above", "length"),
+    [
+        ("from settings import MAX_SEQ_LENGTH", 256),
+        ("MAX_LEN = 512", 512),
+        ("from settings import MAX_SEQ_LENGTH\nMAX_LEN = 512", None),
+        ("MAX_LEN = choose()\nfrom settings import MAX_SEQ_LENGTH", 256),
+    ],
+)
+def test_what_a_script_calls_the_length_of_samples_is_assumed(
+    above: str, length: int | None
+) -> None:
+    files = {"settings.py": "MAX_SEQ_LENGTH = 256\n", "train.py": _script(f'"{_QWEN}"', above)}
+    run = run_of(files, "train.py")
+    assert run.plan.seq.max_len == length
+    assert length is None or run.level(f.seq.max_len) is Level.ASSUMED

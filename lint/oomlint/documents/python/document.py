@@ -330,6 +330,7 @@ def _read(
     from oomlint.documents.python.loops import read_loop, read_parts
     from oomlint.documents.python.model_names import model_names
     from oomlint.documents.python.modules import Module, Modules
+    from oomlint.documents.python.named_lengths import length_facts
     from oomlint.documents.python.options import read_options, started
     from oomlint.documents.python.samplers import sampler_facts
     from oomlint.documents.python.saved_models import saved_models
@@ -358,6 +359,7 @@ def _read(
         *sampler_facts(module, calls, taken_in),
         *model_names(calls, declared, named_alone, evaluator),
         *saved_models(every, calls, evaluator),
+        *length_facts(evaluator),
     )
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
