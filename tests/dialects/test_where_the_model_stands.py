@@ -142,3 +142,37 @@ def test_a_model_that_is_followed_is_not_what_else_is_called_so() -> None:
     text = _script(f'"{_QWEN}"', _UNFOLLOWED.format(default=_LLAMA))
     run = run_of({"train.py": text, "c.yaml": "model: gpt2"})
     assert (run.plan.model.id, run.level(f.model.id)) == (_QWEN, Level.STATED)
+
+
+@pytest.mark.parametrize(
+    ("loader", "is_ours"),
+    [
+        ("AutoModelForImageClassification", False),
+        ("WhisperForConditionalGeneration", False),
+        ("AutoModelForImageTextToText", True),
+        ("Qwen2AudioForConditionalGeneration", True),
+        ("AutoModelForSequenceClassification", True),
+    ],
+)
+def test_of_models_of_images_and_sound_nothing_is_predicted(loader: str, is_ours: bool) -> None:
+    text = _script('"org/base"').replace("AutoModelForCausalLM", loader)
+    files = {"train.py": text, "run.sh": "torchrun --nproc_per_node 4 train.py\n"}
+    assert run_of(files).is_fragment is not is_ours
+
+
+@pytest.mark.parametrize(
+    ("above", "length"),
+    [
+        ("from settings import MAX_SEQ_LENGTH", 256),
+        ("MAX_LEN = 512", 512),
+        ("from settings import MAX_SEQ_LENGTH\nMAX_LEN = 512", None),
+        ("MAX_LEN = choose()\nfrom settings import MAX_SEQ_LENGTH", 256),
+    ],
+)
+def test_what_a_script_calls_the_length_of_samples_is_assumed(
+    above: str, length: int | None
+) -> None:
+    files = {"settings.py": "MAX_SEQ_LENGTH = 256\n", "train.py": _script(f'"{_QWEN}"', above)}
+    run = run_of(files, "train.py")
+    assert run.plan.seq.max_len == length
+    assert length is None or run.level(f.seq.max_len) is Level.ASSUMED

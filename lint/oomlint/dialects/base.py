@@ -262,6 +262,10 @@ class Dialect:
         """Whether the program gets as far as training with what it is told."""
         return True
 
+    def trains_language(self, run: Cells) -> bool:
+        """Whether it is a language model that is trained, as far as one sees: of others nothing is predicted."""
+        return True
+
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
         """The blocks of a run in rising precedence. Of its claims the first is what it begins with, which
         counts for more than the files that it names; each comes before those that it names itself."""

@@ -235,8 +235,11 @@ class Run(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def is_fragment(self) -> bool:
-        """A part (a lone DeepSpeed JSON, say) that no run was found for."""
-        return all(claim.kind in ("part", "aside") for claim in self.claims)
+        """A part (a lone DeepSpeed JSON, say) that no run was found for, or the run of a model of images or sound:
+        neither is counted among the runs of which something is predicted."""
+        if all(claim.kind in ("part", "aside") for claim in self.claims):
+            return True
+        return not self.dialect.trains_language(self.cells)
 
     @property
     def missing(self) -> tuple[MissingFile, ...]:

@@ -83,6 +83,12 @@ _ADAPTER_CONFIG = re.compile(
     r"(^|\.)(\w*Lora|LoHa|LoKr|OFT|BOFT|IA3|Vera|LNTuning|Prompt\w*|Prefix\w*|AdaptionPrompt)Config$"
 )
 _LOADS_ADAPTER = re.compile(r"(^|\.)(Auto)?PeftModel\w*\.from_pretrained$")
+NO_LANGUAGE = re.compile(
+    r"CLIP|ViT|Dino|DINO|Segment|Image(?!TextToText)|Video(?!Llava)|(?:Audio|Speech)(?!ForC)|CTC|Whisper|Wav2Vec"
+    r"|Hubert|WavLM|Beit|DeiT|Swin|ConvNext|ResNet|Detection|UNet|VAE|Autoencoder|Scheduler"
+)
+"""Classes of models of images and sound; those that write text of them (``Qwen2AudioForConditionalGeneration``) are
+language models."""
 _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value(?!head)|draft", re.IGNORECASE)
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 

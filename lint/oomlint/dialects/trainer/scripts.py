@@ -224,6 +224,20 @@ def likely_dtype(run: Cells) -> Any:
     )
 
 
+@scripts.assume(f.seq.max_len)
+def named_length(run: Cells) -> Any:
+    """Where no call that is read cuts samples: what the script calls their length, if that is one number."""
+    if not is_script(run) or run.is_unread(f.seq.max_len):
+        return None
+    facts = [fact for fact in run.given.once(_all_facts) if fact.kind == "calls-length"]
+    given = run.given.once(options_of)
+    if len(facts) != 1 or facts[0].detail["option"] in given:
+        return None
+    fact = facts[0]
+    why = f"{fact.location.path} calls it {fact.detail['key']}; what cuts samples is not followed"
+    return Sourced(fact.detail["length"], why)
+
+
 @early_load.override(f.load.zero3_init)
 def loads_before_arguments(run: Cells) -> Any:
     """zero.Init opens only where the Trainer's DeepSpeed config exists by then
@@ -299,6 +313,10 @@ def _on_demand(blocks: list[Block]) -> tuple[Fact, ...]:
 def _facts(blocks: list[Block]) -> Iterator[Fact]:
     documents = {id(block.document): block.document for block in blocks}
     return (fact for document in documents.values() for fact in document.facts)
+
+
+def _all_facts(blocks: list[Block]) -> tuple[Fact, ...]:
+    return tuple(_facts(blocks))
 
 
 # -- what the trainer is given ---------------------------------------------------------------------

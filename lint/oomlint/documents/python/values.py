@@ -93,6 +93,7 @@ _NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": floa
 _CHOSEN: Final = "it is given only where it is taken"
 _RETURNED: Final = "it is what a function returns"
 _BY_FILE: Final = "a config file decides on it"
+_COPIED: Final = "it is a copy"
 _BY_TEST: Final = "a test decides on it"
 _BY_CARD: Final = "the card decides on it"
 _BY_ENVIRONMENT: Final = "the environment may say otherwise"
@@ -652,6 +653,11 @@ class Evaluator:
             return self._of_environment(*variable, span, scope, depth)
         if name == "dict" and not expression.args and scope.find("dict") is None:
             return replace(self.arguments(expression, scope), kind="call")
+        copied = _copied(expression, scope)
+        if copied is not None:
+            whole = self.node(copied, scope, depth + 1)
+            if isinstance(whole, Mapping):
+                return _locked(whole, _COPIED)
         if name in _NUMBERS and len(expression.args) == 1 and scope.find(name) is None:
             return self._number(_NUMBERS[name], expression, scope, depth)
         if name == "getattr" and len(expression.args) == 2:
@@ -1290,6 +1296,17 @@ def _as_choice(comparison: ast.Compare) -> ast.IfExp:
     """``args.dtype == "bf16"`` as one of two values, between which it decides."""
     sides = (ast.copy_location(ast.Constant(each), comparison) for each in (True, False))
     return ast.copy_location(ast.IfExp(comparison, *sides), comparison)
+
+
+def _copied(call: ast.Call, scope: Scope) -> ast.expr | None:
+    """What ``settings.copy()``, ``dict(settings)`` or ``copy.deepcopy(settings)`` copies."""
+    function, given = call.func, call.args
+    if call.keywords:
+        return None
+    if isinstance(function, ast.Attribute) and function.attr == "copy" and not given:
+        return function.value
+    name = scope.resolved(dotted(function) or "")
+    return given[0] if name in ("dict", "copy.copy", "copy.deepcopy") and len(given) == 1 else None
 
 
 def _is_of_card(call: ast.Call, scope: Scope) -> bool:
