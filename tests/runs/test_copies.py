@@ -6,13 +6,15 @@ import subprocess
 import sys
 
 import pytest
-from tests.linked import report_of, run_of
+from tests.linked import hardware_of, report_of, run_of, workspace_of
 
 from oomlint.dialects.upstream import PACKAGES, known as upstream
 from oomlint.dialects.upstream.frameworks import FRAMEWORKS
 from oomlint.dialects.upstream.known import DATA, Known, blob_id, packed, unpacked
 from oomlint.dialects.upstream.statements import digests, pieces
+from oomlint.files.workspace import Workspace
 from oomlint.judgement.evidence import rests_on
+from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -116,6 +118,15 @@ def test_example_as_it_ships(
     files = {"train.toml": EXAMPLE, **COPY, **beside}
     assert _severity(files, explicit=explicit) is expected
     assert _severity({"train.toml": EXAMPLE, **beside}) is Severity.ERROR
+
+
+@pytest.mark.parametrize(("named", "expected"), [("configs", Severity.ERROR), ("", Severity.INFO)])
+def test_folder_of_examples_that_the_user_named(named: str, expected: Severity) -> None:
+    plain = workspace_of({"configs/train.toml": EXAMPLE, **COPY})
+    folder = plain.file(named) if named else plain.project_root
+    workspace = Workspace(plain.cwd, plain.overlay, plain.project_root, [folder], plain.disk)
+    report = lint(workspace, ["configs/train.toml"], Options(hardware=hardware_of(CARDS)))
+    assert max(d.severity for d in report.diagnoses if d.rule.code == "OOM105") is expected
 
 
 def test_pieces_survive_a_formatter() -> None:

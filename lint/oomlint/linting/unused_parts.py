@@ -4,7 +4,7 @@ nobody meets before somebody names them.
 A DeepSpeed JSON that was copied along, or an Accelerate YAML of another machine, may lie beside runs that take neither.
 A guide, a comment or a line of code that names such a file is enough to take it for used. A copy of a framework has the
 framework's examples: one that nobody has changed is a run of the project's once a file of the project's own names it,
-or the user does. In the framework's own repository that is no different.
+or the user does, or a folder that it is in. In the framework's own repository that is no different.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class UnusedParts:
         root = run.claims[0] if run.parts.root is None else run.parts.root
         files = [path for path in run.files if not path.endswith(".py") or path == root.path]
         files = list(dict.fromkeys((root.path, *files)))
-        if not self._named.isdisjoint(files):
+        if any(map(self._is_named, files)):
             return ""
         if not any(self._may_hold_copy(path) for path in files):
             return ""
@@ -117,6 +117,12 @@ class UnusedParts:
         if any(self._is_own(other) for path in told for other in self._own(path)):
             return ""
         return next(framework.called for framework in frameworks if framework is not None)
+
+    def _is_named(self, path: str) -> bool:
+        """Whether the user named the file, or a folder of the project's that it is in: not the project as a whole."""
+        file, project = self._workspace.file(path), self._workspace.project_around(path)
+        folders = (f for f in self._workspace.named if project in f.parents)
+        return path in self._named or any(file.is_relative_to(f) for f in folders)
 
     def _may_hold_copy(self, path: str) -> bool:
         """Whether there is a folder of a framework's name around a file, so that what is known of copies is loaded."""
