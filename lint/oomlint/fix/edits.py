@@ -213,7 +213,8 @@ def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
             raise CannotEdit(reason)
     root = () if run.parts.root is None else (run.parts.root.path,)
     foreign = (why_not_ours(workspace, path) for path in (*root, *paths))
-    code = (why_the_frameworks(run, path) for path in paths)
+    # A registry of configs in Python is where the run itself stands.
+    code = (why_the_frameworks(run, path) for path in paths if path not in root)
     reason = next(filter(None, (*foreign, *code)), None) or (why_unused(run) if paths else None)
     if reason is not None:
         raise CannotEdit(reason)
