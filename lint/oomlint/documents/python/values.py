@@ -545,7 +545,6 @@ class Evaluator:
 
     def _unpacked(self, expression: ast.expr, scope: Scope, depth: int) -> Mapping:
         """What ``**expression`` brings."""
-        expression = _chosen_from(expression)
         node = self._before_stores(expression, scope, depth) or self.node(
             expression, scope, depth + 1
         )
@@ -1130,24 +1129,6 @@ class Evaluator:
                 return name
         cls = self.settings.get(holder)
         return cls if cls in self.scopes.classes else None
-
-
-def _chosen_from(expression: ast.expr) -> ast.expr:
-    """Of ``{k: v for k, v in settings.items() if k in known}`` the dictionary that it is made of: what is left out is
-    what the release at hand does not take."""
-    match expression:
-        case ast.DictComp(
-            key=ast.Name(id=key),
-            value=ast.Name(id=value),
-            generators=[
-                ast.comprehension(
-                    target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
-                    iter=ast.Call(func=ast.Attribute(value=whole, attr="items"), args=[]),
-                )
-            ],
-        ) if (key, value) == (first, second):
-            return whole
-    return expression
 
 
 def _assigned_in_branches(scope: ast.AST) -> Iterator[tuple[int, tuple[ast.If, bool]]]:
