@@ -99,7 +99,7 @@ p = argparse.ArgumentParser()
 p.add_argument("--config", default="c.yaml")
 p.add_argument("--model_name", default="{default}")
 args = p.parse_args()
-settings = Settings.load(args.config)"""
+settings = Settings.load(args.config, args.model_name)"""
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,11 @@ def test_of_models_of_images_and_sound_nothing_is_predicted(loader: str, is_ours
 @pytest.mark.parametrize(
     ("above", "length"),
     [
-        ("from settings import MAX_SEQ_LENGTH", 256),
-        ("MAX_LEN = 512", 512),
-        ("from settings import MAX_SEQ_LENGTH\nMAX_LEN = 512", None),
-        ("MAX_LEN = choose()\nfrom settings import MAX_SEQ_LENGTH", 256),
+        ("from settings import MAX_SEQ_LENGTH\ndata = Data(MAX_SEQ_LENGTH)", 256),
+        ("MAX_LEN = 512\ndata = Data(MAX_LEN)", 512),
+        ("from settings import MAX_SEQ_LENGTH\nMAX_LEN = 512\nData(MAX_LEN, MAX_SEQ_LENGTH)", None),
+        # What nothing reads cuts nothing.
+        ("MAX_LEN = 512", None),
     ],
 )
 def test_what_a_script_calls_the_length_of_samples_is_assumed(
@@ -176,3 +177,10 @@ def test_what_a_script_calls_the_length_of_samples_is_assumed(
     run = run_of(files, "train.py")
     assert run.plan.seq.max_len == length
     assert length is None or run.level(f.seq.max_len) is Level.ASSUMED
+
+
+def test_what_is_unpacked_unseen_into_the_loader_may_say_how_it_loads() -> None:
+    text = _script(f'"{_QWEN}", **settings()')
+    run = run_of({"train.py": text, "run.sh": "python train.py"}, hardware="4xA100-80GB")
+    assert run.level(f.load.device_map) is Level.UNREAD
+    assert run.level(f.load.dtype) is Level.STATED

@@ -31,10 +31,12 @@ def named_lengths(evaluator: Evaluator) -> Iterator[Entry]:
 
 
 def length_facts(evaluator: Evaluator) -> Iterator[Fact]:
-    """A fact of the kind ``calls-length``, where all that is named so has one ``length``: its ``key``, and the
+    """A fact of the kind ``calls-length``, where all that is named so and read has one ``length``: its ``key``, and the
     ``option`` that it is the default of."""
     found: list[tuple[str, Node]] = [(e.key, e.value) for e in named_lengths(evaluator)]
     found += _imported(evaluator)
+    reads = evaluator.tree.scopes.reads
+    found = [(key, node) for key, node in found if option_of(node) or reads[key]]
     known = [
         (key, node)
         for key, node in found
