@@ -60,6 +60,8 @@ from oomlint.documents.text import Source, Span
 
 # Values are followed through this many names; more is a program, not a setting.
 _DEEPEST: Final = 24
+# A choice asks for its test and its sides several times over: of choices within choices, few are followed.
+_CHOICE: Final = 8
 _LARGEST_EXPONENT: Final = 64
 _LONGEST_TEXT: Final = 10_000
 
@@ -218,7 +220,7 @@ class Evaluator:
         if read is not None:
             return read(self, expression, scope, depth)
         if isinstance(expression, ast.Compare):
-            expression = _as_choice(expression)
+            expression, depth = _as_choice(expression), depth + _CHOICE
         value = self.value(expression, scope, depth)
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
             return self._first_set(expression, value, scope, depth)
@@ -747,7 +749,9 @@ class Evaluator:
                 return _locked(self.node(chosen, found[0], depth + 1), _BY_FILE)
         if found is not None and len(found[1]) == 2 and expression.id not in self.scopes.changed:
             choice = self._of_branches(expression, found[1], found[0])
-            return _unknown(span) if choice is None else self.node(choice, found[0], depth + 1)
+            return (
+                _unknown(span) if choice is None else self.node(choice, found[0], depth + _CHOICE)
+            )
         if found is None or len(found[1]) != 1:
             return _unknown(span)
         owner, (binding,) = found
