@@ -23,6 +23,7 @@ from oomlint.fix.apply import apply_change, fix_all
 from oomlint.fix.bystanders import used_elsewhere
 from oomlint.fix.edits import Fix
 from oomlint.fix.planned import each_decided, with_plans
+from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Diagnosis, Report, lint
 from oomlint.linting.rule import Applicability, Severity
 from oomlint.runs.run import Run
@@ -67,8 +68,13 @@ class Analysis(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def decided(self) -> tuple[Diagnosis, ...]:
-        """The same, with fixes that are written one by one, as somebody chooses them."""
-        return tuple(each_decided(self.diagnoses, self.job.options, Applicability.SAFE))
+        """The same, with fixes that are written one by one, as somebody chooses them: of a run in trouble each that
+        helps, since it may take several."""
+        decided = each_decided(self.diagnoses, self.job.options, Applicability.SAFE)
+        return tuple(
+            found if found.run is not None and judgement_of(found.run).is_in_trouble else each
+            for found, each in zip(self.diagnoses, decided, strict=True)
+        )
 
     @cached_property
     def planned(self) -> tuple[Diagnosis, ...]:
