@@ -20,7 +20,6 @@ from oomlint.documents.write import is_below, write_all
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
 from oomlint.files.disk import MAX_NOTEBOOK_BYTES
 from oomlint.files.reading import read_given
-from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Report, Results, lint
 from oomlint.linting.rule import Applicability, Severity
 from oomlint.plugins import has_packages
@@ -286,7 +285,7 @@ def _linted(
 
 def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
     """The report with the fixes that ``--fix`` would begin with, for whoever asks for them."""
-    if not any(judgement_of(run).is_in_trouble for run in report.runs):
+    if not report.may_be_fixed:
         return report
     from oomlint.fix.planned import with_plans
 

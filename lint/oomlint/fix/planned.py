@@ -60,9 +60,12 @@ def with_plans(
     *,
     lowest: Applicability = Applicability.UNSAFE,
 ) -> list[Diagnosis]:
-    """The report's findings, where of each run in trouble one carries the cheapest plan as its fix,
-    and what others that speak of its memory would do is only shown. A plan is looked for when somebody asks for the
-    fix of one of these.
+    """The report's findings with the fixes of which ``--fix`` begins with those of the ``level``: the one place that
+    decides what is written, whoever shows or counts it.
+
+    Of each run in trouble one carries the cheapest plan as its fix, and what others that speak of its memory would
+    do is only shown. A plan is looked for when somebody asks for the fix of one of these. Of what is left each is
+    decided by itself.
 
     Runs for which there is no plan keep what their rules propose, and for those that need one only
     with some data there is none. Where no plan is of the ``level`` that is to be applied, one down to
@@ -75,8 +78,20 @@ def with_plans(
         if (about := [d for d in report.diagnoses if _is_about(d, name)])
     }
     planned = [_planned(diagnosis, troubles) for diagnosis in report.diagnoses]
-    agreed = map(unless_needless, with_agreement(planned))
-    fitted = [_unless_lost(diagnosis, options, lowest) for diagnosis in agreed]
+    return each_decided(with_agreement(planned), options, level, lowest=lowest)
+
+
+def each_decided(
+    found: Sequence[Diagnosis],
+    options: Options,
+    level: Applicability,
+    *,
+    lowest: Applicability = Applicability.UNSAFE,
+) -> list[Diagnosis]:
+    """Findings whose fix is only shown where nobody needs it, or something else has to come first; each for itself,
+    whatever plan there may be."""
+    needed = map(unless_needless, found)
+    fitted = [_unless_lost(diagnosis, options, lowest) for diagnosis in needed]
     return unless_stopped(fitted, level)
 
 
@@ -170,11 +185,13 @@ def _fitted_or_shown(
     if _rather_lives(fitted):
         return fix
     # No plan is written for a program that is not followed.
-    if not unread_program(fitted) and _plan(fitted, options, lowest) is not None:
-        return fix
-    return fix.declined(
-        "the run would rather die on so few GPUs: it is written for another machine"
-    )
+    plan = None if unread_program(fitted) else _plan(fitted, options, lowest)
+    if plan is None:
+        return fix.declined(
+            "the run would rather die on so few GPUs: it is written for another machine"
+        )
+    # It is as safe as what makes it worth while.
+    return replace(fix, applicability=min(fix.applicability, plan.fix.applicability))
 
 
 def _rather_lives(run: Run) -> bool:

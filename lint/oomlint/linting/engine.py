@@ -163,6 +163,17 @@ class Report(Results, frozen=True, eq=False):
     applied: tuple[Diagnosis, ...] = ()
     known: tuple[Diagnosis, ...] = ()
 
+    @property
+    def may_be_fixed(self) -> bool:
+        """Whether a finding may have a fix that is written, which :mod:`oomlint.fix.planned` decides; where not, it
+        need not be imported."""
+        return any(
+            each.severity >= Severity.WARNING
+            and each.run is not None
+            and (each.finding.proposals or each.finding.is_of_need)
+            for each in self.diagnoses
+        )
+
 
 def all_rules(folders: Sequence[str] = ()) -> tuple[type[Rule], ...]:
     """Every rule that can run, by code, those of plug-ins in ``folders`` included."""

@@ -224,21 +224,31 @@ class Evaluator:
         value = self.value(expression, scope, depth)
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
             return self._first_set(expression, value, scope, depth)
+        chosen = None
         if isinstance(expression, ast.IfExp):
-            decided = self.decided(expression.test, scope, depth)
-            if decided is not None:
-                branch = expression.body if decided else expression.orelse
-                return _locked(self.node(branch, scope, depth + 1), _BY_FILE)
-            test = self.value(expression.test, scope, depth + 1) if value is UNKNOWN else UNKNOWN
-            if isinstance(test, bool):  # of a list or a dict, which are no plain values
-                branch = expression.body if test else expression.orelse
-                return _locked(self.node(branch, scope, depth + 1), _BY_TEST)
-            chosen = self._choice(expression, scope, depth)
-            if value is UNKNOWN or isinstance(chosen, PythonScalar):
-                return replace(chosen, value=value)
+            chosen = self._conditional(expression, value, scope, depth)
+        if chosen is not None:
+            return chosen
         if value is UNKNOWN:
             return _unknown(span)
         return Scalar(span, value, locked=_BY_CARD if _asks_card(expression, scope) else None)
+
+    def _conditional(
+        self, expression: ast.IfExp, value: Any, scope: Scope, depth: int
+    ) -> Node | None:
+        """``a if test else b`` of which somebody else than the script decides the test; ``None`` where it is but its
+        ``value``."""
+        decided = self.decided(expression.test, scope, depth)
+        if decided is not None:
+            branch = expression.body if decided else expression.orelse
+            return _locked(self.node(branch, scope, depth + 1), _BY_FILE)
+        test = self.value(expression.test, scope, depth + 1) if value is UNKNOWN else UNKNOWN
+        if isinstance(test, bool):  # of a list or a dict, which are no plain values
+            branch = expression.body if test else expression.orelse
+            return _locked(self.node(branch, scope, depth + 1), _BY_TEST)
+        chosen = self._choice(expression, scope, depth)
+        is_open = value is UNKNOWN or isinstance(chosen, PythonScalar)
+        return replace(chosen, value=value) if is_open else None
 
     def _arithmetic(self, expression: ast.BinOp, scope: Scope, depth: int) -> Node:
         """``args.devices * args.batch``: another number where the command line gives one of them."""
@@ -737,30 +747,41 @@ class Evaluator:
         span = self.places.span(expression)
         if expression.id == "__file__":
             return Scalar(span, self.places.source.path)
-        found = scope.find(expression.id)
-        if found is not None and len(found[1]) == 2 and self._of_ranks(found[1], found[0]):
-            one, several = (b.value for b in found[1])
-            assert one is not None
-            assert several is not None
-            return self._by_ranks(expression, several, one, found[0], depth)
-        if found is not None and len(found[1]) > 1:
-            chosen = self._binding_by_files(*found, depth)
-            if chosen is not None and expression.id not in self.scopes.changed:
-                return _locked(self.node(chosen, found[0], depth + 1), _BY_FILE)
-        if found is not None and len(found[1]) == 2 and expression.id not in self.scopes.changed:
-            choice = self._of_branches(expression, found[1], found[0])
-            return (
-                _unknown(span) if choice is None else self.node(choice, found[0], depth + _CHOICE)
-            )
-        if found is None or len(found[1]) != 1:
-            return _unknown(span)
-        owner, (binding,) = found
+        owner, bindings = scope.find(expression.id) or (scope, [])
+        if len(bindings) != 1:
+            chosen = self._of_several(expression, owner, bindings, depth)
+            return _unknown(span) if chosen is None else chosen
+        (binding,) = bindings
         if binding.kind == "import":
             return self._imported(expression, binding.qualified, scope, depth)
         if binding.kind == "definition":
             return Scalar(span, Name(expression.id))
         if binding.kind == "keywords":
             return self._keywords(expression, owner, depth)
+        return self._bound(expression, owner, binding, depth)
+
+    def _of_several(
+        self, expression: ast.Name, owner: Scope, bindings: list[Binding], depth: int
+    ) -> Node | None:
+        """A name that is given several values, of which the number of ranks, config files or a test choose one."""
+        if len(bindings) == 2 and self._of_ranks(bindings, owner):
+            one, several = (b.value for b in bindings)
+            assert one is not None
+            assert several is not None
+            return self._by_ranks(expression, several, one, owner, depth)
+        if not bindings:
+            return None
+        chosen = self._binding_by_files(owner, bindings, depth)
+        if expression.id in self.scopes.changed:
+            return None
+        if chosen is not None:
+            return _locked(self.node(chosen, owner, depth + 1), _BY_FILE)
+        choice = self._of_branches(expression, bindings, owner) if len(bindings) == 2 else None
+        return None if choice is None else self.node(choice, owner, depth + _CHOICE)
+
+    def _bound(self, expression: ast.Name, owner: Scope, binding: Binding, depth: int) -> Node:
+        """A name that is given one value: where it is assigned, by those who call, or as a parameter's default."""
+        span = self.places.span(expression)
         given = self.given.get((id(owner.node), expression.id))
         if binding.kind == "parameter" and given is not None:
             return self._given(given, span, depth)
