@@ -50,6 +50,7 @@ from oomlint.runs.selection import (
     without_repeats,
 )
 from oomlint.runs.shipped_configs import ShippedAround
+from oomlint.runs.shipped_examples import ShippedExamples
 from oomlint.runs.started_scripts import StartedScripts
 from oomlint.runs.vendored import (
     CarriedCode,
@@ -85,6 +86,7 @@ class Linker:
         self._forward_only = ForwardOnly(workspace)
         self._carried = CarriedCode(workspace)
         self._shipped_around = ShippedAround(workspace)
+        self._ships = ShippedExamples(workspace)
         self._kept = KeptMeasurements(workspace)
 
     @cached_property
@@ -113,6 +115,7 @@ class Linker:
             elsewhere: files that runs use which ``names`` do not describe → one of these runs.
         """
         linked = Linked(explicit)
+        self._ships = ShippedExamples(self.workspace, explicit)
         claims: list[Claim] = []
         for name in dict.fromkeys(names):
             claims += self._recogniser.claims_of(name, linked, must_read=name in explicit)
@@ -231,6 +234,7 @@ class Linker:
             find_lengths=self._lookups.lengths_finder(main.path),
             find_attested=self._lookups.attested_finder(claim, main),
             find_shipped=partial(self._shipped_around.of, main.path),
+            ships=self._ships,
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
             versions={name: at for name, at in versions.items() if not is_commit(at[0])},
             floors=floors(self.workspace, claims),
