@@ -52,6 +52,7 @@ from oomlint.runs.selection import (
 from oomlint.runs.shipped_configs import ShippedAround
 from oomlint.runs.shipped_examples import ShippedExamples
 from oomlint.runs.started_scripts import StartedScripts
+from oomlint.runs.templates import Templates
 from oomlint.runs.vendored import (
     CarriedCode,
     OwnPrograms,
@@ -87,6 +88,7 @@ class Linker:
         self._carried = CarriedCode(workspace)
         self._shipped_around = ShippedAround(workspace)
         self._ships = ShippedExamples(workspace)
+        self._templates = Templates(workspace)
         self._kept = KeptMeasurements(workspace)
 
     @cached_property
@@ -137,6 +139,7 @@ class Linker:
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
             found = self._built(alone, used, linked, self._scripts.suggestions.started)
             runs += (run for run in found if kind == "part" or run.dialect.trains(run.cells))
+        runs = list(self._templates.without(runs))
         linked.runs = distinctly_named(list(without_repeats(runs)))
         note_shared(linked.runs, elsewhere or {})
         linked.asides = list(asides(self._recogniser, self.options, names, linked.runs))
