@@ -4,8 +4,8 @@
 
 A launch line, or an Accelerate YAML, that starts more processes on a node than GPUs are
 visible (`CUDA_VISIBLE_DEVICES`) or than the stated hardware has; one that leaves visible GPUs
-without a process; and degrees of tensor, pipeline, context and sequence parallelism whose
-product does not divide the number of processes.
+without a process; and degrees of tensor, pipeline, context and sequence parallelism, and copies of
+such a mesh, whose product does not divide the number of processes.
 
 ## Why it runs out of memory
 
@@ -167,14 +167,21 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
         parallel = run.plan.parallel
         degrees = {name: getattr(parallel, name) or 1 for name in _DEGREES}
         product = prod(degrees.values())
+        is_mesh = parallel.world is not None and parallel.world % product == 0
+        if is_mesh and run.is_explicit(f.parallel.dp_replicate):
+            degrees["dp_replicate"] = parallel.dp_replicate or 1
+            product *= degrees["dp_replicate"]
         if parallel.world is None or product <= 1 or parallel.world % product == 0:
             return
         named = " × ".join(f"{name} {size}" for name, size in degrees.items() if size > 1)
         fields = tuple(f"parallel.{name}" for name, size in degrees.items() if size > 1)
         if not any(run.is_explicit(field) for field in fields):
             return
-        yield self.error(
+        # How often a mesh is copied is chosen by the size of a cluster, which may not be the machine that is named.
+        is_for_others = is_mesh and not says_ranks(run)
+        yield self.finding(
             run,
+            Severity.INFO if is_for_others else Severity.ERROR,
             f"{parallel.world} processes cannot be divided into groups of {product}",
             at=fields,
             details=(f"a group is {named}",),
