@@ -177,11 +177,8 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
         fields = tuple(f"parallel.{name}" for name, size in degrees.items() if size > 1)
         if not any(run.is_explicit(field) for field in fields):
             return
-        # How often a mesh is copied is chosen by the size of a cluster, which may not be the machine that is named.
-        is_for_others = is_mesh and not says_ranks(run)
-        yield self.finding(
+        yield self.error(
             run,
-            Severity.INFO if is_for_others else Severity.ERROR,
             f"{parallel.world} processes cannot be divided into groups of {product}",
             at=fields,
             details=(f"a group is {named}",),
