@@ -203,7 +203,7 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         because_of=counts_as_run(run),
         is_fragment=run.is_fragment,
         unfounded=why,
-        is_up_to_data=is_up_to_data(run),
+        is_up_to_data=is_at_risk and is_up_to_data(run),
         measured=measured_words(run),
     )
 
