@@ -13,6 +13,7 @@ from oomlint.dialects.upstream.frameworks import FRAMEWORKS
 from oomlint.dialects.upstream.known import DATA, Known, blob_id, packed, unpacked
 from oomlint.dialects.upstream.statements import digests, pieces
 from oomlint.files.workspace import Workspace
+from oomlint.judgement import judgement_of, words
 from oomlint.judgement.evidence import rests_on
 from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Severity
@@ -117,6 +118,11 @@ def test_example_as_it_ships(
 ) -> None:
     files = {"train.toml": EXAMPLE, **COPY, **beside}
     assert _severity(files, explicit=explicit) is expected
+    report = report_of(files, "train.toml", hardware=CARDS, explicit=explicit)
+    judgement = judgement_of(report.runs[0])
+    is_own = expected is Severity.ERROR
+    assert judgement.verdict == ("does_not_fit" if is_own else "unknown")
+    assert "ships this example as it is" in words.left_open(judgement.spoken) or is_own
     assert _severity({"train.toml": EXAMPLE, **beside}) is Severity.ERROR
 
 

@@ -247,7 +247,7 @@ def judged(
     chosen = [rule for rule in listed if options.selection.takes(rule)]
     found: list[Diagnosis] = []
     failed: set[ListedRule] = set()
-    unused = UnusedParts(workspace, linked.runs, linked.explicit, others_train=others_train)
+    unused = UnusedParts(workspace, linked.runs, others_train=others_train)
     for number, run in enumerate(linked.runs):
         found += _check(run, chosen, options, errors, failed, timings, unused)
         if progress is not None:

@@ -42,6 +42,7 @@ from oomlint.dialects.loops.lightning import (
     TRAINER,
 )
 from oomlint.dialects.machine.colab import machine_of_notebook
+from oomlint.dialects.machine.own_devices import devices_of_script
 from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.nanogpt.signature import is_configured
 from oomlint.dialects.table import Block, Table, plain_value
@@ -163,7 +164,7 @@ def _blocks(document: Document, loop: Loop) -> tuple[Block, ...] | None:
     if switches:
         where = Span(loop.centre.span.start, loop.centre.span.start)
         blocks.insert(0, Block(document, Mapping(where, switches), SWITCHES, where))
-    blocks += (*machine_of_notebook(document), *ray_workers(document))
+    blocks += (*machine_of_notebook(document), *ray_workers(document), *devices_of_script(document))
     return tuple(with_files(blocks))
 
 

@@ -20,6 +20,7 @@ from oomlint.dialects.common.config_values import with_files
 from oomlint.dialects.common.evaluating import only_evaluates
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.machine.colab import machine_of_notebook
+from oomlint.dialects.machine.own_devices import devices_of_script
 from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.tables import (
@@ -593,7 +594,7 @@ def script_claim(
         blocks.append(_block(document, run.trainer, table))
     blocks += (Block(document, s.arguments, ASSIGNED, s.span) for s in assigned_in(document))
     blocks += (*_frozen_tower(document), *_loaded_sets(document))
-    blocks += (*machine_of_notebook(document), *ray_workers(document))
+    blocks += (*machine_of_notebook(document), *ray_workers(document), *devices_of_script(document))
     # Without a config call the arguments come from a command line: no run of its own.
     name = ""
     centre = run.trainer or run.config

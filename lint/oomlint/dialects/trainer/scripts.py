@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping as MappingABC
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.accelerate.meaning import distributed_type
 from oomlint.dialects.cells import Cells
@@ -42,6 +42,9 @@ from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, Scalar
 from oomlint.documents.python.nodes import Guard
 from oomlint.plan.fields import f
 from oomlint.wording.amounts import enumerated
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.endings import Choice
 
 calls = Meaning(assigned, options)
 """What holds whoever loads the model: options of the command line, what the trainer is given."""
@@ -278,7 +281,8 @@ def trains_nothing(run: Cells) -> Any:
     for fact in run.given.once(_on_demand):
         if fact.detail["is_left"] and not is_open and not is_on("do_train", given):
             return "nothing asks it to train (--do_train is not set)"
-        closed = [_closed(way, given) for way in fact.detail["ways"]]
+        each = zip(fact.detail["ways"], fact.detail["choices"], strict=True)
+        closed = [_closed(way, given) or _not_chosen(choices, given) for way, choices in each]
         if all(closed):
             return f"nothing asks it to train ({enumerated(tuple(dict.fromkeys(closed)))})"
     return None
@@ -291,6 +295,16 @@ def _closed(way: tuple[Guard, ...], given: MappingABC[str, Node]) -> str:
         is_known = node is not None and not (isinstance(node, Scalar) and node.value is UNKNOWN)
         if is_known and is_on(name, given) != held:
             return f"{name} is {'off' if held else 'set'}"
+    return ""
+
+
+def _not_chosen(choices: tuple[Choice, ...], given: MappingABC[str, Node]) -> str:
+    """The option whose word leads elsewhere than to a call, in words; empty where none surely does."""
+    for choice in choices:
+        node = given.get(choice.option)
+        word = node.value if isinstance(node, Scalar) else None
+        if isinstance(word, str) and (word in choice.words) != choice.holds:
+            return f"{choice.option} is {word}"
     return ""
 
 
