@@ -132,7 +132,8 @@ class Rank:
         self.phase("engine")
         deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)
 
-    def run(self) -> None:
+    def import_libraries(self) -> None:
+        """What is counted with the libraries, before anything is loaded."""
         case = self.args.case
         if case.startswith("zero"):
             import deepspeed
@@ -142,9 +143,12 @@ class Rank:
             import peft  # noqa: F401 - counted with the libraries
         if case.startswith(("fsdp", "dcp")):
             import accelerate  # noqa: F401
+
+    def run(self) -> None:
+        self.import_libraries()
         self.phase("ready")
         time.sleep(0.5)
-        model = self.load()
+        model, case = self.load(), self.args.case
         if case == "move":
             self.phase("move")
             for weight in model.parameters():

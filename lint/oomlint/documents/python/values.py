@@ -671,22 +671,28 @@ class Evaluator:
                 return _locked(whole, _COPIED)
         if name in _NUMBERS and len(expression.args) == 1 and scope.find(name) is None:
             return self._number(_NUMBERS[name], expression, scope, depth)
-        if name == "getattr" and len(expression.args) == 2:
-            owner = dotted(expression.args[0])
-            named = self.node(expression.args[1], scope, depth + 1)
-            attribute = plain_value(named)
-            if option_of(named) and attribute is UNKNOWN and owner == "torch":
-                return named  # getattr(torch, args.dtype): what the option names
-            if owner is not None and isinstance(attribute, str) and attribute.isidentifier():
-                qualified = scope.imported(owner)
-                if qualified:
-                    return Scalar(span, Name(f"{qualified}.{attribute}"))
         return (
-            self._path(expression, scope, depth)
+            self._gotten(expression, scope, depth)
+            or self._path(expression, scope, depth)
             or self._returned(expression, scope, depth)
             or self._made(expression, depth)
             or _unknown(span)
         )
+
+    def _gotten(self, expression: ast.Call, scope: Scope, depth: int) -> Node | None:
+        """``getattr(torch, args.dtype)``: what the option names; ``getattr(torch, "bfloat16")``."""
+        if dotted(expression.func) != "getattr" or len(expression.args) != 2:
+            return None
+        owner = dotted(expression.args[0])
+        named = self.node(expression.args[1], scope, depth + 1)
+        attribute = plain_value(named)
+        if option_of(named) and attribute is UNKNOWN and owner == "torch":
+            return named
+        if owner is None or not isinstance(attribute, str) or not attribute.isidentifier():
+            return None
+        qualified = scope.imported(owner)
+        span = self.places.span(expression)
+        return Scalar(span, Name(f"{qualified}.{attribute}")) if qualified else None
 
     def _of_environment(
         self, name: str, default: ast.expr | None, span: Span, scope: Scope, depth: int
