@@ -1,15 +1,15 @@
-"""RAM that several ranks take together while they load, shard, train and save a model, on the CPU.
+"""RAM that several ranks take together while they load, shard and save a model, on the CPU.
 
     python benchmarks/measure/ranks.py CASE FOLDER [--ranks 2] [--dtype bfloat16] [--bin] [--fp32-files] [--low-cpu-mem]
 
-torch, transformers and, for some cases, accelerate, peft or deepspeed must be installed. Writes a model of half a billion
+torch, transformers and, for some cases, accelerate or peft must be installed. Writes a model of half a billion
 random weights to FOLDER, where none is, with transformers' own ``save_pretrained``, and starts the ranks as torchrun does
 (gloo). This process reads ``/proc/PID/smaps_rollup`` of all of them every few milliseconds and prints, phase by phase, the
 highest sums in GiB: ``own`` (anonymous pages), ``pss`` (with each rank's share of the pages of files) and ``rss``, all less
 what was there when the libraries were loaded.
 
 Cases: ``load`` alone; ``move``, after which each weight is read, as on its way to a GPU; ``lora`` with PEFT's adapters; ``fsdp1`` and ``fsdp2``, sharded by Accelerate and
-put together again on the first rank; ``dcp``, the same saved in shards; ``zero1`` to ``zero3`` with the optimizer offloaded by DeepSpeed; ``save``,
+put together again on the first rank; ``dcp``, the same saved in shards; ``save``,
 ``save_pretrained`` of one process. There is no GPU: what would be on it is RAM here, and stands in the readings.
 """
 
@@ -58,8 +58,7 @@ class Rank:
         self.number, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.transformers = transformers
         torch.set_num_threads(1)
-        if not args.case.startswith("zero"):
-            torch.distributed.init_process_group("gloo")
+        torch.distributed.init_process_group("gloo")
 
     def phase(self, name: str) -> None:
         if self.torch.distributed.is_initialized():
@@ -120,35 +119,15 @@ class Rank:
             model, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
         )
 
-    def zero(self, model: Any, stage: int) -> None:
-        import deepspeed
-
-        away = {"offload_optimizer": {"device": "cpu", "pin_memory": False}} if stage > 1 else {}
-        config = {
-            "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": self.args.dtype == "bfloat16"},
-            "optimizer": {"type": "AdamW", "params": {"lr": 1e-5, "torch_adam": True}},
-            "zero_force_ds_cpu_optimizer": False, "zero_optimization": {"stage": stage, **away},
-        }  # fmt: skip
-        self.phase("engine")
-        deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)
-
-    def import_libraries(self) -> None:
-        """What is counted with the libraries, before anything is loaded."""
+    def run(self) -> None:
         case = self.args.case
-        if case.startswith("zero"):
-            import deepspeed
-
-            deepspeed.init_distributed("gloo")
         if case == "lora":
             import peft  # noqa: F401 - counted with the libraries
         if case.startswith(("fsdp", "dcp")):
             import accelerate  # noqa: F401
-
-    def run(self) -> None:
-        self.import_libraries()
         self.phase("ready")
         time.sleep(0.5)
-        model, case = self.load(), self.args.case
+        model = self.load()
         if case == "move":
             self.phase("move")
             for weight in model.parameters():
@@ -160,8 +139,6 @@ class Rank:
             self.fsdp(model, int(case[-1]), "whole")
         elif case == "dcp":
             self.fsdp(model, 2, "dcp")
-        elif case.startswith("zero"):
-            self.zero(model, int(case[-1]))
         elif case == "save":
             self.save(model)
         self.phase("done")
@@ -186,7 +163,7 @@ def watched(command: list[str], ranks: int) -> dict[str, dict[str, float]]:
         said.write_text("start", encoding="ascii")
         shared = {
             **os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": os.environ.get("MASTER_PORT", "29533"),
-            "OOM_PHASE": str(said), "DS_ACCELERATOR": "cpu", "ACCELERATE_USE_CPU": "true",
+            "OOM_PHASE": str(said), "ACCELERATE_USE_CPU": "true",
             "LOCAL_WORLD_SIZE": str(ranks), "TOKENIZERS_PARALLELISM": "false",
         }  # fmt: skip
         started = [
@@ -236,7 +213,7 @@ def main() -> None:
     command += [f"--{flag}" for flag in ("low-cpu-mem", "mixed") if getattr(args, flag.replace("-", "_"))]  # fmt: skip
     found = watched(command, args.ranks)
     shutil.rmtree(target / "dcp", ignore_errors=True)
-    names = ("torch", "transformers", "accelerate", "peft", "deepspeed", "safetensors")
+    names = ("torch", "transformers", "accelerate", "peft", "safetensors")
     versions = {}
     for name in names:
         try:
