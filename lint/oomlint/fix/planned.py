@@ -60,6 +60,17 @@ def with_plans(
     *,
     lowest: Applicability = Applicability.UNSAFE,
 ) -> list[Diagnosis]:
+    """The diagnoses of :func:`planned_report`."""
+    return list(planned_report(report, options, level, lowest=lowest).diagnoses)
+
+
+def planned_report(
+    report: Report,
+    options: Options,
+    level: Applicability,
+    *,
+    lowest: Applicability = Applicability.UNSAFE,
+) -> Report:
     """The report's findings, where of each run in trouble one carries the cheapest plan as its fix,
     and what others that speak of its memory would do is only shown. A plan is looked for when somebody asks for the
     fix of one of these.
@@ -75,9 +86,11 @@ def with_plans(
         if (about := [d for d in report.diagnoses if _is_about(d, name)])
     }
     planned = [_planned(diagnosis, troubles) for diagnosis in report.diagnoses]
-    agreed = map(unless_needless, with_agreement(planned))
-    fitted = [_unless_lost(diagnosis, options, lowest) for diagnosis in agreed]
-    return unless_stopped(fitted, level)
+    agreed, agreement = with_agreement(planned, options.elsewhere.wanted[1])
+    needed = map(unless_needless, agreed)
+    fitted = [_unless_lost(diagnosis, options, lowest) for diagnosis in needed]
+    diagnoses = tuple(unless_stopped(fitted, level))
+    return replace(report, diagnoses=diagnoses, agreements=(*report.agreements, agreement))
 
 
 class _Trouble(Struct, frozen=True, eq=False, dict=True):
