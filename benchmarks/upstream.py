@@ -22,7 +22,7 @@ from oomlint.dialects.upstream.frameworks import FRAMEWORKS, Framework
 from oomlint.dialects.upstream.known import DATA, ID, packed
 from oomlint.dialects.upstream.statements import digests
 
-_LOG = ("log", "--raw", "--no-abbrev", "--no-renames", "-c", "--format=commit %cs", "HEAD")
+_LOG = ("log", "--raw", "--no-abbrev", "--no-renames", "-c", "--format=commit %cs")
 _RELEASE = r"v?\d+\.\d+(?:\.\d+)?"
 
 
@@ -44,10 +44,11 @@ def git_folder(folder: Path, repository: str) -> Path:
     return found
 
 
-def history(clone: Path) -> Iterator[tuple[str, str, str]]:
-    """Path, blob and day of every version of every file, the newest first."""
+def history(clone: Path, *of: str) -> Iterator[tuple[str, str, str]]:
+    """Path, blob and day of every version of every file, by default of the branch that is checked out, the newest
+    first."""
     day = ""
-    for line in git(clone, *_LOG).decode("utf-8", "replace").splitlines():
+    for line in git(clone, *_LOG, *(of or ("HEAD",))).decode("utf-8", "replace").splitlines():
         if line.startswith("commit "):
             day = line[7:]
         elif line.startswith(":"):
@@ -76,8 +77,11 @@ def write(framework: Framework, clone: Path) -> None:
     )
     shows = re.compile("|".join(f"(?:{each})" for each in framework.examples))
     modules: dict[str, str] = {}
+    lost = (
+        history(clone, "--all", "--full-history", "--", *framework.lost) if framework.lost else ()
+    )
     examples: set[str] = set()
-    for path, blob, day in history(clone):
+    for path, blob, day in (*lost, *history(clone)):
         if decides.fullmatch(path):
             modules[blob] = day
         elif shows.fullmatch(path):

@@ -52,17 +52,18 @@ def as_measured(row: Mapping[str, Any]) -> dict[str, Any]:
     if row.get("method") == "full" and "full" in notes:
         raw = {k: v for k, v in raw.items() if not k.startswith(("lora_", "target_modules"))}
         raw["tuner_type"] = "full"
-    for field, name in (("liger", "use_liger_kernel"), ("packing", "packing")):
-        if not row.get(field):
-            raw.pop(name, None)
     if row.get("gradient_checkpointing") is False:
         raw["gradient_checkpointing"] = "false"
     if "vit gc false" in notes:
         raw["vit_gradient_checkpointing"] = "false"
-    if "without padding_free" in notes:
-        raw.pop("padding_free", None)
-    elif "padding_free" in notes:
+    if "padding_free" in notes:
         raw["padding_free"] = "true"
+    is_off = {
+        "use_liger_kernel": not row.get("liger"),
+        "packing": not row.get("packing"),
+        "padding_free": "without padding_free" in notes,
+    }
+    raw = {k: v for k, v in raw.items() if not is_off.get(k)}
     if "muon" in raw.get("optimizer", "") and "muon" not in str(row.get("optimizer")):
         del raw["optimizer"]
     if "BF16 variant" in notes:

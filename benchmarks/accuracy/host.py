@@ -67,14 +67,19 @@ def kept_rows() -> Iterator[dict[str, Any]]:
 
 
 def kept_row(row: Mapping[str, Any]) -> HostRow:
-    """A kept reading with its estimate: of a phase, of the whole run, or of the copies that loading makes."""
+    """A kept reading with its estimate: of a phase, of the whole run, of the copies that loading makes, or of
+    what saving gathers."""
     dims = dims_of(row["model"]) if "model" in row else ModelDims(params_total=row["params"])
     plan = Plan(name=row["id"]).with_values({"model.dims": dims, **_USUAL, **row["plan"]})
     if row["phase"] == "copies":
         said = host_load_bytes(plan)
     else:
         host = estimate(plan).host
-        said = host.peak_bytes if row["phase"] == "peak" else host.phases[row["phase"]]
+        if row["phase"] == "gather":
+            assert host.parts is not None
+            said = host.parts["save"]["gather"]
+        else:
+            said = host.peak_bytes if row["phase"] == "peak" else host.phases[row["phase"]]
     assert said
     return HostRow(row["id"], row["read_gib"], said / 2**30)
 

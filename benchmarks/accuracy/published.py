@@ -128,6 +128,19 @@ def _optimizer(row: Mapping[str, Any]) -> Optimizer:
     return Optimizer(kind=kind, fused=fused, foreach=not fused, in_backward=in_backward)
 
 
+# Words for how weights are quantized; of several the first says it.
+_QUANTIZED = (
+    ("nvfp4", "mxfp4"),
+    ("torchao", "nf4_torchao"),
+    ("hqq", "hqq"),
+    ("aqlm", "aqlm"),
+    ("awq", "awq"),
+    ("gptq", "gptq"),
+    ("checkpoint", "gptq"),
+    ("int8", "bnb8"),
+)
+
+
 def _quant(row: Mapping[str, Any]) -> Quant:
     text = str(row.get("quant") or "").lower()
     if not text or text == "none":
@@ -137,24 +150,10 @@ def _quant(row: Mapping[str, Any]) -> Quant:
     if "mxfp4" in text and "dequant" in text:
         return Quant(method="none")
     double = "dq" in text or "double" in text or "axolotl" in str(row.get("framework"))
-    kind: Any = "bnb4"
-    if "gptq" in text or "checkpoint" in text:
-        kind = "gptq"
-    if "awq" in text:
-        kind = "awq"
-    if "aqlm" in text:
-        kind = "aqlm"
-    if "hqq" in text:
-        kind = "hqq"
-    if "torchao" in text:
-        kind = "nf4_torchao"
-    if kind == "bnb4" and "int8" in text:
-        kind = "bnb8"
+    kind: Any = next((kind for word, kind in _QUANTIZED if word in text), "bnb4")
     # TRL prepared quantised models for training until 0.20 (sft_trainer.py).
     kbit = True if "trl" in str(row.get("framework")) else None
     experts = True if _args(row).get("quantize_moe_experts") or "nvfp4" in text else None
-    if "nvfp4" in text:
-        kind = "mxfp4"
     bits = 8 if "int8" in text or "8bit" in text else 2 if "2bit" in text else 4
     return Quant(
         method=kind,
@@ -358,33 +357,7 @@ def plan_of_fields(row: Mapping[str, Any], dims: ModelDims | None = None) -> Pla
     method = _trainable(row)
     parallel, offload = _parallel(row)
     backend = parallel.backend or "none"
-    checkpointed = row.get("gradient_checkpointing")
-    text = str(checkpointed).lower()
-    mode: Any = "none" if text in ("false", "none", "null") else "full"
-    if "selective" in text and "op" in text:
-        mode = "selective_op"
-    elif text == "selective":
-        mode = "none"
-    attention = str(row.get("attention") or "").lower()
-    impl: Any = "sdpa"
-    if "flash" in attention or "triton" in attention or "flex" in attention:
-        impl = "flash2"
-    elif "eager" in attention and "sdpa" not in attention:
-        impl = "eager"
     framework = str(row.get("framework") or "").lower()
-    logits: Any = "full"
-    chunks = None
-    args = _args(row)
-    thunder = "thunder" in framework
-    if ("litgpt" in framework or "lit-gpt" in framework) and not thunder:
-        logits, chunks = "chunked", 8
-    if "torchtune" in framework and args.get("chunked_cross_entropy") is not False:
-        logits, chunks = "chunked", 8
-    cut = "cut_cross_entropy" in str(args)
-    if row.get("liger") or cut or args.get("chunked_cross_entropy") is True:
-        logits = "fused" if not args.get("chunked_cross_entropy") else "chunked"
-    if "unsloth" in framework or ("megatron" in framework and "fuse" in str(args)):
-        logits = "fused"
     precision = _precision(row, method.method or "full", backend)
     if backend == "fsdp2":
         parallel = replace(parallel, fsdp=replace(parallel.fsdp, wrap="ends"))
@@ -409,7 +382,7 @@ def plan_of_fields(row: Mapping[str, Any], dims: ModelDims | None = None) -> Pla
     kind: Any = kinds.get(task, "sft")
     plan = Plan(
         name=str(row["id"]),
-        model=Model(id=row["model"], dims=_moe(dims), attn_impl=impl),
+        model=Model(id=row["model"], dims=_moe(dims), attn_impl=_attention(row)),
         objective=Objective(
             kind=kind,
             pairs_per_sample=1 if task.startswith("seq") else None,
@@ -426,16 +399,8 @@ def plan_of_fields(row: Mapping[str, Any], dims: ModelDims | None = None) -> Pla
         batch=Batch(micro=micro, grad_accum=accum),
         compile=Compile(enabled=bool(row.get("compile"))),
         seq=Seq(max_len=length, packing="multipack" if row.get("packing") else "none"),
-        checkpointing=Checkpointing(mode=mode, reentrant=False),
-        loss=Loss(
-            logits_materialised=logits,
-            chunks=chunks,
-            # llm-foundry's fused cross entropy reads half-precision logits (flash_attn.losses).
-            upcast_fp32="foundry" not in framework,
-            cut_ce=cut or None,
-            # extensions/thunder/pretrain.py: logits are a local of the training loop.
-            outputs_kept=thunder,
-        ),
+        checkpointing=Checkpointing(mode=_checkpointed(row), reentrant=False),
+        loss=_loss(row),
         eval=Eval(enabled=False),
         save=Save(strategy="no"),
     )
@@ -443,6 +408,45 @@ def plan_of_fields(row: Mapping[str, Any], dims: ModelDims | None = None) -> Pla
     if "torchacc" in str(row["id"]):
         values |= _torchacc(row)
     return plan.with_values(values)
+
+
+def _checkpointed(row: Mapping[str, Any]) -> Any:
+    text = str(row.get("gradient_checkpointing")).lower()
+    if "selective" in text and "op" in text:
+        return "selective_op"
+    return "none" if text in ("false", "none", "null", "selective") else "full"
+
+
+def _attention(row: Mapping[str, Any]) -> Any:
+    attention = str(row.get("attention") or "").lower()
+    if any(word in attention for word in ("flash", "triton", "flex")):
+        return "flash2"
+    return "eager" if "eager" in attention and "sdpa" not in attention else "sdpa"
+
+
+def _loss(row: Mapping[str, Any]) -> Loss:
+    framework, args = str(row.get("framework") or "").lower(), _args(row)
+    logits: Any = "full"
+    chunks = None
+    thunder = "thunder" in framework
+    if ("litgpt" in framework or "lit-gpt" in framework) and not thunder:
+        logits, chunks = "chunked", 8
+    if "torchtune" in framework and args.get("chunked_cross_entropy") is not False:
+        logits, chunks = "chunked", 8
+    cut = "cut_cross_entropy" in str(args)
+    if row.get("liger") or cut or args.get("chunked_cross_entropy") is True:
+        logits = "fused" if not args.get("chunked_cross_entropy") else "chunked"
+    if "unsloth" in framework or ("megatron" in framework and "fuse" in str(args)):
+        logits = "fused"
+    return Loss(
+        logits_materialised=logits,
+        chunks=chunks,
+        # llm-foundry's fused cross entropy reads half-precision logits (flash_attn.losses).
+        upcast_fp32="foundry" not in framework,
+        cut_ce=cut or None,
+        # extensions/thunder/pretrain.py: logits are a local of the training loop.
+        outputs_kept=thunder,
+    )
 
 
 def _of_publisher(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -462,24 +466,11 @@ def _of_publisher(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     if "foundry" in str(row.get("framework")):
         # llmfoundry/command_utils/train.py: expandable_segments is on by default.
         return {"env.expandable_segments": True}
-    if family.startswith("peft-mmqa"):
-        # method_comparison/MetaMathQA/run.py: `outputs` lives through backward, and the cache is
-        # emptied every ten steps of batches that are sorted by length.
-        return {"loss.outputs_kept": True, "seq.pad": "max_len", "env.empty_cache_steps": 10}
-    if family == "fsdp-qlora":
-        # train.py of March 2024: `output` lives through backward.
-        return {"loss.outputs_kept": True, "versions": {"transformers": "4.38.2"}}
-    if family == "hf-doc":
-        # Written in 2022 for torch 1.x; `optim` was adamw_hf, which loops over its parameters.
-        return {"optimizer.foreach": False, "versions": {"torch": "1.12"}}
     if family == "chatglm3":
         # finetune_demo at 9484f82, which its figures came with: finetune_hf.py checkpoints nothing, the YAML files
         # ask for no autocast, and all but ptuning_v2.yaml for one sample.
         alone = {} if row["method"] == "prefix-tuning" else {"batch.micro": 1}
         return {"checkpointing.mode": "none", "precision.autocast": False, **alone}
-    if family in ("torchtune-2024", "torchtune-tut"):
-        # torchtune's chunked loss came with 0.3 (September 2024), and with it its recipes' `del logits`.
-        return {"loss.logits_materialised": "full", "loss.outputs_kept": True}
     if family == "torchtune-opt" and _args(row).get("activation_offloading"):
         return {"offload.activations": "cpu"}
     if str(row.get("framework")) == "torchtitan":
@@ -494,7 +485,22 @@ def _of_publisher(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
             "parallel.tp": 4, "parallel.sp": True, "checkpointing.mode": "selective_op",
             "checkpointing.source": "megatron",
         }  # fmt: skip
-    return {}
+    return next((dict(v) for name, v in _OF_FAMILY if family.startswith(name)), {})
+
+
+# What the code of a publisher does in all rows of a family, by the start of its name.
+_OF_FAMILY: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    # method_comparison/MetaMathQA/run.py: `outputs` lives through backward, and the cache is
+    # emptied every ten steps of batches that are sorted by length.
+    ("peft-mmqa", {"loss.outputs_kept": True, "seq.pad": "max_len", "env.empty_cache_steps": 10}),
+    # train.py of March 2024: `output` lives through backward.
+    ("fsdp-qlora", {"loss.outputs_kept": True, "versions": {"transformers": "4.38.2"}}),
+    # Written in 2022 for torch 1.x; `optim` was adamw_hf, which loops over its parameters.
+    ("hf-doc", {"optimizer.foreach": False, "versions": {"torch": "1.12"}}),
+    # torchtune's chunked loss came with 0.3 (September 2024), and with it its recipes' `del logits`.
+    ("torchtune-2024", {"loss.logits_materialised": "full", "loss.outputs_kept": True}),
+    ("torchtune-tut", {"loss.logits_materialised": "full", "loss.outputs_kept": True}),
+)
 
 
 def _of_torchtitan(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:

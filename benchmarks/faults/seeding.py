@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -128,44 +129,84 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _of(node: _Place) -> Iterator[tuple[str, ast.AST]]:
-    match node:
-        case ast.BinOp(left, op, right):
-            if other := _OPERATORS.get(type(op)):
-                yield "operator", ast.BinOp(left, other(), right)
-            if isinstance(op, (ast.Add, ast.Sub, ast.Mult)):
-                yield "term", left
-            if isinstance(op, ast.Mult):
-                yield "term", right
-        case ast.Compare(left, [op], [right]):
-            yield "comparison", ast.Compare(left, [_COMPARISONS[type(op)]()], [right])
-            counts = any(isinstance(side, (ast.Constant, ast.Tuple)) for side in (left, right))
-            if counts and (edge := _EDGES.get(type(op))):
-                yield "comparison", ast.Compare(left, [edge()], [right])
-        case ast.BoolOp(op, values):
-            yield (
-                "condition",
-                ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values),
-            )
-            for index in range(len(values)):
-                rest = values[:index] + values[index + 1 :]
-                yield "condition", rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
-        case ast.UnaryOp(ast.Not(), operand):
-            yield "condition", operand
-        case ast.IfExp(test, body, orelse):
-            yield "condition", ast.IfExp(test, orelse, body)
-        case ast.Constant(bool() as value):
+    """What may stand in the place of a node, with the kind of the change."""
+    faults = _FAULTS.get(type(node))
+    if faults is not None:
+        yield from faults(node)
+
+
+def _of_arithmetic(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
+    if other := _OPERATORS.get(type(node.op)):
+        yield "operator", ast.BinOp(node.left, other(), node.right)
+    if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
+        yield "term", node.left
+    if isinstance(node.op, ast.Mult):
+        yield "term", node.right
+
+
+def _of_comparison(node: ast.Compare) -> Iterator[tuple[str, ast.AST]]:
+    if len(node.ops) > 1:
+        return
+    left, (op,), (right,) = node.left, node.ops, node.comparators
+    yield "comparison", ast.Compare(left, [_COMPARISONS[type(op)]()], [right])
+    counts = any(isinstance(side, (ast.Constant, ast.Tuple)) for side in (left, right))
+    if counts and (edge := _EDGES.get(type(op))):
+        yield "comparison", ast.Compare(left, [edge()], [right])
+
+
+def _of_conditions(node: ast.BoolOp) -> Iterator[tuple[str, ast.AST]]:
+    other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+    yield "condition", ast.BoolOp(other, node.values)
+    for index in range(len(node.values)):
+        rest = node.values[:index] + node.values[index + 1 :]
+        yield "condition", rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
+
+
+def _of_negation(node: ast.UnaryOp) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node.op, ast.Not):
+        yield "condition", node.operand
+
+
+def _of_choice(node: ast.IfExp) -> Iterator[tuple[str, ast.AST]]:
+    yield "condition", ast.IfExp(node.test, node.orelse, node.body)
+
+
+def _of_constant(node: ast.Constant) -> Iterator[tuple[str, ast.AST]]:
+    match node.value:
+        case bool() as value:
             yield "constant", ast.Constant(not value)
-        case ast.Constant(int() as value):
+        case int() as value:
             yield "constant", ast.Constant(value + 1)
-        case ast.Constant(float() as value):
+        case float() as value:
             yield "constant", ast.Constant(value * 1.5 if value else 1.0)
-        case ast.Call(ast.Name(name), args, []) if name in _TERMS and len(args) > 1:
-            if not any(isinstance(arg, ast.Starred) for arg in args):
-                for index in range(len(args)):
-                    rest = args[:index] + args[index + 1 :]
-                    dropped = ast.Call(ast.Name(name), rest, [])
-                    yield "term", rest[0] if len(rest) == 1 else dropped
-        case ast.AugAssign() | ast.Expr(ast.Call()):
-            yield "term", ast.Pass()
-        case _:
-            pass
+
+
+def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    """One term fewer in a sum, say."""
+    args = node.args
+    is_plain = not (node.keywords or any(isinstance(arg, ast.Starred) for arg in args))
+    if not (isinstance(node.func, ast.Name) and node.func.id in _TERMS and is_plain):
+        return
+    if len(args) > 1:
+        for index in range(len(args)):
+            rest = args[:index] + args[index + 1 :]
+            dropped = ast.Call(ast.Name(node.func.id), rest, [])
+            yield "term", rest[0] if len(rest) == 1 else dropped
+
+
+def _of_statement(node: ast.AugAssign | ast.Expr) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node, ast.AugAssign) or isinstance(node.value, ast.Call):
+        yield "term", ast.Pass()
+
+
+_FAULTS: Mapping[type[ast.AST], Callable[[Any], Iterator[tuple[str, ast.AST]]]] = {
+    ast.BinOp: _of_arithmetic,
+    ast.Compare: _of_comparison,
+    ast.BoolOp: _of_conditions,
+    ast.UnaryOp: _of_negation,
+    ast.IfExp: _of_choice,
+    ast.Constant: _of_constant,
+    ast.Call: _of_call,
+    ast.AugAssign: _of_statement,
+    ast.Expr: _of_statement,
+}

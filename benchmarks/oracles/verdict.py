@@ -146,16 +146,13 @@ def weigh(
     error = answer.get("error")
     if error is not None and error.startswith("NotMine"):
         return
-    if error is not None and re.search(f"{_UNJUDGED}|{framework.unjudged}", error):
-        verdict.unjudged.append(f"{name}: {error}")
-        return
     before = heard.get(case.name, {})
-    other = _other_release(case.run, verdict.versions)
-    if other is not None and "error" in (before if case.fixed else answer):
-        heard.setdefault(case.name, answer)
-        verdict.unjudged.append(
-            f"{name}: the project pins {other}, and this one refuses it: {error}"
-        )
+    unjudged = _why_unjudged(framework, case, error, verdict.versions, before)
+    if unjudged is not None:
+        if unjudged != error:
+            # Of a file that its own release may take, fixes are not judged either.
+            heard.setdefault(case.name, answer)
+        verdict.unjudged.append(f"{name}: {unjudged}")
         return
     if case.fixed and not case.rule:
         _count(verdict.taken["safe" if SAFE in case.fixed else "unsafe"], before, error)
@@ -165,23 +162,24 @@ def weigh(
     elif error is not None and _gist(before.get("error", "")) == _gist(error):
         verdict.still_refused.append(f"{name}: {error}")
         return
-    if case.rule:
-        verdict.examples += bool(case.fixed)
-    elif case.fixed:
-        verdict.fixed += 1
-    else:
-        verdict.read += 1
+    _count_case(verdict, case)
     if error is not None:
-        if case.fixed:
-            verdict.refused_after.append(f"{name}: {error}")
-        elif not case.rule:
-            verdict.refused_before.append(f"{name}: {error}")
+        refused = verdict.refused_after if case.fixed else verdict.refused_before
+        if case.fixed or not case.rule:
+            refused.append(f"{name}: {error}")
         return
     if case.fixed:
         is_other = answer["gist"] != before.get("gist")
         (verdict.rules if is_other else verdict.unmoved).update(case.rules)
+    _compare_parts(framework, case, name, answer["values"], verdict)
+
+
+def _compare_parts(
+    framework: Framework, case: Case, name: str, values: Mapping[str, Any], verdict: Verdict
+) -> None:
+    """Hold what a loader made of a file against what oomlint did."""
     for part in framework.parts:
-        sentences, keys = _compare(part, case, answer["values"])
+        sentences, keys = _compare(part, case, values)
         for sentence in sentences:
             told = f"{case.name}: {sentence}"
             is_known = any(re.search(pattern, told) for pattern in framework.known)
@@ -189,6 +187,31 @@ def weigh(
             found.append(f"{name}: {sentence}")
         verdict.compared += len(keys)
         verdict.keys |= keys
+
+
+def _why_unjudged(
+    framework: Framework,
+    case: Case,
+    error: str | None,
+    versions: Mapping[str, str],
+    before: Mapping[str, Any],
+) -> str | None:
+    """What the environment is at fault for where a loader refuses a file, if that is so."""
+    if error is not None and re.search(f"{_UNJUDGED}|{framework.unjudged}", error):
+        return error
+    other = _other_release(case.run, versions)
+    if other is not None and ("error" in before if case.fixed else error is not None):
+        return f"the project pins {other}, and this one refuses it: {error}"
+    return None
+
+
+def _count_case(verdict: Verdict, case: Case) -> None:
+    if case.rule:
+        verdict.examples += bool(case.fixed)
+    elif case.fixed:
+        verdict.fixed += 1
+    else:
+        verdict.read += 1
 
 
 def _other_release(run: Run, judges: Mapping[str, str]) -> str | None:

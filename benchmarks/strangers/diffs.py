@@ -28,7 +28,8 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import fix_all
 from oomlint.fix.bystanders import naming_in
 
-# Six readings, of different repositories, each with the causes of those before it mended.
+# Seven readings, of different repositories, each with the causes of those before it mended, and one (diffs-8) by who
+# mended the seventh, of what is proposed after it.
 _ROWS = sorted(Path(__file__).parent.glob("diffs*.jsonl"))
 
 

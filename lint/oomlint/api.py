@@ -97,7 +97,6 @@ def check(
     """
     from oomlint.documents import SUFFIXES, kind_of
     from oomlint.fix.planned import with_plans
-    from oomlint.judgement import judgement_of
     from oomlint.linting.engine import lint
     from oomlint.linting.rule import Applicability
     from oomlint.report.json import check_object
@@ -108,10 +107,8 @@ def check(
     )
     names = sorted(name for name in workspace.overlay if kind_of(name) in SUFFIXES)
     report: Report = lint(workspace, names, options, explicit=frozenset(names))
-    if any(judgement_of(run).is_in_trouble for run in report.runs):
-        level = Applicability.UNSAFE if unsafe_fixes else Applicability.SAFE
-        report = replace(report, diagnoses=tuple(with_plans(report, options, level)))
-    return check_object(report)
+    level = Applicability.UNSAFE if unsafe_fixes else Applicability.SAFE
+    return check_object(replace(report, diagnoses=tuple(with_plans(report, options, level))))
 
 
 def estimate_model(

@@ -48,28 +48,31 @@ def change(random: Random, top: Path) -> None:
     hub = top / "home" / "hub" / "models--acme--secret"
     files = [file for file in work.rglob("*") if file.is_file()]
     kind = random.randrange(11)
-    if kind == 0:
-        write(work / random.choice(("run.yaml", "a.yaml", "sub/b.yaml")), a_run(random))
-    elif kind == 1:
-        write(random.choice((above / "ds.json", work / "ds" / "zero.json")), stage)
-    elif kind == 2:
-        write(above / "requirements.txt", random.choice(PINS))
-    elif kind == 3:
-        write(above / "oomlint.toml", random.choice(SETTINGS))
-    elif kind == 4:
+    if kind == 4:
         (above / ".git").mkdir(exist_ok=True)
-    elif kind == 5:
-        write(work / "model" / "config.json", CONFIG % random.choice((512, 2048)))
-    elif kind == 6:
-        write(hub / "refs" / "main", "1f")
-        write(hub / "snapshots" / "1f" / "config.json", CONFIG % random.choice((512, 2048)))
-    elif files and kind in (7, 8):
-        random.choice(files).unlink()
-    elif files and kind == 9:
-        file = random.choice(files)
-        file.rename(file.with_name(f"x{file.name}"))
+    elif kind < 7:
+        config = CONFIG % random.choice((512, 2048))
+        files_of_kind: dict[int, tuple[tuple[Path, str], ...]] = {
+            0: ((work / random.choice(("run.yaml", "a.yaml", "sub/b.yaml")), a_run(random)),),
+            1: ((random.choice((above / "ds.json", work / "ds" / "zero.json")), stage),),
+            2: ((above / "requirements.txt", random.choice(PINS)),),
+            3: ((above / "oomlint.toml", random.choice(SETTINGS)),),
+            5: ((work / "model" / "config.json", config),),
+            6: ((hub / "refs" / "main", "1f"), (hub / "snapshots" / "1f" / "config.json", config)),
+        }
+        for file, text in files_of_kind[kind]:
+            write(file, text)
     elif files:
-        file = random.choice(files)
+        move(random, random.choice(files), kind, top)
+
+
+def move(random: Random, file: Path, kind: int, top: Path) -> None:
+    """A file goes, gets another name, or becomes a link."""
+    if kind in (7, 8):
+        file.unlink()
+    elif kind == 9:
+        file.rename(file.with_name(f"x{file.name}"))
+    else:
         write(top / "linked", a_run(random))
         file.unlink()
         file.symlink_to(top / "linked")

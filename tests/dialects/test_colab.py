@@ -65,3 +65,38 @@ def test_a_command_in_a_notebook_runs_there_too() -> None:
     (run,) = _lint("T4", line).runs
     assert run.hardware is not None
     assert run.hardware.name == "T4-16GB"
+
+
+_SHOWS = 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"\n'
+
+
+@pytest.mark.parametrize(
+    ("code", "backend", "ranks", "is_told"),
+    [
+        (_CODE, "dp", 4, False),
+        (_SHOWS + _CODE, "dp", 2, True),
+        ('from accelerate import notebook_launcher\nnotebook_launcher(main, num_processes=4)\n' + _CODE, "ddp", 4, False),
+    ],
+    ids=["the machine's cards", "its own", "several processes"],
+)  # fmt: skip
+def test_a_kernel_is_one_process(code: str, backend: str, ranks: int, is_told: bool) -> None:
+    """Nobody says that a notebook is for all cards of the machine, so that nothing is said of how it drives them."""
+    report = _lint(None, code, hardware="4xA100-80GB")
+    (run,) = report.runs
+    assert (run.plan.parallel.backend, run.plan.parallel.world) == (backend, ranks)
+    assert any(d.rule.code == "OOM705" for d in report.diagnoses) is is_told
+
+
+@pytest.mark.parametrize(
+    ("files", "ranks"),
+    [
+        ({"train.py": _SHOWS + _CODE}, 2),
+        ({"train.py": _SHOWS + _CODE, "run.sh": "python train.py\n"}, 2),
+        ({"train.py": "import os, torch\ntorch.cuda.init()\n" + _SHOWS + _CODE}, 4),
+        ({"train.py": _SHOWS.replace('"0,1"', "devices") + _CODE}, 4),
+    ],
+    ids=["alone", "started", "when CUDA has counted them", "not known"],
+)
+def test_gpus_that_a_script_leaves_itself(files: dict[str, str], ranks: int) -> None:
+    (run,) = report_of(files, hardware="4xA100-80GB").runs
+    assert run.plan.parallel.world == ranks

@@ -413,6 +413,21 @@ def test_several_towers_have_no_dimensions_here_and_a_length_of_the_language_mod
     assert "--decoder-seq-length 2048" in fixed(_run, text, {"seq.max_len": 2048})
 
 
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("--mask-only", f.trainable.method),
+        ("--freeze-lm", f.trainable.method),
+        ("--load-teacher big", f.objective.ref_model),
+        ("--prior-strength 3", None),
+    ],
+)
+def test_what_an_option_of_a_fork_speaks_of_is_not_known(option: str, field: Any) -> None:
+    run = _run(_SCRIPT.replace("--save ckpt", f"{option} --save ckpt"))
+    for each in (f.trainable.method, f.objective.ref_model):
+        assert (run.level(each) is Level.UNREAD) is (each is field)
+
+
 def test_tasks_that_evaluate_train_nothing() -> None:
     assert not _link(_SCRIPT.replace("--save ckpt", "--task MSDP-EVAL-F1 --save ckpt")).runs
     for switch in ("--skip-train", "--inference", "--task ICT-ZEROSHOT-NQ"):

@@ -24,6 +24,7 @@ def _worst(files: Files) -> str:
     [
         (_LINE, _SCRIPT, True),
         (f"export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3\n{_LINE}", _SCRIPT, False),
+        (f"export HIP_VISIBLE_DEVICES=0,1,2,3\n{_LINE}", _SCRIPT, False),
         (f"export ASCEND_RT_VISIBLE_DEVICES=0\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\n{_LINE}", _SCRIPT, True),
         (_LINE, f"import torch_npu\n{_SCRIPT}", False),
         (_LINE, f"try:\n    import torch_npu\nexcept ImportError:\n    pass\n{_SCRIPT}", True),

@@ -260,3 +260,13 @@ def test_a_model_of_a_class_of_the_projects_own_may_have_no_logits() -> None:
     run = run_of({"train.py": text.replace("model=model", "model=scores")}, "train.py")
     assert run.level(f.loss.logits_materialised) is Level.UNREAD
     assert _here(wraps).level(f.loss.logits_materialised) < Level.UNREAD
+
+
+def test_settings_that_are_picked_by_what_the_release_takes_are_followed() -> None:
+    more = "more = {'gradient_checkpointing': True}\nmore['eval_strategy'] = 'epoch'\n"
+    picked = ", **{k: v for k, v in more.items() if k in known}"
+    run = _here(more, picked)
+    assert run.plan.checkpointing.mode == "full"
+    assert run.level(f.parallel.backend) < Level.UNREAD
+    changed = _here(more, ", **{k: str(v) for k, v in more.items()}")
+    assert changed.level(f.checkpointing.mode) is Level.UNREAD

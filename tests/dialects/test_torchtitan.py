@@ -8,12 +8,13 @@ import pytest
 from tests.fixing import fixed, fixed_files
 from tests.linked import link, report_of, run_of
 
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.torchtitan.models import family_of, flavor_of
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.unpredicted import why_unpredicted
-from oomlint.linting.rule import Applicability, Proposal, SetFields
+from oomlint.linting.rule import Applicability, Proposal, SetFields, Severity
 from oomlint.runs.run import Run
 
 _TOML = """\
@@ -381,6 +382,29 @@ def test_run_train_takes_its_settings_from_the_environment() -> None:
     assert run.plan.parallel.world == 4
     assert run.plan.seq.max_len == 2048
     assert run.plan.env.expandable_segments is True
+
+
+_STARTS = "NGPU=8 CONFIG_FILE=job.toml ./run_train.sh"
+
+
+@pytest.mark.parametrize(
+    ("copies", "line", "severities", "stops"),
+    [
+        (16, _STARTS, [Severity.ERROR], True),
+        (4, _STARTS, [], False),
+        (16, "echo job.toml", [], True),
+    ],
+    ids=["launched on too few", "launched on enough", "for another machine, perhaps"],
+)
+def test_more_copies_than_ranks(
+    copies: int, line: str, severities: list[Severity], stops: bool
+) -> None:
+    """Of a config that nobody starts here its verdict alone says so: it may be for a machine with more ranks."""
+    text = _TOML.replace("shard_degree = -1", f"replicate_degree = {copies}")
+    report = report_of({"job.toml": text, "go.sh": f"{line}\n"}, hardware="8xA100-80GB")
+    assert [d.severity for d in report.diagnoses if d.rule.code == "OOM706"] == severities
+    (run,) = report.runs
+    assert (run.settings.get(shared.stops) is not None) is stops
 
 
 def test_overrides_are_changed_where_they_stand_and_new_keys_go_into_the_file() -> None:

@@ -121,10 +121,52 @@ def test_trl_classes_bring_the_defaults_of_trl() -> None:
     assert (plan.trainable.method, plan.objective.ref_model) == ("lora", "shared_adapter_off")
 
 
+def test_a_trainer_of_tensorflow_is_none_of_these() -> None:
+    script = _TRAINER.replace("    Trainer,", "    TFTrainer,").replace(
+        "= Trainer(", "= TFTrainer("
+    )
+    parsed = script.replace("args = TrainingArguments(", "args = TFTrainingArguments(")
+    assert not _runs(parsed)
+
+
 def test_several_trainers_are_several_runs() -> None:
     runs = _runs(_TRL + _TRL.replace("DPO", "SFT").replace("=2,", "=8,"))
     assert [(r.plan.objective.kind, r.plan.batch.micro) for r in runs] == [("dpo", 2), ("sft", 8)]
     assert len({run.name for run in runs}) == 2
+
+
+def test_a_config_that_a_function_makes_is_that_config() -> None:
+    made = """\
+from peft import LoraConfig
+
+def adapter(rank):
+    return LoraConfig(r=rank, lora_alpha=2 * rank)
+
+"""
+    script = _TRL.replace("train_dataset=data,", "train_dataset=data, peft_config=adapter(32),")
+    plan = _run(made + script).plan
+    assert (plan.trainable.method, plan.trainable.r, plan.trainable.alpha) == ("lora", 32, 64)
+    either = made.replace("    return", "    if rank > 8:\n        return None\n    return")
+    assert _run(either + script).plan.trainable.method is None
+
+
+def test_a_config_of_what_a_helper_lets_through() -> None:
+    helper = """\
+import inspect
+from trl import DPOConfig, DPOTrainer
+
+def config(**given):
+    known = inspect.signature(DPOConfig.__init__).parameters
+    return DPOConfig(**{name: value for name, value in given.items() if name in known})
+
+"""
+    script = _TRL.replace("DPOConfig(out", "config(out").replace(
+        "=2048", "=2048, max_target_length=9"
+    )
+    run = _run(helper + script.partition("\n")[2])
+    assert (run.plan.batch.micro, run.plan.seq.max_len) == (2, 2048)
+    assert run.level(f.batch.micro) is Level.STATED
+    assert not run.stray
 
 
 def test_an_adapter_that_only_running_tells_stays_unknown() -> None:

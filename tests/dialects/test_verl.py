@@ -191,7 +191,7 @@ def test_no_more_answers_are_scored_at_once_than_a_rank_has(
 
 def test_a_copy_of_verl_begins_its_runs_with_a_config_of_its_own() -> None:
     base = "rl/verl/trainer/config/ppo_trainer.yaml"
-    linked = link({"rl/examples/run.sh": _PLAIN, base: _BASE})
+    linked = link({"rl/scripts/run.sh": _PLAIN, base: _BASE})
     (run,) = linked.runs
     plan = run.plan
     assert plan.model.id == "Qwen/Qwen2.5-7B-Instruct"
@@ -204,7 +204,7 @@ def test_a_copy_of_verl_begins_its_runs_with_a_config_of_its_own() -> None:
     # Every launch line begins with it: what is to be otherwise is said on the line, if it has that key.
     fix = make_fix(run, Proposal.set("t", {"checkpointing.mode": "full"}), None)
     assert fix is not None
-    assert [edit.path for edit in fix.edits] == ["rl/examples/run.sh"]
+    assert [edit.path for edit in fix.edits] == ["rl/scripts/run.sh"]
     assert "enable_gradient_checkpointing=true" in fix.edits[0].replacement
     offload = make_fix(run, Proposal.set("t", {"offload.activations": "cpu"}), None)
     assert offload is not None

@@ -99,7 +99,7 @@ p = argparse.ArgumentParser()
 p.add_argument("--config", default="c.yaml")
 p.add_argument("--model_name", default="{default}")
 args = p.parse_args()
-settings = Settings.load(args.config)"""
+settings = Settings.load(args.config, args.model_name)"""
 
 
 @pytest.mark.parametrize(
@@ -142,3 +142,45 @@ def test_a_model_that_is_followed_is_not_what_else_is_called_so() -> None:
     text = _script(f'"{_QWEN}"', _UNFOLLOWED.format(default=_LLAMA))
     run = run_of({"train.py": text, "c.yaml": "model: gpt2"})
     assert (run.plan.model.id, run.level(f.model.id)) == (_QWEN, Level.STATED)
+
+
+@pytest.mark.parametrize(
+    ("loader", "is_ours"),
+    [
+        ("AutoModelForImageClassification", False),
+        ("WhisperForConditionalGeneration", False),
+        ("AutoModelForImageTextToText", True),
+        ("Qwen2AudioForConditionalGeneration", True),
+        ("AutoModelForSequenceClassification", True),
+    ],
+)
+def test_of_models_of_images_and_sound_nothing_is_predicted(loader: str, is_ours: bool) -> None:
+    text = _script('"org/base"').replace("AutoModelForCausalLM", loader)
+    files = {"train.py": text, "run.sh": "torchrun --nproc_per_node 4 train.py\n"}
+    assert run_of(files).is_fragment is not is_ours
+
+
+@pytest.mark.parametrize(
+    ("above", "length"),
+    [
+        ("from settings import MAX_SEQ_LENGTH\ndata = Data(MAX_SEQ_LENGTH)", 256),
+        ("MAX_LEN = 512\ndata = Data(MAX_LEN)", 512),
+        ("from settings import MAX_SEQ_LENGTH\nMAX_LEN = 512\nData(MAX_LEN, MAX_SEQ_LENGTH)", None),
+        # What nothing reads cuts nothing.
+        ("MAX_LEN = 512", None),
+    ],
+)
+def test_what_a_script_calls_the_length_of_samples_is_assumed(
+    above: str, length: int | None
+) -> None:
+    files = {"settings.py": "MAX_SEQ_LENGTH = 256\n", "train.py": _script(f'"{_QWEN}"', above)}
+    run = run_of(files, "train.py")
+    assert run.plan.seq.max_len == length
+    assert length is None or run.level(f.seq.max_len) is Level.ASSUMED
+
+
+def test_what_is_unpacked_unseen_into_the_loader_may_say_how_it_loads() -> None:
+    text = _script(f'"{_QWEN}", **settings()')
+    run = run_of({"train.py": text, "run.sh": "python train.py"}, hardware="4xA100-80GB")
+    assert run.level(f.load.device_map) is Level.UNREAD
+    assert run.level(f.load.dtype) is Level.STATED

@@ -294,6 +294,13 @@ def test_no_number_goes_that_a_comment_beside_it_has(text: str, untrue: str | No
     assert untrue_beside(Source("a.yaml", text), Edit("a.yaml", start, start + 1, "2")) == untrue
 
 
+def test_no_key_goes_that_a_comment_above_recommends() -> None:
+    text = "optimizer:\n  lr: 2e-5\n  # Note: highly recommended to use fused=True\n  fused: True\n"
+    source, start = Source("a.yaml", text), text.index("  fused")
+    edit = Edit("a.yaml", start, len(text), "")
+    assert untrue_beside(source, edit) == "# Note: highly recommended to use fused=True"
+
+
 def test_what_somebody_left_out_is_not_put_back() -> None:
     text = "# some losses are 0 with\n# micro: 8\nmicro: 64\n"
     start = text.index("64")

@@ -80,7 +80,7 @@ class StandIn(SimpleNamespace):
         usual: dict[str, Any] = {
             "limits": SimpleNamespace(gpu_bytes=LIMIT, host_bytes=None), "remembered": {},
             "alternatives": (), "open": {}, "is_measured": False, "attested": None, "levels": {},
-            "parts": SimpleNamespace(untold={}, unread_program="", hardware=None), "changes": {}, "missing": (), "unreadable": (),
+            "parts": SimpleNamespace(untold={}, changed={}, unread_program="", hardware=None), "changes": {}, "missing": (), "unreadable": (),
             "sharded": False, "claims": (), "origins": {}, "estimated_by": estimate_of,
         }  # fmt: skip
         super().__init__(plan=plan, **{**usual, **told})
@@ -977,7 +977,7 @@ def test_why_a_value_is_not_known(text: str, said: str) -> None:
 
 def test_why_a_whole_file_or_program_was_not_read() -> None:
     def said(origin: Any, program: str = "", field: Any = f.parallel.tp, **changes: Any) -> str:
-        parts = SimpleNamespace(untold={}, unread_program=program)
+        parts = SimpleNamespace(untold={}, changed={}, unread_program=program)
         return unread.in_words(run({"origins": {field: origin}, "parts": parts}, **changes), field)
 
     doubted_ = written("$TP")
@@ -1104,7 +1104,7 @@ def test_states_in_host_ram(host: int | None, said: str) -> None:
 
 def test_more_cards_of_the_machine_or_more_nodes() -> None:
     machine = parse_hardware("8xA100-80GB")
-    parts = SimpleNamespace(untold={}, unread_program="", hardware=machine)
+    parts = SimpleNamespace(untold={}, changed={}, unread_program="", hardware=machine)
 
     def cards(needed: int, **changes: Any) -> str:
         told = fitting(
@@ -1135,7 +1135,7 @@ def test_an_adapter_instead() -> None:
 
 
 def test_ways_are_told_one_after_another() -> None:
-    parts = SimpleNamespace(untold={}, unread_program="", hardware=None)
+    parts = SimpleNamespace(untold={}, changed={}, unread_program="", hardware=None)
     sharded = fitting(lambda plan: plan.parallel.zero.stage == 3, parts=parts)
     assert ways.ways_out(run(sharded, **RANKS)) == "sharding with ZeRO-3 or FSDP (1.0 GiB a card)"
     anything = fitting(lambda plan: True, parts=parts)

@@ -8,11 +8,13 @@ from oomlint.judgement import (
     confidence,
     judge_gpu,
     judge_host,
+    judgement_of,
     relief,
     settled,
     severity_of_block,
     sharding_is_open,
     smallest_card,
+    words,
 )
 from oomlint.judgement.peak import _a
 from oomlint.linting.rule import Severity
@@ -57,6 +59,8 @@ def test_a_run_that_only_long_samples_overflow_is_a_note_and_says_so():
     assert judgement.severity is Severity.INFO
     assert judgement.is_up_to_data
     assert "(with samples of 4,096 tokens)" in judgement.sentence
+    run = judgement_of(run_of(micro=16, more=more, hardware="1xA100-80GB"))
+    assert (run.verdict, words.verdict_words(run)) == ("tight", "probably does not fit")
     for certain in ("sample_packing: true\n", "pad_to_sequence_len: true\n"):
         judgement = judge_gpu(run_of(micro=16, more=more + certain, hardware="1xA100-80GB"))
         assert judgement.severity is Severity.ERROR
@@ -283,3 +287,18 @@ def test_what_ranks_without_a_card_would_need_is_a_remark(processes: int, least:
     assert any(said in each.finding.details for each in of_memory) is (processes == 8)
     starts = [each for each in report.diagnoses if each.rule.code == "OOM706"]
     assert len(starts) == (processes == 8)
+
+
+def test_a_run_that_does_not_start_on_a_machine_has_no_verdict_there():
+    """Ranks without a card end it before it takes any memory: its findings are remarks, and so is its verdict."""
+    config = RUN.format(model="meta-llama/Llama-3.1-8B", micro=8)
+    launch = "accelerate launch --num_processes 8 -m axolotl.cli.train a.yaml\n"
+    files = {"a.yaml": config, "run.sh": launch}
+    run = linked.run_of(files, hardware="4xA100-40GB")
+    judgement = judgement_of(run)
+    assert (judgement.verdict, judgement.risk) == ("unknown", None)
+    assert words.left_open(judgement.spoken) == (
+        ": 8 processes a node, for which this machine has 4 GPUs"
+    )
+    enough = judgement_of(linked.run_of(files, hardware="8xA100-40GB"))
+    assert (enough.verdict, words.left_open(enough.spoken)) == ("does_not_fit", "")

@@ -166,6 +166,52 @@ def test_a_script_whose_switches_keep_it_from_training(
     assert (found is not None and why in found.value) if why else found is None
 
 
+_LOOPED = """\
+import argparse
+import torch
+from transformers import AutoModelForCausalLM
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--mode", choices=["train", "tune", "eval"], default="train")
+parser.add_argument("--skip", action="store_true")
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+loader = torch.utils.data.DataLoader(data, batch_size=8)
+
+def train():
+    for batch in loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+
+{switch}
+    train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("switch", "options", "why"),
+    [
+        ('if args.mode == "train":', "", ""),
+        ('if args.mode == "train":', "--mode eval", "mode is eval"),
+        ('if args.mode == "train":', "--mode $MODE", ""),
+        ('if args.mode in ("train", "tune"):', "--mode tune", ""),
+        ('if args.mode in ("train", "tune"):', "--mode eval", "mode is eval"),
+        ('if args.mode == "eval":\n    pass\nelse:', "--mode eval", "mode is eval"),
+        ('if args.mode == "eval":\n    pass\nelse:', "--mode tune", ""),
+        ("if not args.skip:", "--skip", "skip is set"),
+        ("if not args.skip:", "", ""),
+    ],
+)
+def test_a_loop_that_the_command_does_not_choose(switch: str, options: str, why: str) -> None:
+    files = {
+        "loop.py": _LOOPED.format(switch=switch),
+        "run.sh": f"python loop.py {options}\n",
+    }
+    found = run_of(files, hardware=_CARD).settings.get(shared.stops)
+    assert (found is not None and why in found.value) if why else found is None
+
+
 _RANKED = """\
 import argparse
 import torch

@@ -159,24 +159,25 @@ class FakeGitHub:
             return "body is required"
         if len(review["body"]) > 65536:
             return "body is too long (maximum is 65536 characters)"
-        for comment in review.get("comments", ()):
-            line, start = comment.get("line"), comment.get("start_line")
-            hunks = self.hunks(comment["path"])
-            if not hunks:
-                return "Path could not be resolved"
-            if comment.get("side") != "RIGHT":
-                return "side must be RIGHT for a suggestion"
-            hunk = next((h for h in hunks if line in h), None)
-            if hunk is None:
-                return "Line could not be resolved"
-            if start is not None:
-                if start >= line:
-                    return "start_line must precede the end line."
-                if start not in hunk or comment.get("start_side") != "RIGHT":
-                    return "start_line must be part of the same hunk as the line."
-            if len(comment["body"]) > 65536:
-                return "comment body is too long"
-        return None
+        reasons = map(self.refusal_of_comment, review.get("comments", ()))
+        return next(filter(None, reasons), None)
+
+    def refusal_of_comment(self, comment: Mapping[str, Any]) -> str | None:
+        """Why GitHub would not take a comment on lines."""
+        line, start = comment.get("line"), comment.get("start_line")
+        hunks = self.hunks(comment["path"])
+        if not hunks:
+            return "Path could not be resolved"
+        if comment.get("side") != "RIGHT":
+            return "side must be RIGHT for a suggestion"
+        hunk = next((h for h in hunks if line in h), None)
+        if line is None or hunk is None:
+            return "Line could not be resolved"
+        if start is not None and start >= line:
+            return "start_line must precede the end line."
+        if start is not None and (start not in hunk or comment.get("start_side") != "RIGHT"):
+            return "start_line must be part of the same hunk as the line."
+        return "comment body is too long" if len(comment["body"]) > 65536 else None
 
     def post(self, review: Mapping[str, Any]) -> dict[str, Any]:
         self._next += 1
@@ -250,6 +251,10 @@ class FakeGitHub:
             return 200, {"Content-Type": "application/gzip"}, self.repository.archive(path[19:])
         if path == "/repos/o/r/pulls/7/reviews" and method == "GET":
             return self._paged(path, query, self.reviews)
+        return self._written(method, path, body)
+
+    def _written(self, method: str, path: str, body: Any) -> tuple[int, dict[str, str], Any]:
+        """What is posted, or changed."""
         if path == "/repos/o/r/pulls/7/reviews":
             problem = self.refusal(body)
             if problem is not None:

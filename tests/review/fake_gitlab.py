@@ -118,6 +118,11 @@ class FakeGitLab:
             return 200, {}, self.repository.archive(query["sha"][0])
         if path == f"{merge}/discussions":
             return 200, {}, self.discussions
+        return self._written(method, path, body)
+
+    def _written(self, method: str, path: str, body: Any) -> tuple[int, dict[str, str], Any]:
+        """What is posted, published or changed."""
+        merge = "/projects/g%2Fp/merge_requests/7"
         if path == f"{merge}/draft_notes" and method == "POST":
             problem = self.refusal(body.get("position"))
             if problem is not None:

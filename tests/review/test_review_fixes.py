@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.review.conftest import BAD, RUN, SETTINGS, fixed, oomlint
 
+from oomlint.dialects.deepspeed.presets import shipped_preset
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -114,9 +116,11 @@ deepspeed: NAMED
 
 def test_a_copy_that_a_fix_makes_is_a_new_file_in_the_summary(pull_request, tmp_path):
     # What Axolotl ships is not the project's to change: the fix names a copy of it.
+    shipped = "deepspeed_configs/zero3_bf16.json"
     after = {
         "oomlint.toml": SETTINGS.replace("1TiB", "2TiB"),
-        "large.yaml": _LARGE.replace("NAMED", "deepspeed_configs/zero3_bf16.json"),
+        "large.yaml": _LARGE.replace("NAMED", shipped),
+        shipped: shipped_preset(shipped) or "",
     }
     fake = pull_request({"README.md": "x"}, after)
     assert_as_fixed(fake, tmp_path, expect_suggestions=False)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.linked import report_of, run_of
+import subprocess
+import sys
 
-from oomlint.dialects.upstream import known as upstream
+import pytest
+from tests.linked import hardware_of, report_of, run_of, workspace_of
+
+from oomlint.dialects.upstream import PACKAGES, known as upstream
 from oomlint.dialects.upstream.frameworks import FRAMEWORKS
 from oomlint.dialects.upstream.known import DATA, Known, blob_id, packed, unpacked
 from oomlint.dialects.upstream.statements import digests, pieces
+from oomlint.files.workspace import Workspace
+from oomlint.judgement import judgement_of, words
 from oomlint.judgement.evidence import rests_on
+from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -57,7 +63,7 @@ def test_copy_as_released_is_the_framework() -> None:
     run = run_of({"train.toml": OWN, **COPY}, "train.toml", hardware=CARDS)
     assert run.parts.changed == {}
     assert _severity({"train.toml": OWN, **COPY}) is Severity.ERROR
-    assert run.parts.versions["torchtitan"][0] == "0.2.0"
+    assert run.parts.versions["torchtitan"] == ("0.2.0", "torchtitan/train.py")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +118,21 @@ def test_example_as_it_ships(
 ) -> None:
     files = {"train.toml": EXAMPLE, **COPY, **beside}
     assert _severity(files, explicit=explicit) is expected
+    report = report_of(files, "train.toml", hardware=CARDS, explicit=explicit)
+    judgement = judgement_of(report.runs[0])
+    is_own = expected is Severity.ERROR
+    assert judgement.verdict == ("does_not_fit" if is_own else "unknown")
+    assert "ships this example as it is" in words.left_open(judgement.spoken) or is_own
     assert _severity({"train.toml": EXAMPLE, **beside}) is Severity.ERROR
+
+
+@pytest.mark.parametrize(("named", "expected"), [("configs", Severity.ERROR), ("", Severity.INFO)])
+def test_folder_of_examples_that_the_user_named(named: str, expected: Severity) -> None:
+    plain = workspace_of({"configs/train.toml": EXAMPLE, **COPY})
+    folder = plain.file(named) if named else plain.project_root
+    workspace = Workspace(plain.cwd, plain.overlay, plain.project_root, [folder], plain.disk)
+    report = lint(workspace, ["configs/train.toml"], Options(hardware=hardware_of(CARDS)))
+    assert max(d.severity for d in report.diagnoses if d.rule.code == "OOM105") is expected
 
 
 def test_pieces_survive_a_formatter() -> None:
@@ -124,7 +144,18 @@ def test_pieces_survive_a_formatter() -> None:
     assert ("self.w1=nn.Linear", "model") in set(pieces(text))
 
 
+def test_projects_without_a_copy_load_nothing_of_them() -> None:
+    code = (
+        "import sys; from tests.linked import report_of; "
+        f"report = report_of({{'train.toml': {OWN!r}}}, hardware={CARDS!r}); "
+        "print(len(report.runs), [n for n in sys.modules if 'upstream.' in n or n.endswith('runs.copies')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 []\n"
+
+
 def test_data_of_each_framework() -> None:
+    assert set(PACKAGES) == {each for framework in FRAMEWORKS for each in framework.packages}
     sizes = []
     for framework in FRAMEWORKS:
         header = upstream.known(framework.name).header

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.linked import PROGRAM, link
 
 from oomlint.plan.evidence import Level
@@ -85,3 +86,44 @@ def test_a_loop_over_seeds_is_still_one_run_of_each_line() -> None:
         "for s in 1 2 3; do\n" + _line(_QWEN, "o/$s/sft") + _line("o/$s/sft", "o/$s/dpo") + "done\n"
     )
     assert len(link({"b.sh": loop}).runs) == 2
+
+
+_MERGES = """\
+import os
+from pathlib import Path
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+base = "Qwen/Qwen2.5-7B-Instruct"
+model = AutoModelForCausalLM.from_pretrained(base)
+tokenizer = AutoTokenizer.from_pretrained(base)
+model = PeftModel.from_pretrained(model, "out/adapter").merge_and_unload()
+folder = Path(os.path.join("models", "merged_7b"))
+while folder.exists():
+    folder = Path(f"models/merged_7b_{n}")
+model.save_pretrained(folder)
+tokenizer.save_pretrained(folder)
+"""
+_DOWNLOADS = """\
+from huggingface_hub import snapshot_download
+from transformers import AutoModelForCausalLM
+snapshot_download("Qwen/Qwen2.5-7B-Instruct", local_dir="models/merged_7b")
+"""
+
+
+@pytest.mark.parametrize("program", [_MERGES, _DOWNLOADS])
+def test_what_a_program_of_the_folder_merges_or_downloads_is_assumed(program: str) -> None:
+    run = _last({"make.py": program, "b.sh": _line("models/merged_7b", "o")})
+    assert run.model is not None
+    assert (run.model.id, run.model.is_adapter) == (_QWEN, False)
+    assert run.level(f.model.arch) is Level.ASSUMED
+    assert _last({"make.py": program, "b.sh": _line("models/other_7b", "o")}).model != run.model
+
+
+def test_a_program_that_adapts_a_model_saves_an_adapter_of_it() -> None:
+    program = _MERGES.replace(
+        'model = PeftModel.from_pretrained(model, "out/adapter").merge_and_unload()',
+        "model = get_peft_model(model, LoraConfig(r=8))",
+    )
+    run = _last({"make.py": program, "b.sh": _line("models/merged_7b", "o")})
+    assert run.model is not None
+    assert run.model.is_adapter

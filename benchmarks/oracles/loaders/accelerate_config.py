@@ -10,6 +10,26 @@ from protocol import serve
 _PARTS = ("fsdp_config", "deepspeed_config", "megatron_lm_config", "parallelism_config")
 
 
+def _of_parts(said: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """What the launcher takes of the sections that the file has."""
+    values = {}
+    for part in _PARTS:
+        for key in said.get(part) or {}:
+            name = f"fsdp_{key}" if part == "fsdp_config" and key[:4] != "fsdp" else key
+            if hasattr(args, name):
+                values[f"{part}.{key}"] = getattr(args, name)
+    return values
+
+
+def _of_backend(args: argparse.Namespace) -> dict[str, Any]:
+    """All that the launcher has of FSDP or DeepSpeed, its own defaults included."""
+    if not (args.use_fsdp or args.use_deepspeed):
+        return {}
+    kept = ("fsdp_",) if args.use_fsdp else ("zero", "offload_", "deepspeed_config_file")
+    part = "fsdp_config" if args.use_fsdp else "deepspeed_config"
+    return {f"{part}.{name}": v for name, v in vars(args).items() if name.startswith(kept)}
+
+
 def prepare() -> Any:
     from accelerate.commands.config.config_args import load_config_from_file
     from accelerate.commands.launch import (
@@ -32,18 +52,7 @@ def prepare() -> Any:
         # Accelerate sets no number of ranks by itself here: there is no GPU to count.
         for name in ("mixed_precision", "num_machines", "num_processes"):
             values[name] = getattr(args, name)
-        for part in _PARTS:
-            for key in said.get(part) or {}:
-                name = f"fsdp_{key}" if part == "fsdp_config" and key[:4] != "fsdp" else key
-                if hasattr(args, name):
-                    values[f"{part}.{key}"] = getattr(args, name)
-        if args.use_fsdp or args.use_deepspeed:
-            kept = ("fsdp_",) if args.use_fsdp else ("zero", "offload_", "deepspeed_config_file")
-            part = "fsdp_config" if args.use_fsdp else "deepspeed_config"
-            for name, value in vars(args).items():
-                if name.startswith(kept):
-                    values.setdefault(f"{part}.{name}", value)
-        return values
+        return {**_of_backend(args), **values, **_of_parts(said, args)}
 
     def _environment(args: argparse.Namespace, fields: list[str]) -> None:
         """What the launcher would export; it refuses values here that the file may hold."""

@@ -20,7 +20,6 @@ from oomlint.documents.write import is_below, write_all
 from oomlint.errors import CannotEdit, FileError, ReadError, UsageError
 from oomlint.files.disk import MAX_NOTEBOOK_BYTES
 from oomlint.files.reading import read_given
-from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Report, Results, lint
 from oomlint.linting.rule import Applicability, Severity
 from oomlint.plugins import has_packages
@@ -266,6 +265,8 @@ def _linted(
 
     def planned(report: Report, job: Job) -> Report:
         """The report with the fixes that ``--fix`` would begin with, for whoever asks for them."""
+        if not report.may_be_fixed:
+            return report
         from oomlint.fix.planned import planned_report
 
         level = Applicability.UNSAFE if mode.unsafe else Applicability.SAFE
@@ -289,8 +290,7 @@ def _linted(
         if report is not None:
             return report
     found = proposed(job, tick)
-    is_planned = _shows_fixes(mode) and any(judgement_of(r).is_in_trouble for r in found.runs)
-    return planned(found, job) if is_planned else found
+    return planned(found, job) if _shows_fixes(mode) else found
 
 
 # Of the output formats those that show no fix, for which nobody has to look for a plan: which finding leads is

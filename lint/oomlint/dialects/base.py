@@ -172,9 +172,8 @@ class Dialect:
     wherever that may be, its runs have too."""
 
     declares_all: ClassVar[bool] = False
-    """Whether ``declared_in``, or the program that a command starts, name every key
-    there is: one that a project's copy
-    of them does not name stops its runs, or is read by nobody."""
+    """Whether ``declared_in`` or the program that a command starts, else the packages, name every key there is: one
+    that a project's copy of them does not name stops its runs, or is read by nobody."""
 
     distribution: ClassVar[str] = ""
     """The framework's name where packages are installed from, if it is another than ``name``."""
@@ -261,6 +260,10 @@ class Dialect:
 
     def trains(self, run: Cells) -> bool:
         """Whether the program gets as far as training with what it is told."""
+        return True
+
+    def trains_language(self, run: Cells) -> bool:
+        """Whether it is a language model that is trained, as far as one sees: of others nothing is predicted."""
         return True
 
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:

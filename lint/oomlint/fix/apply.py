@@ -251,7 +251,6 @@ def choose(
         d
         for d in diagnoses
         if d.applicable is not None
-        and d.applicable.edits
         and d.applicable.applicability >= level
         and _identity(d) not in refused
     ]

@@ -213,7 +213,8 @@ def _check_places(run: Run, edits: tuple[Edit, ...]) -> None:
             raise CannotEdit(reason)
     root = () if run.parts.root is None else (run.parts.root.path,)
     foreign = (why_not_ours(workspace, path) for path in (*root, *paths))
-    code = (why_the_frameworks(run, path) for path in paths)
+    # A registry of configs in Python is where the run itself stands.
+    code = (why_the_frameworks(run, path) for path in paths if path not in root)
     reason = next(filter(None, (*foreign, *code)), None) or (why_unused(run) if paths else None)
     if reason is not None:
         raise CannotEdit(reason)
@@ -241,29 +242,31 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     _check_comments(run, edits)
     for edit in edits:
         source = _script(run, edit.path) or documents.get(edit.path)
-        variable = None if source is None else variable_in(source, edit)
-        if variable is not None and edit.replacement:
-            raise CannotEdit(f"it is written as {variable}, on which more of the script may rest")
-        if source is not None and starts_what_is_given(source, edit):
-            raise CannotEdit("the script starts whatever it is given, with the options of that")
-        branch = None if source is None else branch_at(source, edit)
-        if branch is not None:
-            raise CannotEdit(f"the script sets it where {short(branch)} holds, and for that")
-        option = None if source is None else added_elsewhere(source, edit)
-        if option is not None:
-            raise CannotEdit(f"the script puts {option} into a variable for it itself")
-        off = None if source is None else commented_out(source, edit)
-        if off is not None:
-            raise CannotEdit(f"the script has {off} as a comment: somebody switched it off")
-        tried = None if source is None else tried_before(source, edit)
-        if tried is not None:
-            raise CannotEdit(f"the file has {tried} as a comment: somebody left it out")
+        reason = None if source is None else next(_told_around(source, edit), None)
+        if reason is not None:
+            raise CannotEdit(reason)
     reader = reads_gradients(run, wished)
     if reader is not None:
         raise CannotEdit(f"{reader} works on gradients itself, which are spread or moved then")
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")
+
+
+def _told_around(source: Source, edit: Edit) -> Iterator[str]:
+    """What the text around an edit says against it."""
+    if edit.replacement and (variable := variable_in(source, edit)):
+        yield f"it is written as {variable}, on which more of the script may rest"
+    if starts_what_is_given(source, edit):
+        yield "the script starts whatever it is given, with the options of that"
+    if branch := branch_at(source, edit):
+        yield f"the script sets it where {short(branch)} holds, and for that"
+    if option := added_elsewhere(source, edit):
+        yield f"the script puts {option} into a variable for it itself"
+    if off := commented_out(source, edit):
+        yield f"the script has {off} as a comment: somebody switched it off"
+    if tried := tried_before(source, edit):
+        yield f"the file has {tried} as a comment: somebody left it out"
 
 
 def _script(run: Run, path: str) -> Source | None:

@@ -71,9 +71,12 @@ def planned_report(
     *,
     lowest: Applicability = Applicability.UNSAFE,
 ) -> Report:
-    """The report's findings, where of each run in trouble one carries the cheapest plan as its fix,
-    and what others that speak of its memory would do is only shown. A plan is looked for when somebody asks for the
-    fix of one of these.
+    """The report's findings with the fixes of which ``--fix`` begins with those of the ``level``: the one place that
+    decides what is written, whoever shows or counts it.
+
+    Of each run in trouble one carries the cheapest plan as its fix, and what others that speak of its memory would
+    do is only shown. A plan is looked for when somebody asks for the fix of one of these. Of what is left each is
+    decided by itself.
 
     Runs for which there is no plan keep what their rules propose, and for those that need one only
     with some data there is none. Where no plan is of the ``level`` that is to be applied, one down to
@@ -87,10 +90,22 @@ def planned_report(
     }
     planned = [_planned(diagnosis, troubles) for diagnosis in report.diagnoses]
     agreed, agreement = with_agreement(planned, options.elsewhere.wanted[1])
-    needed = map(unless_needless, agreed)
-    fitted = [_unless_lost(diagnosis, options, lowest) for diagnosis in needed]
-    diagnoses = tuple(unless_stopped(fitted, level))
+    diagnoses = tuple(each_decided(agreed, options, level, lowest=lowest))
     return replace(report, diagnoses=diagnoses, agreements=(*report.agreements, agreement))
+
+
+def each_decided(
+    found: Sequence[Diagnosis],
+    options: Options,
+    level: Applicability,
+    *,
+    lowest: Applicability = Applicability.UNSAFE,
+) -> list[Diagnosis]:
+    """Findings whose fix is only shown where nobody needs it, or something else has to come first; each for itself,
+    whatever plan there may be."""
+    needed = map(unless_needless, found)
+    fitted = [_unless_lost(diagnosis, options, lowest) for diagnosis in needed]
+    return unless_stopped(fitted, level)
 
 
 class _Trouble(Struct, frozen=True, eq=False, dict=True):
@@ -183,11 +198,13 @@ def _fitted_or_shown(
     if _rather_lives(fitted):
         return fix
     # No plan is written for a program that is not followed.
-    if not unread_program(fitted) and _plan(fitted, options, lowest) is not None:
-        return fix
-    return fix.declined(
-        "the run would rather die on so few GPUs: it is written for another machine"
-    )
+    plan = None if unread_program(fitted) else _plan(fitted, options, lowest)
+    if plan is None:
+        return fix.declined(
+            "the run would rather die on so few GPUs: it is written for another machine"
+        )
+    # It is as safe as what makes it worth while.
+    return replace(fix, applicability=min(fix.applicability, plan.fix.applicability))
 
 
 def _rather_lives(run: Run) -> bool:

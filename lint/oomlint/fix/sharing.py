@@ -106,7 +106,7 @@ def set_apart(
         rest = [edit for edit in edits if edit.path != path]
         table, tuning = _table_of(run, path)
         twin = _twin(run, copy, path, text) if leaving.has_heirs else None
-        if twin is None and leaving.taken is not None:
+        if leaving.taken is not None and (twin is None or twin.path != leaving.taken):
             # Two files of one name and a number tell nobody which is for what.
             raise CannotEdit(f"{_name(leaving.taken)} beside it is for that, and says otherwise")
         if twin is None:

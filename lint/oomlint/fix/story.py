@@ -393,9 +393,13 @@ def warning_at(source: Source, edit: Edit) -> str | None:
 def untrue_beside(source: Source, edit: Edit) -> str | None:
     """What a comment behind a number, or above its line, says with that number, once an edit writes another:
     ``gradient_accumulation_steps: 8  # 2 x 8 x 4 GPUs = 64``. Choices that a comment lists stay true."""
-    old = source.text[edit.start : edit.end].strip("\"' ")
-    if edit.creates or not re.fullmatch(r"\d+(?:\.\d+)?", old) or old in edit.replacement.split():
+    old = source.text[edit.start : edit.end].strip("\"' \n")
+    gone = re.fullmatch(r"([\w.-]+):[ \t]*(\S+)", old) if not edit.replacement.strip() else None
+    is_number = re.fullmatch(r"\d+(?:\.\d+)?", old) and old not in edit.replacement.split()
+    if edit.creates or not (gone or is_number):
         return None
+    # A key that goes is named with its value: "recommended to use fused=True".
+    named = rf"{re.escape(gone[1])}\s*[:=]\s*{re.escape(gone[2])}" if gone else re.escape(old)
     mark = _COMMENT.get(os.path.splitext(source.path)[1], "#")
     start = source.text.rfind("\n", 0, edit.start) + 1
     end = source.text.find("\n", edit.end)
@@ -408,12 +412,12 @@ def untrue_beside(source: Source, edit: Edit) -> str | None:
     comments = [*behind.partition(mark)[2:], *(above[0].splitlines() if above else ())]
     for comment in comments:
         said = " ".join(comment.split())
-        names = re.search(rf"(?<![\w.]){re.escape(old)}(?![\w.])", said)
+        names = re.search(rf"(?<![\w.]){named}(?![\w.])", said)
         if names and not re.search(_CHOICES, said) and (old != "1" or re.search(_RECKONS, said)):
             return said if len(said) <= _MOST_SHOWN else f"{said[: _MOST_SHOWN - 1]}…"
     return None
 
 
-_MOST_ABOVE = 2
+_MOST_ABOVE = 3
 _CHOICES = r"(?i)[\[|]|\bchoices?\b|\bor\b|\be\.g\b|\bdefaults?\b"
 _RECKONS = r"\d\s*[*x×/=]\s*\d"

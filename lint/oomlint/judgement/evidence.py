@@ -149,8 +149,8 @@ def rests_on(run: Run) -> tuple[Basis, ...]:
 
 
 def left_open(evidence: Evidence) -> str:
-    """What was not read and decides whether a run fits, in words; empty where nothing does."""
-    deciding = (b for b in evidence.rests_on if b.level is Level.UNREAD and b.decides)
+    """What was not read and decides whether a run fits, or is in trouble at all, in words; empty where nothing does."""
+    deciding = (b for b in evidence.rests_on if b.level is Level.UNREAD and (b.decides or b.eases))
     words = tuple(dict.fromkeys(basis.why for basis in deciding))
     if len(words) > _MOST_NAMED:
         words = (*words[: _MOST_NAMED - 1], f"{len(words) - _MOST_NAMED + 1} more were not read")
@@ -219,9 +219,10 @@ def _otherwise(run: Run, leaf: Any) -> Iterator[tuple[str, Estimate]]:
             yield f"{run.key(leaf)} is {change[leaf]}", found
 
 
-def is_open(run: Run) -> bool:
-    """Whether it hangs on what somebody says and was not read that the run fits."""
-    return any(weakest(run, resource)[0] is Level.UNREAD for resource in ("gpu", "host"))
+def is_open(run: Run, *resources: str) -> bool:
+    """Whether it hangs on what somebody says and was not read that the run fits: one of these resources, or any."""
+    each = resources or ("gpu", "host")
+    return any(weakest(run, resource)[0] is Level.UNREAD for resource in each)
 
 
 def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:

@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.doubts import Doubt, doubts
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open
-from oomlint.judgement.launch import cards_missing
 from oomlint.judgement.measured import measured_words
-from oomlint.judgement.peak import counts_as_run, risk_of
+from oomlint.judgement.peak import counts_as_run, is_up_to_data, risk_of, unfounded
 from oomlint.judgement.releases import over_releases
 from oomlint.judgement.risk_model import risk_in
-from oomlint.judgement.severity import EVEN, Verdict, verdict_at
+from oomlint.judgement.severity import EVEN, LOST, TIGHT, Verdict, verdict_at
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
@@ -100,7 +99,8 @@ class Forecast(Struct, frozen=True, dict=True):
     ask: Callable[[], Bounded]
     """Works out how far it may lie off with others."""
     risk: Risk | None
-    """``None`` where it hangs on something that was not read whether the run fits."""
+    """``None`` where it hangs on something that was not read whether the run fits, or the run is none of this machine's
+    or of the project's."""
     host_limit: int | None
     """RAM of a node in bytes, ``None`` if nobody says."""
     evidence: Evidence | None = None
@@ -113,8 +113,10 @@ class Forecast(Struct, frozen=True, dict=True):
     """``docs/tuning.rst:164 lists it on 4xH800-80GB``, where the project says that the run ran, and that counts."""
     is_fragment: bool = False
     """Whether it is a part (a lone DeepSpeed JSON, say) that no run was found for."""
-    cards_missing: int = 0
-    """How many of its ranks on a node have no card there, and end it before it takes any memory."""
+    unfounded: str = ""
+    """Why what it would need says nothing of this project on this machine, in words, where that is more than there is."""
+    is_up_to_data: bool = False
+    """Whether it rather lives with short samples, and no file says how long they are."""
     measured: str = ""
     """What was measured of the run, or of one like it, from which its prediction starts."""
 
@@ -133,7 +135,10 @@ class Forecast(Struct, frozen=True, dict=True):
 
     @property
     def verdict(self) -> Verdict:
-        return "unknown" if self.risk is None else self.risk.verdict
+        """As sure as a finding on the run may be: what but some data need is no certainty."""
+        found: Verdict = "unknown" if self.risk is None else self.risk.verdict
+        is_hard = self.risk is not None and (self.risk.host or 0.0) >= LOST
+        return "tight" if found == "does_not_fit" and self.is_up_to_data and not is_hard else found
 
     @property
     def cards(self) -> tuple[Gpu, ...]:
@@ -179,6 +184,9 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
     """The forecast of a run as it is given, keys read as ``because`` says; where the number of GPUs matters and nobody says it, one
     node of eight is assumed and listed."""
     probe, assumed = with_gpus(run)
+    whole = Risk.of(run)
+    is_at_risk = whole.any is not None and whole.any >= TIGHT
+    why = unfounded(run) if is_at_risk else ""
     return Forecast(
         name=run.name,
         framework=run.framework,
@@ -187,16 +195,27 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         hardware=run.hardware,
         estimate=probe.estimate,
         ask=partial(_bounded, probe, assumed),
-        risk=None if is_open(run) else Risk.of(run),
+        risk=None if why else _founded(run, whole),
         host_limit=run.limits.host_bytes,
         evidence=evidence_of(run),
         doubts=() if run.hardware is None else doubts(probe),
         because=because,
         because_of=counts_as_run(run),
         is_fragment=run.is_fragment,
-        cards_missing=cards_missing(run),
+        unfounded=why,
+        is_up_to_data=is_at_risk and is_up_to_data(run),
         measured=measured_words(run),
     )
+
+
+def _founded(run: Run, whole: Risk) -> Risk | None:
+    """The risk, as far as it rests on what was read: where the run is sure to die of one resource, what is not known of
+    the other saves nothing; ``None`` where that which was not read decides."""
+    gpu_is_open, host_is_open = is_open(run, "gpu"), is_open(run, "host")
+    if not (gpu_is_open or host_is_open):
+        return whole
+    kept = Risk(None if gpu_is_open else whole.gpu, None if host_is_open else whole.host)
+    return kept if kept.any is not None and kept.any >= LOST else None
 
 
 def _bounded(run: Run, assumed: tuple[Assumption, ...]) -> Bounded:

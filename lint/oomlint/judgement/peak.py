@@ -32,6 +32,7 @@ from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.memory.lengths import longest_sample
 from oomlint.runs.run import Run
+from oomlint.runs.shipped_examples import as_shipped
 from oomlint.wording.amounts import gib
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
@@ -324,6 +325,20 @@ def _most_severe(run: Run, resource: Literal["gpu", "host"]) -> Severity:
     return bound(Severity.ERROR, weakest_of_claims(run.intended, resource)[0])
 
 
+def unfounded(run: Run) -> str:
+    """Why the need of a run that is at risk says nothing of this project on this machine, in words; mostly nothing."""
+    if cards_missing(run):
+        return _without_cards(run)
+    framework = run.parts.ships(run)
+    return as_shipped(framework) if framework else ""
+
+
+def is_up_to_data(run: Run) -> bool:
+    """Whether a GPU rather holds the run with short samples, and no file says how long its are."""
+    limit = run.limits.gpu_bytes
+    return limit is not None and lives_with_short_samples(settled(run), limit)
+
+
 def lives_with_short_samples(run: Run, limit: int, phase: str | None = None) -> bool:
     """Whether a GPU with so many bytes rather holds a run whose samples are like those of short data sets.
 
@@ -421,17 +436,18 @@ def reckoned_with(condition: str) -> str:
 def conditions_of(run: Run) -> tuple[str, ...]:
     """On what condition every prediction of a run holds; mostly on none."""
     found = read_as(run)
-    missing, ranks = cards_missing(run), run.plan.parallel.gpus_per_node or 0
-    if missing:
-        found = (
-            *found,
-            f"{ranks} processes a node, for which this machine has {ranks - missing} GPUs",
-        )
+    if cards_missing(run):
+        found = (*found, _without_cards(run))
     if starts_from_measured(run.intended):
         found = (*found, measured_words(run.intended))
     if sharding_is_open(run) and not settled(run).is_measured:
         return (*found, "a whole copy on each GPU, unless what launches it shards the model")
     return found
+
+
+def _without_cards(run: Run) -> str:
+    ranks = run.plan.parallel.gpus_per_node or 0
+    return f"{ranks} processes a node, for which this machine has {ranks - cards_missing(run)} GPUs"
 
 
 def read_as(run: Run) -> tuple[str, ...]:

@@ -289,7 +289,11 @@ def left_open(forecast: Forecast) -> str:
         return f": {why_unpredicted(forecast)}"
     if forecast.because_of and forecast.verdict == "fits":
         return f": {forecast.because_of}"
-    if forecast.verdict != "unknown" or forecast.evidence is None:
+    if forecast.verdict != "unknown":
+        return ""
+    if forecast.unfounded:
+        return f": {forecast.unfounded}"
+    if forecast.evidence is None:
         return ""
     words = evidence.left_open(forecast.evidence)
     return f": {words}" if words else ""

@@ -53,7 +53,8 @@ class Told(Struct, frozen=True, eq=False, dict=True):
         if self.severity < Severity.WARNING:
             return None
         fix = self.fix
-        return fix if fix is not None and fix.applicability > Applicability.DISPLAY else None
+        is_written = fix is not None and fix.applicability > Applicability.DISPLAY and fix.edits
+        return fix if is_written else None
 
     @property
     def rule(self) -> type[Rule]:

@@ -172,6 +172,17 @@ class Report(Results, frozen=True, eq=False):
     agreements: tuple[Agreement, ...] = ()
     """On changes of files that several runs use: what rules propose, then plans."""
 
+    @property
+    def may_be_fixed(self) -> bool:
+        """Whether a finding may have a fix that is written, which :mod:`oomlint.fix.planned` decides; where not, it
+        need not be imported."""
+        return any(
+            each.severity >= Severity.WARNING
+            and each.run is not None
+            and (each.finding.proposals or each.finding.is_of_need)
+            for each in self.diagnoses
+        )
+
 
 def all_rules(folders: Sequence[str] = ()) -> tuple[type[Rule], ...]:
     """Every rule that can run, by code, those of plug-ins in ``folders`` included."""
@@ -246,7 +257,7 @@ def judged(
     chosen = [rule for rule in listed if options.selection.takes(rule)]
     found: list[Diagnosis] = []
     failed: set[ListedRule] = set()
-    unused = UnusedParts(workspace, linked.runs, linked.explicit, others_train=others_train)
+    unused = UnusedParts(workspace, linked.runs, others_train=others_train)
     for number, run in enumerate(linked.runs):
         found += _check(run, chosen, options, errors, failed, timings, unused)
         if progress is not None:

@@ -2,17 +2,14 @@
 nobody meets before somebody names them.
 
 A DeepSpeed JSON that was copied along, or an Accelerate YAML of another machine, may lie beside runs that take neither.
-A guide, a comment or a line of code that names such a file is enough to take it for used. A copy of a framework has the
-framework's examples: one that nobody has changed is a run of the project's once a file of the project's own names it,
-or the user does. In the framework's own repository that is no different.
+A guide, a comment or a line of code that names such a file is enough to take it for used. Which examples are a
+framework's alone, :mod:`oomlint.runs.shipped_examples` tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from functools import cached_property
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -21,41 +18,25 @@ from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 from oomlint.linting.rule import Finding, Severity
 from oomlint.runs.run import Run
-
-if TYPE_CHECKING:
-    from oomlint.runs.copies import Copies
-
-# What a framework's manual, its tests and its continuous integration name, nobody runs for that.
-_NO_USE = frozenset({"docs", "doc", "tests", "test"})
-_GUIDE = ".md"
+from oomlint.runs.shipped_examples import as_shipped
 
 
 class UnusedParts:
     """What of a project's configs no run uses and no other file names, which is looked up when first asked.
-    ``named`` are files that the user named; ``others_train``: whether files that are linted apart from these have
-    runs."""
+    ``others_train``: whether files that are linted apart from these have runs."""
 
     def __init__(
         self,
         workspace: Workspace,
         runs: Iterable[Run],
-        named: Collection[str] = (),
         *,
         others_train: bool = False,
     ) -> None:
         self._workspace = workspace
-        self._named = frozenset(named)
         self._trains = others_train or any(not run.is_fragment for run in runs)
         self._texts: dict[Path, SearchedTexts] = {}
         self._unused: dict[str, bool] = {}
-        self._shipped: dict[str, str] = {}
         self._told: set[str] = set()
-
-    @cached_property
-    def _copies(self) -> Copies:
-        from oomlint.runs.copies import Copies  # most lints find nothing to say
-
-        return Copies(self._workspace)
 
     def told(self, finding: Finding, run: Run) -> Finding:
         """The finding, a remark if it speaks of a part that nothing uses, or of a run that is an example of a
@@ -67,13 +48,16 @@ class UnusedParts:
         if run.is_fragment and is_part and self._is_unused(path):
             details = (*finding.details, f"no run here uses {path}, and no other file names it")
             return replace(finding, severity=Severity.INFO, details=details)
-        framework = self._ships(run)
+        framework = run.parts.ships(run)
         if not framework:
             return finding
         details = finding.details
         if run.name not in self._told:
             self._told.add(run.name)
-            details = (*details, f"this is an example of {framework} as it ships it")
+            details = (
+                *details,
+                as_shipped(framework),
+            )
         return replace(finding, severity=Severity.INFO, details=details)
 
     def _is_unused(self, path: str) -> bool:
@@ -89,37 +73,3 @@ class UnusedParts:
         if root not in self._texts:
             self._texts[root] = texts_below(self._workspace, root, guides=True)
         return naming(self._texts[root], path)
-
-    def _ships(self, run: Run) -> str:
-        """The framework of which a run is an example, as people call it; empty for a run of the project's."""
-        if run.name not in self._shipped:
-            self._shipped[run.name] = self._shipping(run)
-        return self._shipped[run.name]
-
-    def _shipping(self, run: Run) -> str:
-        root = run.claims[0] if run.parts.root is None else run.parts.root
-        files = [path for path in run.files if not path.endswith(".py") or path == root.path]
-        files = list(dict.fromkeys((root.path, *files)))
-        if not self._named.isdisjoint(files):
-            return ""
-        copies = self._copies
-        frameworks = [copies.shipping(path) for path in files]
-        if not frameworks or None in frameworks:
-            return ""
-        # What a guide starts, it names.
-        told = [path for path in files if not path.endswith(_GUIDE)][:1]
-        if any(self._is_own(other) for path in told for other in self._own(path)):
-            return ""
-        return next(framework.called for framework in frameworks if framework is not None)
-
-    def _own(self, path: str) -> Iterator[str]:
-        for other in self._naming(path):
-            folders = PurePosixPath(other).parts[:-1]
-            is_use = _NO_USE.isdisjoint(folders) and not any(f.startswith(".") for f in folders)
-            if other != path and is_use:
-                yield other
-
-    def _is_own(self, path: str) -> bool:
-        """Whether a file that names an example is the project's own: no module of the copy's package, and not as the
-        framework ships it."""
-        return self._copies.shipping(path) is None and not self._copies.is_inside(path)

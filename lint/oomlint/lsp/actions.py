@@ -7,12 +7,10 @@ from enum import Enum
 from typing import Any
 
 from lsprotocol import types
-from msgspec.structs import replace
 
 from oomlint.documents.difference import difference
 from oomlint.documents.text import Edit, Source
 from oomlint.errors import CannotEdit
-from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Diagnosis
 from oomlint.linting.rule import Applicability
@@ -96,15 +94,10 @@ def _wanted(offered: str, only: Sequence[Any] | None) -> bool:
 
 
 def _has_safe_fixes(analysis: Analysis) -> bool:
+    """Whether ``--fix`` begins with something."""
     return any(
-        (
-            d.applicable is not None
-            and d.applicable.edits
-            and d.applicable.applicability is Applicability.SAFE
-        )
-        # A run in trouble is mended by a plan of its own, whatever its rules propose.
-        or (d.run is not None and judgement_of(d.run).is_in_trouble)
-        for d in analysis.diagnoses
+        d.applicable is not None and d.applicable.applicability is Applicability.SAFE
+        for d in analysis.planned
     )
 
 
@@ -169,15 +162,7 @@ def _with_plan(analysis: Analysis, diagnosis: Diagnosis) -> Diagnosis:
     looks."""
     if not diagnosis.rule.is_headline or diagnosis.fix is not None:
         return diagnosis
-    if "plans" not in analysis.cache:
-        report = replace(analysis.report, runs=analysis.runs, diagnoses=analysis.diagnoses)
-        planned = with_plans(report, analysis.job.options, Applicability.SAFE)
-        analysis.cache["plans"] = {id(d.finding): d for d in planned}
-    plans = analysis.cache["plans"]
-    assert isinstance(plans, dict)
-    found = plans[id(diagnosis.finding)]
-    assert isinstance(found, Diagnosis)
-    return found
+    return next(d for d in analysis.planned if d.finding is diagnosis.finding)
 
 
 def _of_fix(
@@ -185,7 +170,7 @@ def _of_fix(
 ) -> Iterator[types.CodeAction]:
     """A finding's own fix; why it cannot be had, where the client shows that."""
     fix = diagnosis.applicable
-    if fix is None or not fix.edits:
+    if fix is None:
         return
     is_safe = fix.applicability is Applicability.SAFE
     title = _capital(fix.title) + ("" if is_safe else " (may change results)")

@@ -67,24 +67,15 @@ def diagnostic(diagnosis: Diagnosis, view: View, leader: Diagnosis | None) -> ty
             for location, message in related
         ]
         or None,
-        data={
-            "name": name,
-            "fixable": _is_fixable(diagnosis),
-            "details": list(finding.details),
-        },
+        data={"name": name, "details": list(finding.details)},
     )
-
-
-def _is_fixable(diagnosis: Diagnosis) -> bool:
-    fix = diagnosis.applicable
-    return fix is not None and bool(fix.edits)
 
 
 def overlapping(analysis: Analysis, span: Span) -> list[Diagnosis]:
     """The findings on a part of the document, a mere caret included."""
     return [
         d
-        for d in analysis.diagnoses
+        for d in analysis.decided
         if d.finding.location.path == analysis.name
         and d.finding.location.span.start <= span.end
         and span.start <= d.finding.location.span.end

@@ -7,6 +7,7 @@ changes, and what a lint said until a file that it read does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,8 +22,10 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import apply_change, fix_all
 from oomlint.fix.bystanders import used_elsewhere
 from oomlint.fix.edits import Fix
+from oomlint.fix.planned import each_decided, with_plans
+from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Diagnosis, Report, lint
-from oomlint.linting.rule import Severity
+from oomlint.linting.rule import Applicability, Severity
 from oomlint.runs.run import Run
 from oomlint.session.jobs import Job, make_jobs
 from oomlint.session.request import CheckRequest
@@ -35,7 +38,7 @@ class Outdated(Exception):
     """The text has changed while it was being linted."""
 
 
-class Analysis(Struct, frozen=True, eq=False):
+class Analysis(Struct, frozen=True, eq=False, dict=True):
     """What a lint says about one document and the files that it belongs together with."""
 
     name: str
@@ -62,6 +65,22 @@ class Analysis(Struct, frozen=True, eq=False):
         """What there is to say of the document and of its runs."""
         files = set(self.files)
         return tuple(d for d in self.report.diagnoses if d.finding.location.path in files)
+
+    @cached_property
+    def decided(self) -> tuple[Diagnosis, ...]:
+        """The same, with fixes that are written one by one, as somebody chooses them: of a run in trouble each that
+        helps, since it may take several."""
+        decided = each_decided(self.diagnoses, self.job.options, Applicability.SAFE)
+        return tuple(
+            found if found.run is not None and judgement_of(found.run).is_in_trouble else each
+            for found, each in zip(self.diagnoses, decided, strict=True)
+        )
+
+    @cached_property
+    def planned(self) -> tuple[Diagnosis, ...]:
+        """The same, with the fixes that ``--fix`` begins with."""
+        report = replace(self.report, runs=self.runs, diagnoses=self.diagnoses)
+        return tuple(with_plans(report, self.job.options, Applicability.SAFE))
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -112,49 +112,17 @@ def reserved_above(
     works only under torch.cuda.set_per_process_memory_fraction (CUDACachingAllocator.cpp,
     ``set_fraction &&``).
     """
-    ranks = f.ranks
-    env, optimizer = f.plan.env, f.plan.optimizer
+    ranks, env = f.ranks, f.plan.env
     # Without a cache every block goes back to the driver at once: holes do not outlive it.
     expandable = bool(env.expandable_segments or env.no_caching)
-    varied = lengths_vary(f.plan) and not expandable
-    # Chunks of logits are of one size whatever the length.
-    chunked = f.plan.loss.logits_materialised == "chunked"
-    generations = _generations(f.plan)
-    pile = _FIXED_LOGITS if chunked else _VARIED_LOGITS * generations
-    spread = _VARIED * generations
     # FSDP gathers and reduces on streams of their own, and blocks never change their pool: what
     # gradients and windows reach at any time stays reserved for them
     # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _flat_param.py).
     apart = ranks.backend in ("fsdp1", "fsdp2") and not expandable
-    one = many = pooled = windows = moving = 0.0
-    share, logit_share = (_EXPANDABLE, _EXPANDABLE) if expandable else (_FIXED, _FIXED_LOGITS)
-    # This loop runs for every instant of every estimate: comparisons are cheaper than max().
-    for some in points.values():
-        for gradients, activations, logits, communication, temporary, *_ in some:
-            own = activations + temporary
-            if activations + communication + logits > moving:
-                moving = activations + communication + logits
-            if apart:
-                held = 0.0
-                if gradients > pooled:
-                    pooled = gradients
-                if communication > windows:
-                    windows = communication
-            else:
-                held = gradients
-                own += communication
-            here = held + (1 + share) * own + (1 + logit_share) * logits
-            if here > one:
-                one = here
-            if varied:
-                # A longer batch's activations are cut from the blocks that the logits of shorter
-                # ones left, so that only the larger of the two piles counts.
-                more = pile * logits
-                if spread * activations > more:
-                    more = spread * activations
-                here = held + own + logits + more
-                if here > many:
-                    many = here
+    share = _EXPANDABLE if expandable else _FIXED
+    one, moving = _one_length(points, expandable=expandable, apart=apart)
+    many = _many_lengths(f, points, apart=apart) if not expandable else 0.0
+    pooled, windows = _pools(points) if apart else (0.0, 0.0)
     if ranks.backend == "fsdp1" and apart:
         # The CPU runs ahead of the GPU: up to two further units are gathered before the memory
         # of those behind is free (_runtime_utils.py, _FreeEventQueue's maximum in flight).
@@ -166,15 +134,82 @@ def reserved_above(
         gathered = min(_ZERO3_CACHED, f.bytes_per.stream * float(f.model.numel))
     stepped = 0.0
     if not (expandable or env.empty_cache_steps):
-        # Gradients, and what the step needs beside them, find no block that backward left: the first
-        # step makes the states out of those, and logits fit into no block of a gradient. A loop over the
-        # parameters finds a block for one of them. In a cache that was emptied blocks of
-        # backward come first, and the step's are cut from them.
-        loops = optimizer.foreach is False and not optimizer.fused and ranks.backend != "zero"
-        for point in points["optimizer_step"]:
-            held = 0.0 if apart else point.gradients
-            stepped = max(stepped, held + moving + (0.0 if loops else point.temporary))
+        stepped = _stepped(f, points["optimizer_step"], moving, apart=apart)
     return base + one, base + left_by_loading(f) + max(one, many, gathered, stepped)
+
+
+# The loops below run for every instant of every estimate: comparisons are cheaper than max().
+
+
+def _one_length(
+    points: dict[str, list[Point]], *, expandable: bool, apart: bool
+) -> tuple[float, float]:
+    """Bytes reserved at the highest instant where all batches have one length, and those that move at most."""
+    one = moving = 0.0
+    share, logit_share = (_EXPANDABLE, _EXPANDABLE) if expandable else (_FIXED, _FIXED_LOGITS)
+    for some in points.values():
+        for gradients, activations, logits, communication, temporary, *_ in some:
+            if activations + communication + logits > moving:
+                moving = activations + communication + logits
+            if apart:
+                here = (1 + share) * (activations + temporary)
+            else:
+                here = gradients + (1 + share) * (activations + temporary + communication)
+            here += (1 + logit_share) * logits
+            if here > one:
+                one = here
+    return one, moving
+
+
+def _many_lengths(f: Facts, points: dict[str, list[Point]], *, apart: bool) -> float:
+    """The same where lengths vary; 0 where they do not."""
+    if not lengths_vary(f.plan):
+        return 0.0
+    many, generations = 0.0, _generations(f.plan)
+    # Chunks of logits are of one size whatever the length.
+    chunked = f.plan.loss.logits_materialised == "chunked"
+    pile = _FIXED_LOGITS if chunked else _VARIED_LOGITS * generations
+    spread = _VARIED * generations
+    for some in points.values():
+        for gradients, activations, logits, communication, temporary, *_ in some:
+            # A longer batch's activations are cut from the blocks that the logits of shorter
+            # ones left, so that only the larger of the two piles counts.
+            more = pile * logits
+            if spread * activations > more:
+                more = spread * activations
+            own = activations + temporary
+            here = (own if apart else gradients + (own + communication)) + logits + more
+            if here > many:
+                many = here
+    return many
+
+
+def _pools(points: dict[str, list[Point]]) -> tuple[float, float]:
+    """What gradients and windows reach at any time, in bytes."""
+    pooled = windows = 0.0
+    for some in points.values():
+        for gradients, _, _, communication, *_ in some:
+            if gradients > pooled:
+                pooled = gradients
+            if communication > windows:
+                windows = communication
+    return pooled, windows
+
+
+def _stepped(f: Facts, steps: list[Point], moving: float, *, apart: bool) -> float:
+    """Bytes reserved once the optimizer has stepped, beside those that moved before.
+
+    Gradients, and what the step needs beside them, find no block that backward left: the first
+    step makes the states out of those, and logits fit into no block of a gradient. A loop over the
+    parameters finds a block for one of them. In a cache that was emptied blocks of
+    backward come first, and the step's are cut from them.
+    """
+    optimizer, stepped = f.plan.optimizer, 0.0
+    loops = optimizer.foreach is False and not optimizer.fused and f.ranks.backend != "zero"
+    for point in steps:
+        held = 0.0 if apart else point.gradients
+        stepped = max(stepped, held + moving + (0.0 if loops else point.temporary))
+    return stepped
 
 
 def reserved_for_loading(parameters: float, loading: Point) -> float:

@@ -394,27 +394,7 @@ class _Parts:
     ) -> DecoderBlock:
         """``count`` blocks of the layer type ``kind``; ``shares``: with keys from below;
         ``sparse``: with few gates that pass."""
-        linears: list[Linear] = []
-        mixers: list[Mixer] = []
-        other, sizes = 0, ()
-        if kind in ("linear_attention", "mamba") or self.arch in _ALWAYS_SCAN:
-            kinds = (
-                ("delta", self.delta()), ("mamba1", self.mamba1()), ("mamba2", self.mamba2()),
-            )  # fmt: skip
-            for name, made in kinds:
-                if made is not None:
-                    linears, other, sizes = made  # type: ignore[assignment]
-                    mixers.append(name)  # type: ignore[arg-type]
-                    break
-        if kind == "conv":
-            # Lfm2ShortConv: one projection to three parts, a depthwise convolution, one back.
-            kernel = (self.dims.ssm or {}).get("conv_L_cache") or 3
-            linears = [
-                Linear("conv_in", self.hidden, 3 * self.hidden),
-                Linear("conv_out", self.hidden, self.hidden),
-            ]
-            other = int(kernel) * self.hidden
-            mixers.append("conv")
+        linears, other, sizes, mixers = self.scan(kind)
         single = self.arch in _ONE_PART
         size = kv_width = 0
         if self.dims.per_layer is not None:
@@ -449,6 +429,31 @@ class _Parts:
         )  # fmt: skip
         if not feeds:
             return block
+        return self.fed(block, experts=experts, shares=shares)
+
+    def scan(self, kind: str) -> tuple[list[Linear], int, tuple[int, ...], list[Mixer]]:
+        """What mixes the tokens of a block of a layer type in place of attention, or beside it: its projections, its
+        other elements, its sizes, and its name; nothing of a block that has but attention."""
+        if kind == "conv":
+            # Lfm2ShortConv: one projection to three parts, a depthwise convolution, one back.
+            kernel = (self.dims.ssm or {}).get("conv_L_cache") or 3
+            linears = [
+                Linear("conv_in", self.hidden, 3 * self.hidden),
+                Linear("conv_out", self.hidden, self.hidden),
+            ]
+            return linears, int(kernel) * self.hidden, (), ["conv"]
+        if kind in ("linear_attention", "mamba") or self.arch in _ALWAYS_SCAN:
+            kinds: tuple[tuple[Mixer, tuple[list[Linear], int, tuple[int, ...]] | None], ...] = (
+                ("delta", self.delta()), ("mamba1", self.mamba1()), ("mamba2", self.mamba2()),
+            )  # fmt: skip
+            for name, made in kinds:
+                if made is not None:
+                    return (*made, [name])
+        return [], 0, (), []
+
+    def fed(self, block: DecoderBlock, *, experts: bool, shares: bool) -> DecoderBlock:
+        """A block with its feed-forward part, or its experts."""
+        linears, other = block.linears, block.other_numel
         moe = self.dims.moe
         beside = self.traits.experts_beside
         if beside or not experts or moe is None or not moe.experts:

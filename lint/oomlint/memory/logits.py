@@ -116,11 +116,7 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
     assert model is not None
     assert regime is not None
     loss, kind = f.plan.loss, f.plan.objective.kind
-    mode = loss.logits_materialised or "full"
-    if loss.cut_ce or loss.liger.flce:
-        mode = "fused"
-    if not spares:
-        mode = "full"
+    mode = _mode(f) if spares else "full"
     each = model.vocab / ranks.tp * tokens
     e = float(regime.compute)
     if loss.algorithm == "dropped":
@@ -134,10 +130,8 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
     # Autocast makes what torch's cross entropy gets fp32, and leaves what a kernel gets as it is.
     narrow = in_place or loss.algorithm == "kernel"
     wide = 4.0 if upcast or (regime.amp and not narrow) else e
-    if mode == "fused":
-        return _fused(f, tokens, wide)
-    if mode == "chunked":
-        return _chunked(f, tokens, wide)
+    if mode in ("fused", "chunked"):
+        return (_fused if mode == "fused" else _chunked)(f, tokens, wide)
     if kind in ("gkd", "distill") and loss.algorithm is None:
         return _distilled(f, each, tokens)
     profile = head_profile(model, regime, f.trained.head, upcast)
@@ -146,27 +140,16 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
     # last norm and, under autocast, to the cast weight.
     softmax = 4.0 if upcast or regime.amp else e
     norm = max(0.0, saved - (softmax + (e if model.traits.logit_softcap else 0)) * each)
-    if loss.algorithm == "overwritten":
-        # accelerate hands the outputs of a model on in fp32 under autocast, and the Trainer
-        # drops them with the loss (accelerate utils/operations.py convert_outputs_to_fp32).
-        handed_on = 4.0 if regime.amp else 0.0
-        return Logits(e * each, (e + handed_on) * each, e * each, norm, [])
-    if in_place and kind in REINFORCING:  # logits are divided by the temperature of sampling
+    if (
+        in_place and loss.algorithm != "overwritten" and kind in REINFORCING
+    ):  # logits are divided by the temperature of sampling
         kept, at_loss, early = policy_bytes(f, tokens, wide)
         return Logits(kept, at_loss, early, norm, [])
-    if loss.algorithm in ("softmax", "softmax_entropy"):
-        return _softmax(each, norm, keeps_logits=loss.algorithm == "softmax_entropy")
-    if loss.algorithm == "log_softmax":
-        # NeMo-RL 7ea279ab nemo_rl/distributed/model_utils.py DistributedLogprob: fp32 logits, their
-        # log-softmax and its softmax, of which the last is kept and its gradient made beside it.
-        return Logits(4 * each, 12 * each, 8 * each, norm, [])
+    own = _by_algorithm(f, each, e, wide, norm)
+    if own is not None:
+        return own
     if in_place:
         return _in_place(f, each, wide, norm)
-    if loss.algorithm == "kernel":
-        # flash-attn's cross entropy keeps the logits, fp32 where they were made so, and writes
-        # their gradient beside them (flash_attn/ops/triton/cross_entropy.py).
-        cast = e if wide > e else 0.0
-        return Logits(wide * each, (wide + cast) * each, 2 * wide * each, norm, [])
     if mode == "loss_parallel" and upcast and ranks.backend == "fsdp2":
         # torch 2.5 to 2.15 distributed/tensor/parallel/loss.py: log_softmax takes the maximum off in a copy and the
         # exponential in another, beside the logits and their fp32 cast; its backward has the log-probabilities, the
@@ -175,6 +158,37 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
     if loss.algorithm == "rows":
         return _by_rows(f, each * (_answers(f) if mode == "completion_only" else 1.0), wide, norm)
     return _plain(f, profile, tokens, wide, norm)
+
+
+def _mode(f: Facts) -> str:
+    """What the loss makes of logits, by its settings."""
+    loss = f.plan.loss
+    is_fused = loss.cut_ce or loss.liger.flce
+    return "fused" if is_fused else loss.logits_materialised or "full"
+
+
+def _by_algorithm(f: Facts, each: float, e: float, wide: float, norm: float) -> Logits | None:
+    """The logits of a loss that somebody's own code or kernel makes of all of them; ``each`` of one byte an element, ``e``
+    bytes of which are the model's, ``wide`` the loss's."""
+    match f.plan.loss.algorithm:
+        case "softmax" | "softmax_entropy" as algorithm:
+            return _softmax(each, norm, keeps_logits=algorithm == "softmax_entropy")
+        case "log_softmax":
+            # NeMo-RL 7ea279ab nemo_rl/distributed/model_utils.py DistributedLogprob: fp32 logits, their
+            # log-softmax and its softmax, of which the last is kept and its gradient made beside it.
+            return Logits(4 * each, 12 * each, 8 * each, norm, [])
+        case "kernel" if f.ranks.backend != "megatron":
+            # flash-attn's cross entropy keeps the logits, fp32 where they were made so, and writes
+            # their gradient beside them (flash_attn/ops/triton/cross_entropy.py).
+            cast = e if wide > e else 0.0
+            return Logits(wide * each, (wide + cast) * each, 2 * wide * each, norm, [])
+        case "overwritten":
+            # accelerate hands the outputs of a model on in fp32 under autocast, and the Trainer
+            # drops them with the loss (accelerate utils/operations.py convert_outputs_to_fp32).
+            handed_on = 4.0 if f.regime is not None and f.regime.amp else 0.0
+            return Logits(e * each, (e + handed_on) * each, e * each, norm, [])
+        case _:
+            return None
 
 
 def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: float) -> Logits:
@@ -292,6 +306,11 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
         # hidden states gather in fp32 (components/loss.py).
         work = tokens / loss.chunks * vocab * (2 * e + (8 if wide == 4 else 0))
         made = tokens * model.hidden * 4.0
+    if loss.algorithm == "compiled":
+        # unsloth_zoo 2026.10.9 fused_losses/cross_entropy_loss.py accumulate_chunk: of a chunk's forward and backward in
+        # one graph Inductor leaves the logits and their gradient (benchmarks/measure/compiled.py); fp32 is made in registers.
+        work = tokens / max(1, loss.chunks or 1) * vocab * 2 * e
+        made = tokens * model.hidden * e
     if f.trained.head:
         made += vocab * model.hidden * e
     if loss.cut_ce:

@@ -38,6 +38,20 @@ def _instants(
     only the place and the moment count that have the most of it: of everything, of what moves,
     of gradients, of windows.
     """
+    whole, own, moving, late = _highest_moments(profile, tokens, scores, width)
+    at, deep, last, around = _highest_places(places)
+    pairs = ((at, whole), (deep, own), (deep, moving), (last, late), (around, whole))
+    return [
+        Point(found + made, below + moves, 0.0, window, fixed)
+        for (found, below, window), (moves, fixed, made) in dict.fromkeys(pairs)
+    ]
+
+
+def _highest_moments(
+    profile: LayerProfile, tokens: float, scores: float, width: float
+) -> tuple[Place, Place, Place, Place]:
+    """A layer's moments that have the most of everything, of what is its own, of what moves, and of gradients: each as
+    bytes that move, that are fixed, and of gradients."""
     whole = moving = own = late = _NO_MOMENT
     most = -1.0
     # Comparisons are cheaper here than max() with a key, for every kind of every estimate.
@@ -52,6 +66,11 @@ def _instants(
             own = moment
         if made > late[2]:
             late = moment
+    return whole, own, moving, late
+
+
+def _highest_places(places: list[Place]) -> tuple[Place, Place, Place, Place]:
+    """The places that have the most of everything, of activations, of gradients, and of windows."""
     at = deep = last = around = places[0]
     for place in places[1:]:
         if sum(place) > sum(at):
@@ -62,11 +81,16 @@ def _instants(
             deep = place
         if place[2] > around[2]:
             around = place
-    pairs = ((at, whole), (deep, own), (deep, moving), (last, late), (around, whole))
-    return [
-        Point(found + made, below + moves, 0.0, window, fixed)
-        for (found, below, window), (moves, fixed, made) in dict.fromkeys(pairs)
-    ]
+    return at, deep, last, around
+
+
+def _of_earlier_batches(f: Facts, trained: float, width: float) -> float:
+    """Bytes of the gradients of earlier micro batches. Without synchronisation they stay whole, with ``width`` bytes an
+    element: in the reduce dtype if that is wider."""
+    fsdp = f.plan.parallel.fsdp
+    if not fsdp.sync_every_micro:
+        return width * trained
+    return 0.0 if fsdp.cpu_offload else f.bytes_per.grad * trained / f.ranks.shard
 
 
 def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
@@ -107,12 +131,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     # Sharded gradients of the elements reduced so far, beside those of earlier micro batches.
     shard_grad = 0.0 if offload or not full else master / n
     accumulates = f.samples.accumulation > 1
-    before = 0.0
-    if accumulates and fsdp.sync_every_micro:
-        before = 0.0 if offload else bytes_per.grad * trained / n
-    elif accumulates:
-        # Without synchronisation gradients stay whole, in the reduce dtype if that is wider.
-        before = max(e, reduce) * trained
+    before = _of_earlier_batches(f, trained, max(e, reduce)) if accumulates else 0.0
 
     # Bytes that one element's reduction adds to them.
     each = shard_grad
@@ -175,22 +194,14 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
         backward.append(Point(made, bare + pictures.backward, 0.0, window, 0.0))
     if not full:
         backward.append(Point(max(before, final), bare + hidden, 0.0, root_held, 0.0))
-    elif alone:
-        unit = u.embed
+    else:
+        unit = u.embed if alone else u.root
+        # A tied weight's two gradients and their sum are alive together.
+        made = e * unit if alone else (3.0 if m.tied else 2.0) * e * m.embed_numel / ranks.tp
         scatter = (e + reduce) * unit + (reduce * unit / n if cast else 0.0)
         backward += [
-            Point(before + each * done, bare + hidden, 0.0, 2 * e * unit + reduce * block, 0.0),
+            Point(before + each * done, bare + hidden, 0.0, e * unit + made + reduce * block, 0.0),
             Point(before + each * (done + unit), bare, 0.0, scatter, 0.0),
-        ]
-    else:
-        # A tied weight's two gradients and their sum are alive together.
-        made = (3.0 if m.tied else 2.0) * e * m.embed_numel / ranks.tp
-        scatter = (e + reduce) * u.root + (reduce * u.root / n if cast else 0.0)
-        backward += [
-            Point(
-                before + each * done, bare + hidden, 0.0, e * u.root + made + reduce * block, 0.0
-            ),
-            Point(before + each * (done + u.root), bare, 0.0, scatter, 0.0),
         ]
     step = Point(final, 16.0 * tokens, 0.0, 0.0, optimizer_temporaries(f, trained))
     return {

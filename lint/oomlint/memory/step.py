@@ -302,7 +302,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     assert regime is not None
     optimizer = f.plan.optimizer
     stack = stack_of(f)
-    tokens, scores = stack.tokens, stack.scores
+    tokens = stack.tokens
     trained = local_trained(f)
     head = logits_of(f, stack.written)
     # Logits of the micro batches that wait for their backward pass with the rest.
@@ -322,18 +322,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     last = saved * last_depth(f) / pipeline_depth(f) if is_staged else saved
     at_end = (bare if is_staged else base) + last
 
-    cast_cache = 0.0
-    if regime.amp and regime.stream == 4 and stack.checkpoint:
-        # Autocast caches the half-precision weights until the outermost autocast ends.
-        # Only weights that are trained are cached (aten/src/ATen/autocast_mode.cpp).
-        cached = f.trained.adapter_numel if f.trained.lora else model.linear_numel
-        cast_cache = 2.0 * cached * stack.checkpoint / ranks.tp / ranks.pp
-    layer = 0.0
-    for profile, kept in zip(stack.walk.kinds, stack.kept, strict=True):
-        if stack.checkpoint:
-            layer = max(layer, widest(profile.inference, tokens, scores))
-        else:
-            layer = max(layer, widest(profile.forward, tokens, scores) - kept)
+    cast_cache = _cast_cache(f, stack) if regime.amp and regime.stream == 4 else 0.0
+    layer = _widest_layer(stack)
     around = comm.resident + comm.forward
     forward = [
         Point(pile.before, bare + pictures.forward, 0.0, around, 0.0),
@@ -342,28 +332,16 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     ]
 
     around = comm.resident + comm.backward
-    best = float("-inf")
-    for norm, bytes_, own in head.late or [(head.norm, max(head.early, head.kept), 0.0)]:
-        made = pile.made(own)
-        if made + norm + bytes_ > best:
-            best = made + norm + bytes_
-            at_head = Point(pile.done(0.0) + made, at_end + norm, bytes_ + waiting, around, 0.0)
-    backward = [at_head]
+    late = head.late or [(head.norm, max(head.early, head.kept), 0.0)]
+    norm, bytes_, own = max(late, key=lambda each: pile.made(each[2]) + each[0] + each[1])
+    grads = pile.done(0.0) + pile.made(own)
+    backward = [Point(grads, at_end + norm, bytes_ + waiting, around, 0.0)]
 
     has_head = bool(model.head_numel) or model.tied
     done = model.vocab * model.hidden / ranks.tp if f.trained.head and has_head else 0.0
     # The gradient that a tied weight has from the head waits for the one from the embedding.
     waits = done * pile.width if in_backward and model.tied and f.trained.embeddings else 0.0
-    best, highest_point = 0.0, (0.0, 0.0, 0.0)
-    tops = [_highest_moment(profile, tokens, scores, pile) for profile in stack.walk.kinds]
-    for stop, below in zip(stack.walk.stops, stack.below(), strict=True):
-        made, moving, fixed = tops[stop.kind]
-        alive = base + below + moving
-        grads = pile.done(done + stop.trained) + made + waits
-        if grads + alive + fixed > best:
-            best = grads + alive + fixed
-            highest_point = (grads, alive, fixed)
-    grads, alive, fixed = highest_point
+    grads, alive, fixed = _highest_stop(stack, pile, base, done, waits)
     backward.append(Point(grads, alive, 0.0, around, fixed))
     if stepped and done and not model.tied:
         # The head is stepped when the norm below it has its gradient.
@@ -375,12 +353,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
 
     # The embedding's gradient comes last; a tied one meets the head's.
     embed = model.embed_numel / ranks.tp * pile.width if f.trained.embeddings else 0.0
-    extra = 0.0
-    if pile.before and pile.share == 1.0:
-        extra = embed
-    elif model.tied and f.trained.embeddings and f.trained.head:
-        # Half-precision gradients of a tied weight are added into a third tensor.
-        extra = embed * (2.0 if pile.width == 2 else 1.0)
+    extra = embed * _added_beside(f, pile)
     total = pile.done(trained)
     if pile.share < 1.0:
         total += embed
@@ -403,6 +376,53 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
         "forward": forward, "backward": backward, "optimizer_step": [step], "idle": [idle],
     }  # fmt: skip
     return with_strays(points, f.trained.stray_bytes) if f.trained.stray_bytes else points
+
+
+def _cast_cache(f: Facts, stack: Stack) -> float:
+    """Bytes of the half-precision weights that autocast caches until the outermost autocast ends.
+    Only weights that are trained are cached (aten/src/ATen/autocast_mode.cpp)."""
+    model, ranks = f.model, f.ranks
+    assert model is not None
+    cached = f.trained.adapter_numel if f.trained.lora else model.linear_numel
+    return 2.0 * cached * stack.checkpoint / ranks.tp / ranks.pp
+
+
+def _widest_layer(stack: Stack) -> float:
+    """What a layer holds in forward at most, beside what it keeps for backward."""
+    tokens, scores = stack.tokens, stack.scores
+    if stack.checkpoint:
+        each = [widest(profile.inference, tokens, scores) for profile in stack.walk.kinds]
+    else:
+        both = zip(stack.walk.kinds, stack.kept, strict=True)
+        each = [widest(profile.forward, tokens, scores) - kept for profile, kept in both]
+    return max([0.0, *each])
+
+
+def _highest_stop(
+    stack: Stack, pile: _Pile, base: float, done: float, waits: float
+) -> tuple[float, float, float]:
+    """Bytes of gradients, of activations and of fixed size at the highest instant of the layers' backward."""
+    best, highest = 0.0, (0.0, 0.0, 0.0)
+    tops = [_highest_moment(p, stack.tokens, stack.scores, pile) for p in stack.walk.kinds]
+    for stop, below in zip(stack.walk.stops, stack.below(), strict=True):
+        made, moving, fixed = tops[stop.kind]
+        alive = base + below + moving
+        grads = pile.done(done + stop.trained) + made + waits
+        if grads + alive + fixed > best:
+            best = grads + alive + fixed
+            highest = (grads, alive, fixed)
+    return highest
+
+
+def _added_beside(f: Facts, pile: _Pile) -> float:
+    """How many times the embedding's gradient stands beside that to which it is added."""
+    assert f.model is not None
+    if pile.before and pile.share == 1.0:
+        return 1.0
+    if f.model.tied and f.trained.embeddings and f.trained.head:
+        # Half-precision gradients of a tied weight are added into a third tensor.
+        return 2.0 if pile.width == 2 else 1.0
+    return 0.0
 
 
 def with_strays(points: dict[str, list[Point]], stray: float) -> dict[str, list[Point]]:

@@ -230,7 +230,8 @@ class Tape:
                     fixed -= size.fixed
         return _undominated(moments)
 
-    def replay(self, out: Tensor) -> tuple[Moment, ...]:
+    # One function: it runs for every node of every kind of layer, and its five sums would be handed to each part and back.
+    def replay(self, out: Tensor) -> tuple[Moment, ...]:  # noqa: C901
         """The instants of backward that may be the highest, with everything saved alive.
 
         ``out`` is the layer's output, whose gradient is alive at the start.

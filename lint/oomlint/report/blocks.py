@@ -104,9 +104,7 @@ def troubles(report: Results) -> list[Trouble]:
         about = said.get(run.name, ())
         headlines = tuple(d for d in about if d.rule.is_headline)
         worst = max((each.severity for each in headlines), default=None)
-        # What ranks without a card would need is a remark beside that they do not start.
-        is_told = judgement_of(run).is_lost and not judgement_of(run).written.cards_missing
-        if worst is not None and (worst > Severity.INFO or is_told):
+        if worst is not None and (worst > Severity.INFO or judgement_of(run).is_lost):
             least = min(Severity.WARNING, worst)
             causes = (
                 d for d in about if d not in headlines and is_cause(d.finding, at_least=least)

@@ -61,7 +61,7 @@ def _suggestions(diagnosis: Told, places: LineIndex) -> list[dict[str, Any]]:
     those of the lines of the first (its service/github/github.go, buildSingleSuggestion).
     """
     fix, path = diagnosis.applicable, diagnosis.finding.location.path
-    if fix is None or not fix.edits:
+    if fix is None:
         return []
     if any(edit.path != path for edit in fix.edits):
         return []

@@ -108,8 +108,9 @@ def _result(diagnosis: Told, rule_index: int, places: LineIndex, print_: str) ->
     ]
     if related:
         out["relatedLocations"] = related
-    if diagnosis.fix is not None and diagnosis.fix.edits:
-        out["fixes"] = [_fix(diagnosis.fix, places)]
+    fix = diagnosis.applicable
+    if fix is not None:
+        out["fixes"] = [_fix(fix, places)]
     return out
 
 

@@ -17,6 +17,7 @@ from oomlint.config.settings import FILE_NAMES
 from oomlint.documents.text import Edit, Source, by_path
 from oomlint.errors import FileError, UsageError
 from oomlint.fix.apply import FixResult, fix_all
+from oomlint.fix.planned import each_decided
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.linting.baseline import Baseline, fingerprint
 from oomlint.linting.engine import Diagnosis, Report, Told, judged, link
@@ -140,7 +141,7 @@ def assess(
     names_now = now.together(own)
     old_of = {new: old for old, new in renamed.items()}
     names_then = then.together({old_of.get(path, path) for path in names_now} | changed)
-    report, old_report = now.lint(names_now), then.lint(names_then)
+    report, old_report = now.lint(names_now, unsafe), then.lint(names_then)
     caused, known = _split(report.diagnoses, old_report.diagnoses, renamed)
     old_errors = {(renamed.get(e.path, e.path), e.message) for e in old_report.errors}
     report = replace(
@@ -377,10 +378,13 @@ class _Side:
                 return frozenset(found)
             found |= more
 
-    def lint(self, names: Collection[str]) -> Report:
+    def lint(self, names: Collection[str], unsafe: bool = False) -> Report:
+        """What is found in these files, with fixes as ``--fix`` decides on each of them."""
+        level = Applicability.UNSAFE if unsafe else Applicability.SAFE
         return merge(
-            judged(job.workspace, self._of(number, names), job.options)
+            replace(found, diagnoses=tuple(each_decided(found.diagnoses, job.options, level)))
             for number, job in enumerate(self._jobs)
+            for found in [judged(job.workspace, self._of(number, names), job.options)]
         )
 
     def _of(self, number: int, names: Collection[str]) -> Linked:

@@ -60,10 +60,10 @@ class Module(Struct, frozen=True):
 
 
 class Copy(Struct, frozen=True, eq=False):
-    """A copy of a framework, with its root as a display path."""
+    """A copy of a framework, and the folder that stands for the root of its repository."""
 
     framework: Framework
-    root: str
+    root: Path
     modules: tuple[Module, ...]
 
     @property
@@ -113,7 +113,7 @@ class Copies:
         if copy is None or newest is None or copy.framework.name not in PACKAGES:
             return {}
         release = known(copy.framework.name).release_after(newest.day or 0)
-        path = os.path.normpath(os.path.join(copy.root, newest.path)).replace(os.sep, "/")
+        path = self.workspace.name(copy.root / newest.path)
         return {} if release is None else {copy.framework.name: (release, path)}
 
     def shipping(self, name: str) -> Framework | None:
@@ -157,9 +157,7 @@ class Copies:
         if key not in self._read:
             modules = tuple(self._modules(root, framework))
             is_copy = any(module.day is not None for module in modules)
-            self._read[key] = (
-                Copy(framework, self.workspace.name(root), modules) if is_copy else None
-            )
+            self._read[key] = Copy(framework, root, modules) if is_copy else None
         return self._read[key]
 
     def _modules(self, root: Path, framework: Framework) -> Iterator[Module]:

@@ -25,8 +25,6 @@ class Elsewhere(Struct, frozen=True):
     and by plans."""
     told: tuple[str, ...] = ()
     """What was found in these files already, as :func:`oomlint.linting.engine.said_once` calls it."""
-    in_trouble: bool = False
-    """Whether one of them is likely to die, so that fixes are looked at together with plans."""
 
 
 def stand_in(path: str) -> str:

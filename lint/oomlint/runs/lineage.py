@@ -3,20 +3,23 @@
 The script that trains with DPO names the folder that its SFT wrote. There is no ``config.json`` yet when
 the files are linted, but the model has the dimensions of the one that the earlier run starts from. Such a
 run is looked for in the same script, then in those of the same folder: further away a name like ``output``
-says nothing.
+says nothing. Last come the programs of the folder, by what they save, merge and download: where they do by
+default a command may have them do otherwise, so that what they tell is assumed.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.common.backend import ADAPTER_METHODS
-from oomlint.documents import SHELL_SUFFIXES
+from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES, kind_of
+from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 from oomlint.models.facts import ModelFacts
 from oomlint.runs.documented_launches import LinkerReading
@@ -72,12 +75,12 @@ class Lineage:
         return None
 
     def _scripts(self, model: str, script: str) -> Iterator[str]:
-        """The script itself, then those of its folder that say a part of the path."""
+        """The script itself, then those of its folder and its programs that say a part of the path."""
         yield script
         parts = [part.encode() for part in model.split("/") if len(part) >= _SAYS_LITTLE]
         beside = (
             name
-            for suffix in SHELL_SUFFIXES
+            for suffix in (*SHELL_SUFFIXES, *PYTHON_SUFFIXES)
             for name in self.workspace.beside(
                 posixpath.join(posixpath.dirname(script), f"_{suffix}")
             )
@@ -98,11 +101,37 @@ class Lineage:
         return self._saved[script]
 
     def _read(self, script: str) -> Iterator[Saved]:
+        if kind_of(script) in PYTHON_SUFFIXES:
+            yield from self._saved_by_program(script)
+            return
         for claim in islice(self.reading.launches(script), _MOST_LINES):
             run = self.reading.built(claim)
             folder, start = run.plan.save.dir, run.plan.model.id
             if folder and start and not _holds(folder, start):
                 yield Saved(run.name, _plain(folder), start, _kept(run))
+
+    def _saved_by_program(self, name: str) -> Iterator[Saved]:
+        with suppress(FileError):
+            document = self.workspace.document(name)
+            for fact in () if document is None else document.facts:
+                if fact.kind == "saves-model":
+                    folder, start = _plain(fact.detail["folder"]), fact.detail["model"]
+                    facts = _saved_facts(name, start, is_adapter=fact.detail["adapter"])
+                    if not _holds(folder, start):
+                        yield Saved(name, folder, start, facts)
+
+
+def _saved_facts(program: str, start: str, *, is_adapter: bool) -> ModelFacts | None:
+    """The facts of what a program saves, where those of the model that it starts from are known."""
+    from oomlint.models.resolve import copied, lookup
+
+    base = lookup(start) or copied(start)
+    if base is None:
+        return None
+    source = f"{program} saves it, and starts from {base.id}: {base.source}"
+    return replace(
+        base, confidence="assumed", source=source, saved_by=program, is_adapter=is_adapter
+    )
 
 
 def _one_of(known: Sequence[ModelFacts | None]) -> ModelFacts | None:

@@ -50,7 +50,9 @@ from oomlint.runs.selection import (
     without_repeats,
 )
 from oomlint.runs.shipped_configs import ShippedAround
+from oomlint.runs.shipped_examples import ShippedExamples
 from oomlint.runs.started_scripts import StartedScripts
+from oomlint.runs.templates import Templates
 from oomlint.runs.vendored import (
     CarriedCode,
     OwnPrograms,
@@ -85,6 +87,8 @@ class Linker:
         self._forward_only = ForwardOnly(workspace)
         self._carried = CarriedCode(workspace)
         self._shipped_around = ShippedAround(workspace)
+        self._ships = ShippedExamples(workspace)
+        self._templates = Templates(workspace)
         self._kept = KeptMeasurements(workspace)
 
     @cached_property
@@ -113,6 +117,7 @@ class Linker:
             elsewhere: files that runs use which ``names`` do not describe → one of these runs.
         """
         linked = Linked(explicit)
+        self._ships = ShippedExamples(self.workspace, explicit)
         claims: list[Claim] = []
         for name in dict.fromkeys(names):
             claims += self._recogniser.claims_of(name, linked, must_read=name in explicit)
@@ -135,6 +140,7 @@ class Linker:
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
             found = self._built(alone, used, linked, self._scripts.suggestions.started)
             runs += (run for run in found if kind == "part" or run.dialect.trains(run.cells))
+        runs = list(self._templates.without(runs))
         linked.runs = distinctly_named(list(without_repeats(runs)))
         note_shared(linked.runs, elsewhere or {})
         linked.asides = list(asides(self._recogniser, self.options, names, linked.runs))
@@ -232,6 +238,7 @@ class Linker:
             find_lengths=self._lookups.lengths_finder(main.path),
             find_attested=self._lookups.attested_finder(claim, main),
             find_shipped=partial(self._shipped_around.of, main.path),
+            ships=self._ships,
             missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
             versions={name: at for name, at in versions.items() if not is_commit(at[0])},
             floors=floors(self.workspace, claims),

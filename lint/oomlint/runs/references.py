@@ -91,9 +91,8 @@ class References:
     ) -> list[Claim]:
         """The claims on a file that is referred to, and on the files that it names in turn;
         ``trail`` are the files that led here, so that a circle of references ends."""
-        missing = joining.missing
         for writer in dict.fromkeys((from_file, joining.script)):
-            written = self._written(reference, writer, missing)
+            written = self._written(reference, writer, joining.missing)
             if written is not None:
                 return self._with_inner(written, joining, trail)
         found = self.found(reference, from_file, joining.folder)
@@ -110,19 +109,26 @@ class References:
         claims = self._claims_on(found, reference, joining)
         if found is None or claims is None:
             return []
+        wanted = self._wanted(found, claims, reference, is_vouched=is_vouched)
+        if not reference.claim and (wanted or not reference.decides):
+            joining.used.add(found)
+        if not wanted:
+            joining.missing.extend(self._turned_down(reference))
+            return []
+        self._recogniser.opened.add(found)
+        wanted = [self._reached(c, reference, from_file) for c in wanted]
+        return self._with_inner(wanted, joining, (*trail, from_file, found))
+
+    def _wanted(
+        self, found: str, claims: tuple[Claim, ...], reference: Reference, *, is_vouched: bool
+    ) -> list[Claim]:
+        """Of the claims on a file those that a reference is for."""
         wanted = [c for c in claims if reference.dialect in ("", c.dialect.name)]
         if not wanted and (reference.adopts or is_vouched):
             wanted = self._recogniser.adopted(found, reference.dialect)
         if reference.claim:
             wanted = [c for c in wanted if c.name == f"{found}:{reference.claim}"]
-        elif wanted or not reference.decides:
-            joining.used.add(found)
-        if not wanted:
-            missing += self._turned_down(reference)
-            return []
-        self._recogniser.opened.add(found)
-        wanted = [self._reached(c, reference, from_file) for c in wanted]
-        return self._with_inner(wanted, joining, (*trail, from_file, found))
+        return wanted
 
     def _claims_on(
         self, found: str | None, reference: Reference, joining: Joining

@@ -109,6 +109,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     find_lengths: Any = None
     find_attested: Callable[[], Attested | None] = lambda: None
     find_shipped: Any = None
+    ships: Callable[[Run], str] = lambda _run: ""
+    """Of which framework a run is an example that the project has as it came, as people call it; empty of its own."""
     missing: tuple[MissingFile, ...] = ()
     versions: MappingABC[str, tuple[str, str]] = field(default_factory=dict)
     """Package → version and the file that pins it."""
@@ -235,8 +237,11 @@ class Run(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def is_fragment(self) -> bool:
-        """A part (a lone DeepSpeed JSON, say) that no run was found for."""
-        return all(claim.kind in ("part", "aside") for claim in self.claims)
+        """A part (a lone DeepSpeed JSON, say) that no run was found for, or the run of a model of images or sound:
+        neither is counted among the runs of which something is predicted."""
+        if all(claim.kind in ("part", "aside") for claim in self.claims):
+            return True
+        return not self.dialect.trains_language(self.cells)
 
     @property
     def missing(self) -> tuple[MissingFile, ...]:

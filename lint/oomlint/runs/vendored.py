@@ -52,6 +52,7 @@ _NAMES_TRAINER = (
     rb"|^[ \t]*from[ \t]+[\w.]+[ \t]+import\b[^\n#]*\b(?!TF)\w*Trainer\b"
 )
 _QUOTED = rb"[\"']([^\"'\n]*)[\"']"
+_DECLARES = rb"(?m)^class \w|add_argument\("
 # A field of a class, and an option of a parser.
 _FIELD = rb"(?m)^[ \t]+(\w+)[ \t]*:"
 _OPTION = rb"[\"']--([\w-]+)[\"']"
@@ -128,7 +129,8 @@ def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str)
         return False
     copies = list(_own_copies(workspace, claim))
     section, _, name = key.rpartition(".")
-    if any(f'"--{section}.'.encode() in text for text in copies if section):
+    parses = rf'add_argument\(\s*"--{re.escape(section)}\.'.encode()
+    if section and any(re.search(parses, text) for text in copies):
         # Options of argparse that are called by their section: the same word in another one is another key.
         return not any(f'"--{key}"'.encode() in text for text in copies)
     words = {word for text in copies for word in re.findall(rb"\w+", text)}
@@ -149,7 +151,8 @@ def _own_copies(workspace: Workspace, claim: Claim) -> Iterator[bytes]:
 
 
 def _of_packages(workspace: Workspace, claim: Claim) -> Iterator[str]:
-    """The files of the framework's packages in the project."""
+    """The files of the framework's packages in the project that declare anything: where only configs lie there, no
+    copy does."""
     folders = (
         str(each / package)
         for package in claim.dialect.packages
@@ -158,8 +161,11 @@ def _of_packages(workspace: Workspace, claim: Claim) -> Iterator[str]:
     )
     for folder in folders:
         inside = f"{workspace.name(folder)}/"
-        yield from (name for name in workspace.overlay if name.startswith(inside))
-        yield from islice(workspace.below(folder, (".py",), _PACKAGE_DEEPEST), _MOST_OF_PACKAGE)
+        unsaved = (name for name in workspace.overlay if name.startswith(inside))
+        saved = islice(workspace.below(folder, (".py",), _PACKAGE_DEEPEST), _MOST_OF_PACKAGE)
+        for name in (*unsaved, *saved):
+            if re.search(_DECLARES, workspace.read_or_none(name) or b""):
+                yield name
 
 
 def _drops(workspace: Workspace, stray: StrayKey) -> bool:

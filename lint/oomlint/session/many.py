@@ -59,7 +59,7 @@ def lint_many(
     bounds: bool = True,
     plan: Plan | None = None,
 ) -> Results | None:
-    """The report of ``lint(job)``, with what ``plan`` makes of it where runs are in trouble, made in batches by up to
+    """The report of ``lint(job)``, with what ``plan`` makes of it, made in batches by up to
     ``processes`` processes (``None``: as many as there are processors). ``None`` if the job had better be done at once,
     which does not depend on processes: the same files are in a batch on any machine.
 
@@ -183,14 +183,9 @@ class _Many(NamedTuple):
             options=replace(job.options, elsewhere=item.elsewhere),
         )
         proposed = self.lint(own)
-        in_trouble = item.elsewhere.in_trouble or any(
-            judgement_of(run).is_in_trouble for run in proposed.runs
-        )
+        planned = None if self.plan is None else self.plan(proposed, own)
+        report = proposed if planned is None else planned
         shared = item.batch.shared
-        planned = None
-        if self.plan is not None and (in_trouble or shared):
-            planned = self.plan(proposed, own)
-        report = planned if planned is not None and in_trouble else proposed
         shares = None
         if shared:
             roots = [None if d.run is None else _root(d.run) for d in report.diagnoses]

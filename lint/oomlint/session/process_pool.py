@@ -57,63 +57,89 @@ def shared_out(
     Where there is no result, :class:`Lost` stands in its place: ``work`` raised an exception, or the
     process that did it died, and another one after it. Items and results travel pickled.
     """
-    from multiprocessing import get_context
-    from multiprocessing.connection import wait
+    pool = _Pool(work, prepare)
+    try:
+        idle = [pool.begin() for _ in range(processes)]
+        pool.take(items)
+        for connection, process in idle:
+            pool.hand_out(connection, process)
+        yield from pool.results()
+    finally:
+        pool.end()
 
-    fork = get_context("fork")
-    tries: dict[int, int] = {}
-    working: dict[Any, tuple[ForkProcess, int]] = {}
-    started: list[ForkProcess] = []
 
-    def begin() -> tuple[Connection, ForkProcess]:
-        ours, theirs = fork.Pipe()
-        arguments = (work, prepare, theirs, os.getpid())
-        process = fork.Process(target=_serve, args=arguments, daemon=True)
+class _Pool:
+    """Processes, what each of them works on, and what is left to do."""
+
+    def __init__(self, work: Callable[[Any], Any], prepare: Callable[[], object]) -> None:
+        from multiprocessing import get_context
+
+        self._fork = get_context("fork")
+        self._serving = (work, prepare)
+        self._started: list[ForkProcess] = []
+        self._working: dict[Any, tuple[ForkProcess, int]] = {}
+        self._items: list[Any] = []
+        self._left: deque[int] = deque()
+        self._tries: dict[int, int] = {}
+
+    def begin(self) -> tuple[Connection, ForkProcess]:
+        """Another process, which waits for an item."""
+        ours, theirs = self._fork.Pipe()
+        arguments = (*self._serving, theirs, os.getpid())
+        process = self._fork.Process(target=_serve, args=arguments, daemon=True)
         with interrupts.held_back():
             process.start()
-            started.append(process)
+            self._started.append(process)
         theirs.close()
         return ours, process
 
-    def hand_out(connection: Connection, process: ForkProcess) -> None:
-        item: T | None = _NO_MORE
-        if left:
-            number = left.popleft()
-            tries[number] = tries.get(number, 0) + 1
-            working[connection] = (process, number)
-            item = known[number]
+    def take(self, items: Iterable[Any]) -> None:
+        """What there is to do."""
+        self._items = list(items)
+        self._left = deque(range(len(self._items)))
+
+    def hand_out(self, connection: Connection, process: ForkProcess) -> None:
+        """Give a process the next item, or word that there is none."""
+        item: Any = _NO_MORE
+        if self._left:
+            number = self._left.popleft()
+            self._tries[number] = self._tries.get(number, 0) + 1
+            self._working[connection] = (process, number)
+            item = self._items[number]
         # A process that has died meanwhile is noticed where its result is waited for.
         with suppress(OSError):
             connection.send(item)
 
-    try:
-        idle = [begin() for _ in range(processes)]
-        known = list(items)
-        left = deque(range(len(known)))
-        for connection, process in idle:
-            hand_out(connection, process)
-        while working:
-            for ready in wait(list(working)):
-                connection = cast("Connection", ready)
-                process, number = working.pop(connection)
-                try:
-                    result = connection.recv()
-                except (EOFError, OSError):
-                    process.join()
-                    if tries[number] < _TRIES:
-                        left.appendleft(number)
-                    else:
-                        yield known[number], Lost(_how_it_ended(process.exitcode))
-                    if left:
-                        hand_out(*begin())
-                    continue
-                hand_out(connection, process)
-                yield known[number], result
-    finally:
-        # Whoever has been given nothing yet would wait for it, and we for them.
-        for process in started:
+    def results(self) -> Iterator[tuple[Any, Any]]:
+        """Each item with its result, as they come, while the others go on."""
+        from multiprocessing.connection import wait
+
+        while self._working:
+            for ready in wait(list(self._working)):
+                yield from self._result_of(cast("Connection", ready))
+
+    def _result_of(self, connection: Connection) -> Iterator[tuple[Any, Any]]:
+        """The result of one process; none where it died and its item is tried again."""
+        process, number = self._working.pop(connection)
+        try:
+            result = connection.recv()
+        except (EOFError, OSError):
+            process.join()
+            if self._tries[number] < _TRIES:
+                self._left.appendleft(number)
+            else:
+                yield self._items[number], Lost(_how_it_ended(process.exitcode))
+            if self._left:
+                self.hand_out(*self.begin())
+            return
+        self.hand_out(connection, process)
+        yield self._items[number], result
+
+    def end(self) -> None:
+        """Whoever has been given nothing yet would wait for it, and we for them."""
+        for process in self._started:
             process.kill()
-        for process in started:
+        for process in self._started:
             process.join()
 
 

@@ -44,10 +44,6 @@ class Shares(Struct, frozen=True):
     """What all its runs ask for by what rules propose, and by plans."""
     roots: tuple[Root, ...]
     """Where the run of each diagnosis begins."""
-    in_trouble: bool
-    """Whether one of its runs is likely to die."""
-    heeds_trouble: bool
-    """Whether it would say otherwise if one of another batch were."""
     is_inseparable: bool
     """Whether some file is more than a part of its runs, so that they cannot be told without all others."""
 
@@ -71,14 +67,13 @@ def shares_of(
 
     Args:
         proposed: what rules say.
-        planned: the same with plans for runs in trouble, ``None`` where nobody asks for them.
+        planned: the same with what is planned for its runs, ``None`` where nobody asks for them.
         roots: where the run of each diagnosis begins.
         shared: the files.
     """
     runs = proposed.runs
     agreed = proposed.agreements
     later = () if planned is None else planned.agreements[len(agreed) :]
-    in_trouble = any(judgement_of(run).is_in_trouble for run in runs)
     return Shares(
         users={
             path: users
@@ -88,8 +83,6 @@ def shares_of(
         taken=proposed.taken.intersection(shared),
         unanimous=(_unanimous(agreed, shared), _unanimous(later, shared)),
         roots=tuple(roots),
-        in_trouble=in_trouble,
-        heeds_trouble=not in_trouble and planned is not None and _differ(proposed, planned),
         is_inseparable=any(
             claim.path in shared and claim.kind != "part" for run in runs for claim in run.claims
         ),
@@ -101,16 +94,6 @@ def _unanimous(agreements: Sequence[Agreement], shared: Sequence[str]) -> Unanim
         path: frozenset().union(*(agreement.unanimous(path) for agreement in agreements))
         for path in shared
     }
-
-
-def _differ(one: Results, other: Results) -> bool:
-    pairs = zip(one.diagnoses, other.diagnoses, strict=True)
-    return any(_said(first) != _said(second) for first, second in pairs)
-
-
-def _said(diagnosis: Told) -> object:
-    fix = diagnosis.fix
-    return None if fix is None else (fix.applicability, fix.title, fix.reason, fix.edits)
 
 
 class Group(Struct, frozen=True, dict=True):
@@ -138,7 +121,7 @@ class Group(Struct, frozen=True, dict=True):
         wanted = self._wanted(_PROPOSED)
         needed = {n: self._needed(n, wanted, None) for n in self._shares}
         if not any(self._is_news(n, what) for n, what in needed.items()):
-            planned = self._wanted(_PLANNED) if self._in_trouble else {}
+            planned = self._wanted(_PLANNED)
             if any(planned.values()):
                 # Who asks for a change of a file by a plan depends on which of several runs tells of it.
                 needed = {n: self._needed(n, wanted, None, tells_all=True) for n in self._shares}
@@ -151,10 +134,6 @@ class Group(Struct, frozen=True, dict=True):
     @cached_property
     def _shares(self) -> Mapping[int, Shares]:
         return {n: part.shares for n, part in self.said.items() if part.shares is not None}
-
-    @cached_property
-    def _in_trouble(self) -> bool:
-        return any(shares.in_trouble for shares in self._shares.values())
 
     @cached_property
     def _taken(self) -> frozenset[str]:
@@ -228,12 +207,10 @@ class Group(Struct, frozen=True, dict=True):
         def words(wanted: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
             return tuple(sorted(word for path in files for word in wanted.get(path, ())))
 
-        others_in_trouble = self._in_trouble and not shares.in_trouble
         return Elsewhere(
             files=files,
             wanted=(words(proposed), heard.wanted[1] if planned is None else words(planned)),
             told=tuple(sorted({said_once(each.finding) for each in told})) or heard.told,
-            in_trouble=others_in_trouble and (shares.heeds_trouble or heard.in_trouble),
         )
 
     def _decides(self, told: Told, batch: int) -> bool:

@@ -23,6 +23,7 @@ the two is meant is yours to say, and the fix is shown.
 
 Where a device map spreads the layers of one model over the cards, with `device_map="cuda"` before transformers 5.0,
 and with TRL's PPOTrainer, which has an Accelerator of its own and trains on the first card; the rule is silent there.
+So it is of a notebook that does not say which cards it is for: that the machine has several is nothing it was written for.
 
 ## Sources
 
@@ -81,7 +82,7 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
         if run.is_started_by_guess:
             return  # another line, with a launcher, may start it
         parallel = run.plan.parallel
-        if parallel.world is None:
+        if parallel.world is None or (_has_no_line(run) and not _is_said(run)):
             return
         details = ["the weights are copied at every step"]
         has_logits = run.plan.objective.kind not in HEADLESS
@@ -126,6 +127,11 @@ def _torchrun(run: Run, gpus: int) -> Iterable[Proposal]:
             level = Applicability.SAFE if _is_said(run) else Applicability.DISPLAY
             yield Proposal(f"start one process a GPU ({gpus})", (ReadyEdits((edit,)),), level)
             return
+
+
+def _has_no_line(run: Run) -> bool:
+    """Whether no command starts it, as of a notebook: its kernel sees the cards of whatever machine it is on."""
+    return not any(claim.is_launched for claim in run.claims)
 
 
 def _is_said(run: Run) -> bool:

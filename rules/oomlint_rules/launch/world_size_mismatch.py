@@ -4,8 +4,8 @@
 
 A launch line, or an Accelerate YAML, that starts more processes on a node than GPUs are
 visible (`CUDA_VISIBLE_DEVICES`) or than the stated hardware has; one that leaves visible GPUs
-without a process; and degrees of tensor, pipeline, context and sequence parallelism whose
-product does not divide the number of processes.
+without a process; and degrees of tensor, pipeline, context and sequence parallelism, and copies of
+such a mesh, whose product does not divide the number of processes.
 
 ## Why it runs out of memory
 
@@ -167,6 +167,10 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
         parallel = run.plan.parallel
         degrees = {name: getattr(parallel, name) or 1 for name in _DEGREES}
         product = prod(degrees.values())
+        is_mesh = parallel.world is not None and parallel.world % product == 0
+        if is_mesh and run.is_explicit(f.parallel.dp_replicate):
+            degrees["dp_replicate"] = parallel.dp_replicate or 1
+            product *= degrees["dp_replicate"]
         if parallel.world is None or product <= 1 or parallel.world % product == 0:
             return
         named = " × ".join(f"{name} {size}" for name, size in degrees.items() if size > 1)

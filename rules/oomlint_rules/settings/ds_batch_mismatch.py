@@ -195,7 +195,7 @@ class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
         more, rest = divmod(total * steps.value, product)
         if more and not rest:
             yield Proposal.set(
-                f"accumulate over {more} micro batches, which keeps {key}",
+                f"accumulate over {more} micro batch{'es' * (more > 1)}, which keeps {key}",
                 {ds.grad_accum: more},
                 Applicability.UNSAFE,
             )

@@ -84,8 +84,6 @@ def no_kernel(run: Cells) -> Any:
         return None
     if run[_P.compute] != "fp32" or run[_P.autocast]:
         return None
-    if run[f.quant.method] in ("bnb4", "bnb8"):
-        return None  # fp16 where nobody says a dtype (transformers 4.57 quantizers/quantizer_bnb_4bit.py update_dtype)
     return "FlashAttention has no kernel for fp32, in which the run computes"
 
 

@@ -42,10 +42,17 @@ from oomlint.dialects.loops.lightning import (
     TRAINER,
 )
 from oomlint.dialects.machine.colab import machine_of_notebook
+from oomlint.dialects.machine.own_devices import devices_of_script
 from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.nanogpt.signature import is_configured
 from oomlint.dialects.table import Block, Table, plain_value
-from oomlint.dialects.trainer.script import calls_beside, cutting, is_reached, may_replace
+from oomlint.dialects.trainer.script import (
+    NO_LANGUAGE,
+    calls_beside,
+    cutting,
+    is_reached,
+    may_replace,
+)
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED, QUANTIZATION, TOKENIZER
 from oomlint.documents.base import (
     UNKNOWN,
@@ -71,11 +78,6 @@ if TYPE_CHECKING:
 _FOREIGN = frozenset({"diffusers", "hydra", "omegaconf", "timm", "unsloth"})
 # What tests a library trains nothing that anybody waits for.
 _TESTS = re.compile(r"(?:^|/)(?:tests?|test_utils|unit)/|(?:^|/)test_[^/]*\.py$|_test\.py$")
-# Models of images and sound.
-_NO_LANGUAGE = re.compile(
-    r"CLIP|ViT|Dino|DINO|Segment|Image(?!TextToText)|Video|Audio|Speech|CTC|Whisper|Wav2Vec|Detection|UNet|VAE"
-    r"|Autoencoder|Scheduler"
-)
 _OF_OPTIONS = r"\w*args\.\w+"
 _ADAPTER = re.compile(r"(?:^|\.)Peft\w*\.from_pretrained$")
 _FRAMEWORKS = {"accelerate": "accelerate", "deepspeed": "deepspeed", "fabric": "lightning",
@@ -162,7 +164,7 @@ def _blocks(document: Document, loop: Loop) -> tuple[Block, ...] | None:
     if switches:
         where = Span(loop.centre.span.start, loop.centre.span.start)
         blocks.insert(0, Block(document, Mapping(where, switches), SWITCHES, where))
-    blocks += (*machine_of_notebook(document), *ray_workers(document))
+    blocks += (*machine_of_notebook(document), *ray_workers(document), *devices_of_script(document))
     return tuple(with_files(blocks))
 
 
@@ -179,7 +181,7 @@ def _models(document: Document, loop: Loop, options: MappingABC[str, Node]) -> l
     if any(not _ADAPTER.search(other.callee) for other in loop.others):
         return []
     models = [call for call in loop.models if not _ADAPTER.search(call.callee)]
-    if any(_NO_LANGUAGE.search(call.callee) for call in models):
+    if any(NO_LANGUAGE.search(call.callee) for call in models):
         return []
     if any(not _may_be_one(document, models[0], call) for call in models):
         return []

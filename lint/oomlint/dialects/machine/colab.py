@@ -19,6 +19,9 @@ from oomlint.documents.base import Document, Entry, HeldCode, Mapping
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
+_NOTEBOOK = ".ipynb"
+_STARTS_OTHERS = "notebook_launcher("
+
 COLAB = Table(
     name="Colab",
     rows=(Row("gpuType", colab.gpu, TEXT),),
@@ -59,3 +62,13 @@ def gpu_of_notebook(run: Cells) -> Any:
 
 def _is_notebook(blocks: list[Block]) -> bool:
     return any(block.table is COLAB for block in blocks)
+
+
+def runs_in_kernel(blocks: list[Block]) -> bool:
+    """Whether code of a notebook trains in the one process of its kernel: Accelerate's ``notebook_launcher`` starts
+    others (accelerate 1.12 launchers.py)."""
+    documents = {block.document.source.path: block.document for block in blocks}
+    return any(
+        path.endswith(_NOTEBOOK) and _STARTS_OTHERS not in document.source.text
+        for path, document in documents.items()
+    )

@@ -14,8 +14,9 @@ from oomlint.documents.base import PythonDocument
 
 other_cards = Meaning()
 
-# torch_npu 2.6 README, CANN docs: which NPUs a process sees. A script for both kinds of cards sets the other, too.
-_NPUS = "ASCEND_RT_VISIBLE_DEVICES"
+# torch_npu 2.6 README and CANN docs, ROCm docs ("GPU isolation techniques"): which of them a process sees. A script
+# for both kinds of cards sets the other, too.
+_SHOWN = {"ASCEND_RT_VISIBLE_DEVICES": "Ascend NPUs", "HIP_VISIBLE_DEVICES": "AMD GPUs"}
 _GPUS = "CUDA_VISIBLE_DEVICES"
 # Not below an ``if`` or a ``try``, as where there are both.
 _IMPORTS = re.compile(r"^(?:import|from) (torch_npu|torch_xla)\b", re.MULTILINE)
@@ -33,8 +34,9 @@ def for_others(run: Cells) -> Any:
 def _said(blocks: list[Block]) -> str:
     for block in blocks:
         names = block.mapping.entries if block.table is ENVIRONMENT else ()
-        if _NPUS in names and _GPUS not in names:
-            return f"{_NPUS} is for Ascend NPUs"
+        for name, cards in _SHOWN.items():
+            if name in names and _GPUS not in names:
+                return f"{name} is for {cards}"
     for document in {id(block.document): block.document for block in blocks}.values():
         text = document.source.text if isinstance(document, PythonDocument) else ""
         found = _IMPORTS.search(text)

@@ -55,7 +55,7 @@ _NO_TRAINING = re.compile(
 )
 # Megatron-LM tasks/main.py and examples/academic_paper_scripts/msdp/main.py, "--task".
 _NO_TRAINING_TASK = re.compile(r"EVAL|ZEROSHOT|PROMPT|LAMBADA|WIKITEXT", re.IGNORECASE)
-# Switches with which a program that trains makes no optimizer, and evaluates alone (Megatron-LM core_v0.7.0
+# Switches with which a program that trains makes no optimizer, and evaluates alone (Megatron-LM d98e8a64
 # megatron/training/training.py pretrain: skip_train; Megatron-DeepSpeed 4efb479d megatron/training.py: inference).
 _FORWARD_ALONE = frozenset({"skip_train", "inference"})
 # What a script imports whose command line is read by Megatron's own parser; megatron.core alone

@@ -15,6 +15,7 @@ from oomlint.dialects.deepspeed.meaning import deepspeed_alone, deepspeed_json
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.megatron.dimensions import dimensions
 from oomlint.dialects.megatron.fields import ARGUMENTS, mg
+from oomlint.dialects.megatron.own_options import own_options
 from oomlint.dialects.megatron.parallel import degrees, global_batch, limits
 from oomlint.dialects.megatron.ranks import ranks
 from oomlint.dialects.megatron.training import training
@@ -24,7 +25,7 @@ from oomlint.plan.fields import f
 
 options = Meaning(training, dimensions, degrees, global_batch, limits)
 """What the options mean, whoever starts the ranks."""
-meaning = Meaning(options, ranks, deepspeed_json, deepspeed_alone, precision)
+meaning = Meaning(own_options, options, ranks, deepspeed_json, deepspeed_alone, precision)
 
 # -- the model -------------------------------------------------------------------------------------
 

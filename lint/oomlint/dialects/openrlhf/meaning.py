@@ -52,6 +52,15 @@ def nodes_of_actor(run: Cells) -> Any:
     return run[own.actor_nodes] or 1 if program_of(run) == "ppo_ray" else None
 
 
+@meaning.written(f.offload.optimizer)
+def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if (run[f.parallel.tp] or 1) > 1 and device == "cpu":
+        raise CannotEdit(
+            "nothing says that DeepSpeed's AutoTP trains with its optimizer in host RAM"
+        )
+    return {f.offload.optimizer: device}
+
+
 @meaning.default(f.batch.micro)
 def micro_batch(run: Cells) -> Any:
     if is_dotted(run):

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.fields import machine
+from oomlint.dialects.common.fields import machine, shared
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.visible import visible_gpus
@@ -95,6 +95,15 @@ def ranks_of_degrees(run: Cells) -> Any:
 def nodes_of_degrees(run: Cells) -> Any:
     found = _fitting(run)
     return None if found is None else found[1]
+
+
+@ranks.derive(shared.stops, source="torchtitan distributed/parallel_dims.py _validate")
+def copies_that_do_not_go_in(run: Cells) -> Any:
+    """No shard is left where the mesh is copied more often than there are ranks."""
+    total, copies = run[f.parallel.world], run[f.parallel.dp_replicate] or 1
+    if total is None or copies <= 1 or total >= ranks_of_shard(run):
+        return None
+    return f"data_parallel_replicate_degree asks for {copies} copies, and there are {total} ranks"
 
 
 # -- as nobody says --------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ from oomlint.dialects.profiles.records import ProfiledScript
 from oomlint.dialects.table import Block, StrayKey, Table
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
-from oomlint.dialects.trainer.script import script_claim, script_runs
-from oomlint.dialects.trainer.tables import ARGUMENTS
+from oomlint.dialects.trainer.script import NO_LANGUAGE, script_claim, script_runs
+from oomlint.dialects.trainer.tables import ARGUMENTS, EARLY_FROM_PRETRAINED, FROM_PRETRAINED
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trainer.unfollowed import check_own_options
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch
@@ -141,6 +141,9 @@ class HfTrainer(Dialect):
             references = (*launch.scene_references, *script)
             yield Claim(self, "launch", document, blocks, references, framework=framework)
 
+    def trains_language(self, run: Cells) -> bool:
+        return not run.given.once(_load_no_language)
+
     def _starters(self, document: Document) -> Iterable[Claim]:
         """Scripts that only call the ``train()`` of another file (FastChat, LLaVA, Alpaca)."""
         path = document.starts if isinstance(document, PythonDocument) else None
@@ -155,6 +158,13 @@ class HfTrainer(Dialect):
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         check_own_options(changes, run)
         return writable(in_training_arguments(expressed(changes, run), run), run, self.name)
+
+
+def _load_no_language(blocks: list[Block]) -> bool:
+    """Whether all calls that load a model load one of images or sound."""
+    loaders = (b for b in blocks if b.table in (FROM_PRETRAINED, EARLY_FROM_PRETRAINED))
+    called = [b.document.source.text[b.anchor.start : b.anchor.end] for b in loaders]
+    return bool(called) and all(map(NO_LANGUAGE.search, called))
 
 
 def _is_of_another(launch: Launch) -> bool:

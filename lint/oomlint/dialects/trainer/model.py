@@ -9,10 +9,12 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import ADAPTER_METHODS, is_adapter_run, uses_deepspeed
-from oomlint.dialects.common.fields import asked, fsdp, shared
+from oomlint.dialects.common.fields import asked, fsdp, machine, shared
+from oomlint.dialects.machine.colab import runs_in_kernel
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of, own_starter
+from oomlint.dialects.machine.visible import listed
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.releases import CHECKPOINT_DTYPE, INPUT_GRADS, NUMBERED_DEVICE
 from oomlint.dialects.table import Setting
@@ -242,12 +244,12 @@ def likely_dtype(run: Cells) -> Any:
 
 
 def _is_one_process(run: Cells) -> bool:
-    """Whether no launcher starts several: nobody does, or no line here starts a script that spreads
-    its model over GPUs itself, with which Accelerate refuses to train in several processes
+    """Whether no launcher starts several: nobody does, the cells of a notebook run in its kernel, or no line here starts
+    a script that spreads its model over GPUs itself, with which Accelerate refuses to train in several processes
     (accelerate 1.12 accelerator.py prepare_model)."""
     run[launch.unseen]
     if launcher_of(run) is None:
-        return _spreads(run)
+        return _spreads(run) or run.given.once(runs_in_kernel)
     return launcher_of(run) is PLAIN and run[launch.total_processes] is None
 
 
@@ -281,6 +283,15 @@ def uses_one(run: Cells) -> Any:
     if run[f.quant.method] in ("bnb4", "bnb8") or run[script.own_loop]:
         return 1
     return 1 if uses_deepspeed(run) or run[hf.fsdp_words] or _is_on_no_number(run) else None
+
+
+@one_process.derive(f.parallel.gpus_per_node, source="the script lists the GPUs that it sees")
+def shown_by_itself(run: Cells) -> Any:
+    """Of a script that no line here starts, which uses all that it sees, in one process or in one each."""
+    shown, there = listed(run[f.env.cuda_visible_devices]), run[machine.gpus_per_node]
+    if launcher_of(run) is not None or shown is None:
+        return None
+    return shown if there is None else min(shown, there)
 
 
 def _is_on_no_number(run: Cells) -> bool:

@@ -20,6 +20,7 @@ from oomlint.dialects.common.config_values import with_files
 from oomlint.dialects.common.evaluating import only_evaluates
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.machine.colab import machine_of_notebook
+from oomlint.dialects.machine.own_devices import devices_of_script
 from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.table import Block, Table, plain_value
 from oomlint.dialects.trainer.tables import (
@@ -70,7 +71,8 @@ _OBJECTIVE = r"(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|Online
 _TRL_CONFIG = re.compile(rf"(^|\.){_OBJECTIVE}Config$")
 _TRL_TRAINER = re.compile(rf"(^|\.){_OBJECTIVE}Trainer$")
 _CONFIG = re.compile(rf"(^|\.)(Seq2Seq|Unsloth)?TrainingArguments$|{_TRL_CONFIG.pattern}")
-_TRAINER = re.compile(r"(^|\.)\w*Trainer$")
+# TensorFlow's has a name of its own (transformers 4.57 trainer_tf.py).
+_TRAINER = re.compile(r"(^|\.)(?!TF[A-Z])\w*Trainer$")
 _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
 # ``if args.use_unsloth:`` above an import of it; and an import whatever is asked.
 _UNSLOTH = re.compile(r"^(?P<inside>[ \t]*)(?:from|import) unsloth\b", re.MULTILINE)
@@ -82,6 +84,12 @@ _ADAPTER_CONFIG = re.compile(
     r"(^|\.)(\w*Lora|LoHa|LoKr|OFT|BOFT|IA3|Vera|LNTuning|Prompt\w*|Prefix\w*|AdaptionPrompt)Config$"
 )
 _LOADS_ADAPTER = re.compile(r"(^|\.)(Auto)?PeftModel\w*\.from_pretrained$")
+NO_LANGUAGE = re.compile(
+    r"CLIP|ViT|Dino|DINO|Segment|Image(?!TextToText)|Video(?!Llava)|(?:Audio|Speech)(?!ForC)|CTC|Whisper|Wav2Vec"
+    r"|Hubert|WavLM|Beit|DeiT|Swin|ConvNext|ResNet|Detection|UNet|VAE|Autoencoder|Scheduler"
+)
+"""Classes of models of images and sound; those that write text of them (``Qwen2AudioForConditionalGeneration``) are
+language models."""
 _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value(?!head)|draft", re.IGNORECASE)
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
@@ -586,7 +594,7 @@ def script_claim(
         blocks.append(_block(document, run.trainer, table))
     blocks += (Block(document, s.arguments, ASSIGNED, s.span) for s in assigned_in(document))
     blocks += (*_frozen_tower(document), *_loaded_sets(document))
-    blocks += (*machine_of_notebook(document), *ray_workers(document))
+    blocks += (*machine_of_notebook(document), *ray_workers(document), *devices_of_script(document))
     # Without a config call the arguments come from a command line: no run of its own.
     name = ""
     centre = run.trainer or run.config

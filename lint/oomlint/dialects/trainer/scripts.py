@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping as MappingABC
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.accelerate.meaning import distributed_type
 from oomlint.dialects.cells import Cells
@@ -42,6 +42,9 @@ from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, Scalar
 from oomlint.documents.python.nodes import Guard
 from oomlint.plan.fields import f
 from oomlint.wording.amounts import enumerated
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.endings import Choice
 
 calls = Meaning(assigned, options)
 """What holds whoever loads the model: options of the command line, what the trainer is given."""
@@ -224,6 +227,20 @@ def likely_dtype(run: Cells) -> Any:
     )
 
 
+@scripts.assume(f.seq.max_len)
+def named_length(run: Cells) -> Any:
+    """Where no call that is read cuts samples: what the script calls their length, if that is one number."""
+    if not is_script(run) or run.is_unread(f.seq.max_len):
+        return None
+    facts = [fact for fact in run.given.once(_all_facts) if fact.kind == "calls-length"]
+    given = run.given.once(options_of)
+    if len(facts) != 1 or facts[0].detail["option"] in given:
+        return None
+    fact = facts[0]
+    why = f"{fact.location.path} calls it {fact.detail['key']}; what cuts samples is not followed"
+    return Sourced(fact.detail["length"], why)
+
+
 @early_load.override(f.load.zero3_init)
 def loads_before_arguments(run: Cells) -> Any:
     """zero.Init opens only where the Trainer's DeepSpeed config exists by then
@@ -264,7 +281,8 @@ def trains_nothing(run: Cells) -> Any:
     for fact in run.given.once(_on_demand):
         if fact.detail["is_left"] and not is_open and not is_on("do_train", given):
             return "nothing asks it to train (--do_train is not set)"
-        closed = [_closed(way, given) for way in fact.detail["ways"]]
+        each = zip(fact.detail["ways"], fact.detail["choices"], strict=True)
+        closed = [_closed(way, given) or _not_chosen(choices, given) for way, choices in each]
         if all(closed):
             return f"nothing asks it to train ({enumerated(tuple(dict.fromkeys(closed)))})"
     return None
@@ -277,6 +295,16 @@ def _closed(way: tuple[Guard, ...], given: MappingABC[str, Node]) -> str:
         is_known = node is not None and not (isinstance(node, Scalar) and node.value is UNKNOWN)
         if is_known and is_on(name, given) != held:
             return f"{name} is {'off' if held else 'set'}"
+    return ""
+
+
+def _not_chosen(choices: tuple[Choice, ...], given: MappingABC[str, Node]) -> str:
+    """The option whose word leads elsewhere than to a call, in words; empty where none surely does."""
+    for choice in choices:
+        node = given.get(choice.option)
+        word = node.value if isinstance(node, Scalar) else None
+        if isinstance(word, str) and (word in choice.words) != choice.holds:
+            return f"{choice.option} is {word}"
     return ""
 
 
@@ -299,6 +327,10 @@ def _on_demand(blocks: list[Block]) -> tuple[Fact, ...]:
 def _facts(blocks: list[Block]) -> Iterator[Fact]:
     documents = {id(block.document): block.document for block in blocks}
     return (fact for document in documents.values() for fact in document.facts)
+
+
+def _all_facts(blocks: list[Block]) -> tuple[Fact, ...]:
+    return tuple(_facts(blocks))
 
 
 # -- what the trainer is given ---------------------------------------------------------------------

@@ -95,6 +95,23 @@ def loaded_in_another_branch(run: Cells, field: Any, said: Said) -> Said:
     return Origin("explicit", call, None, what, source=why)
 
 
+@unfollowed.said(hf.load_dtype, hf.load_4bit, hf.load_8bit, f.load.device_map)
+def unpacked_into_loader(run: Cells, field: Any, said: Said) -> Said:
+    """How the model is loaded where ``from_pretrained(name, **settings)`` is given settings that are not followed."""
+    call = run.given.once(_loading_with_more) if said is None else None
+    if call is None:
+        return said
+    what = Entry("from_pretrained", call.anchor, Scalar(call.anchor, UNKNOWN), call.anchor)
+    why = "what is unpacked into from_pretrained is not followed"
+    return Origin("explicit", call, None, what, source=why)
+
+
+def _loading_with_more(blocks: list[Block]) -> Block | None:
+    """The call that loads the model, if more is unpacked into it than was read."""
+    loading = [block for block in blocks if block.table.section == "model"]
+    return next((each for each in loading if each.mapping.open_ended), None)
+
+
 def _loading_elsewhere(blocks: list[Block]) -> Block | None:
     """The call that was read to load the model, if the options do not lead to it."""
     switches = switches_of(blocks) if any(map(is_command, blocks)) else {}

@@ -17,7 +17,9 @@ class Modules(Struct, frozen=True):
 
 
 class Framework(Struct, frozen=True):
-    """``packages`` are the folders of its own code, from the root of its repository; ``dialects`` read its runs."""
+    """``packages`` are the folders of its own code, from the root of its repository; ``dialects`` read its runs.
+    ``lost`` are examples, as git's patterns, that its main branch lost when its history was written anew: of these every
+    branch counts."""
 
     name: str
     called: str
@@ -26,6 +28,7 @@ class Framework(Struct, frozen=True):
     dialects: tuple[str, ...] = ()
     modules: tuple[Modules, ...] = ()
     examples: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 _CONFIG = r"[^/]+\.(?:ya?ml|toml|json|sh|bash|slurm|sbatch|md)"
@@ -82,6 +85,8 @@ FRAMEWORKS = (
             ),
         ),
         _under("examples"),
+        # "[misc] add data files (#9224)", 2025-10-02: no JSON of earlier days is left.
+        ("examples/*.json",),
     ),
     Framework(
         "openrlhf", "OpenRLHF", "OpenRLHF/OpenRLHF", ("openrlhf",), ("openrlhf",),

@@ -114,6 +114,13 @@ class ConfigPaths:
             if default is not None:
                 yield default, At(home.scopes.module, home, depth=at.depth + 1)
 
+    def path(self, expression: ast.expr, at: At) -> str | None:
+        """The path that an expression is, as this command starts the script; nothing counts as asked."""
+        asked = set(self.asked)
+        found = self._path(expression, at)
+        self.asked = asked
+        return found
+
     def folders_added(self, method: str, tree: Tree, home: Evaluator) -> Iterator[str]:
         """The folders that a script adds to those in which Python looks for modules, by ``sys.path.insert(0, folder)``
         or ``append``."""

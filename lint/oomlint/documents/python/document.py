@@ -32,7 +32,7 @@ _WORDS_THAT_MATTER: Final = (
     "FullyShardedDataParallel", "fully_shard", "StateDictConfig", "DistributedDataParallel",
     "HfDeepSpeedConfig", "bitsandbytes", "torch.optim", "Adafactor", "torch.load", "torch.save",
     "lit_gpt", "lit_llama", "async_save", "empty_cache", "CUDA_ALLOC_CONF", "OutOfMemoryError", ".backward(",
-    "xtuner", "llama_recipes", "llama_cookbook", "olmo_core", "max_iters",
+    "xtuner", "llama_recipes", "llama_cookbook", "olmo_core", "max_iters", "snapshot_download",
 )  # fmt: skip
 # The same for what counts as a whole word only, which is not looked for where no part of it is.
 _PARTS: Final = ("rainer", "Config", "Accelerator", "FSDP", "DataLoader", "import train", ".errno")
@@ -330,9 +330,11 @@ def _read(
     from oomlint.documents.python.loops import read_loop, read_parts
     from oomlint.documents.python.model_names import model_names
     from oomlint.documents.python.modules import Module, Modules
+    from oomlint.documents.python.named_lengths import length_facts
     from oomlint.documents.python.options import read_options, started
     from oomlint.documents.python.own_trainers import own_trainer_facts
     from oomlint.documents.python.samplers import sampler_facts
+    from oomlint.documents.python.saved_models import saved_models
     from oomlint.documents.python.tree import read_tree
     from oomlint.documents.python.values import Evaluator, NodeSpans
 
@@ -358,6 +360,8 @@ def _read(
         *sampler_facts(module, calls, taken_in),
         *own_trainer_facts(module, calls, taken_in),
         *model_names(calls, declared, named_alone, evaluator),
+        *saved_models(every, calls, evaluator),
+        *length_facts(evaluator),
     )
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})

@@ -32,13 +32,13 @@ def ending_facts(
     steps: Sequence[ReachedCall],
 ) -> Iterator[Fact]:
     """``ends-early``: ``why`` in words, and the ``guards`` around it; ``trains-on-demand``: the first call
-    that trains, of ``ways`` of which each hangs on switches (see :class:`Training`); ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
+    that trains, of ``ways`` of which each hangs on switches or ``choices`` (see :class:`Training`); ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
     ``--local-rank``."""
     for step, why in (*_lacking(tree, evaluator, steps), *_unlabelled(tree, steps)):
         where = Location(source.path, places.span(step.node))
         yield Fact("ends-early", where, {"why": why, "guards": step.guards})
     for step, training in _on_demand(tree, steps):
-        detail = {"ways": training.ways, "is_left": training.is_left}
+        detail = {"ways": training.ways, "choices": training.choices, "is_left": training.is_left}
         yield Fact("trains-on-demand", Location(source.path, places.span(step.node)), detail)
     for step in _knows_old_rank(steps):
         yield Fact("refuses-dashed-rank", Location(source.path, places.span(step.node)), {})
@@ -179,24 +179,76 @@ def _speaks_of_labels(node: ast.AST) -> bool:
 _ASKED = "do_train"
 
 
+class Choice(Struct, frozen=True):
+    """``if args.mode == "train":`` around a call, or the other branch of it: an option, and whether it is one of these
+    words."""
+
+    option: str
+    words: frozenset[str]
+    holds: bool
+
+
+class Training(Struct, frozen=True):
+    """Of each call that trains, the switches that lead to it, and the choices. ``is_left``: they are the command's
+    alone, as ``if training_args.do_train:`` where a script parses TrainingArguments and sets nothing itself."""
+
+    ways: tuple[tuple[Guard, ...], ...]
+    choices: tuple[tuple[Choice, ...], ...]
+    is_left: bool
+
+
 def _on_demand(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[ReachedCall, Training]]:
     """The first call that trains in a script of which each such call hangs on switches."""
-    trains = [step for step in steps if _asks_trainer(step)]
+    trains = [step for step in steps if _asks_trainer(step) or step.last == "backward"]
     ways = tuple(_switches_around(step, tree) for step in trains)
-    if not trains or not all(ways) or any(step.last == "backward" for step in steps):
+    choices = tuple(_choices_around(step, tree) for step in trains)
+    if not trains or not all(map(any, zip(ways, choices, strict=True))):
         return
     is_parsed = any(step.last == "HfArgumentParser" for step in steps)
     is_demanded = all((_ASKED, True) in way for way in ways)
     is_left = is_demanded and is_parsed and not any(map(_sets_demand, ast.walk(tree.root)))
-    yield trains[0], Training(ways, is_left)
+    yield trains[0], Training(ways, choices, is_left)
 
 
-class Training(Struct, frozen=True):
-    """Of each call that trains, the switches that lead to it. ``is_left``: they are the command's alone, as
-    ``if training_args.do_train:`` where a script parses TrainingArguments and sets nothing itself."""
+def _choices_around(step: ReachedCall, tree: Tree) -> tuple[Choice, ...]:
+    """Those of the branches that a call stands in; none where its function is called in several places, of which each
+    has its own."""
+    if step.function is not None and tree.scopes.reads[step.function.name] > 1:
+        return ()
+    branches = ((tree.branches[line][0].test, side) for line, side in step.arms)
+    return tuple(choice for test, side in branches for choice in _choices_of(test, side))
 
-    ways: tuple[tuple[Guard, ...], ...]
-    is_left: bool
+
+def _choices_of(test: ast.expr, holds: bool) -> Iterator[Choice]:
+    match test:
+        case ast.BoolOp(op=ast.And(), values=parts) if holds:
+            for part in parts:
+                yield from _choices_of(part, holds)
+        case ast.BoolOp(op=ast.Or(), values=parts) if not holds:
+            for part in parts:
+                yield from _choices_of(part, holds)
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            yield from _choices_of(inner, not holds)
+        case ast.Compare(left=ast.Attribute(attr=option), ops=[asks], comparators=[against]):
+            words = _words_of(against, asks)
+            if words:
+                yield Choice(option, words, holds == isinstance(asks, (ast.Eq, ast.In)))
+
+
+def _words_of(against: ast.expr, asks: ast.cmpop) -> frozenset[str]:
+    """The words that an option is compared with."""
+    match asks, against:
+        case ast.Eq() | ast.NotEq(), ast.Constant(value=str(word)):
+            return frozenset({word})
+        case ast.In() | ast.NotIn(), ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(
+            elts=items
+        ):
+            words = [each.value for each in items if isinstance(each, ast.Constant)]
+            texts = frozenset(word for word in words if isinstance(word, str))
+            return (
+                texts if len(words) == len(items) and len(texts) == len(set(words)) else frozenset()
+            )
+    return frozenset()
 
 
 def _switches_around(step: ReachedCall, tree: Tree) -> tuple[Guard, ...]:

@@ -17,6 +17,7 @@ from oomlint.documents.python.evaluation_facts import evaluation_facts
 from oomlint.documents.python.loss_facts import loss_facts
 from oomlint.documents.python.model_changes import model_change_facts
 from oomlint.documents.python.nodes import option_of
+from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, enclosed
 from oomlint.documents.python.side_facts import side_facts
 from oomlint.documents.python.tree import Tree
@@ -57,7 +58,7 @@ def facts_of(
     ``async-save-thread`` (``through``), ``dcp-async-save``, ``load-before-zero3-config``
     (``load``, ``config``, ``config_line``, or ``reason: not-kept``), ``accelerator-before-load``, ``torch-load-no-map-location``,
     ``state-dict-on-gpu`` (``reason``, and ``guards`` of a Trainer's), ``loss-accumulated-with-graph`` (``loss``, ``into``, ``how``),
-    ``empty-cache-in-loop``, ``alloc-conf-after-import`` (``cuda_used``), and those of
+    ``empty-cache-in-loop``, ``alloc-conf-after-import`` (``cuda_used``), ``shows-devices`` (``devices``), and those of
     :func:`~oomlint.documents.python.side_facts.side_facts`,
     :func:`~oomlint.documents.python.loss_facts.loss_facts`,
     :func:`~oomlint.documents.python.evaluation_facts.evaluation_facts`,
@@ -73,6 +74,7 @@ def facts_of(
         *look.state_dicts(),
         *look.loops(),
         *look.allocator(),
+        *look.devices(),
         *loss_facts(source, tree.root, places),
         *side_facts(source, tree, places, steps),
         *evaluation_facts(source, tree, places, evaluator, steps),
@@ -396,10 +398,7 @@ class _Look(Struct, frozen=True, eq=False):
         if "ALLOC_CONF" not in self.source.text:
             return
         imported_at: int | None = None
-        cuda_at = min(
-            (s.node.lineno for s in self.steps if _uses_cuda(s.node) and s.function is None),
-            default=None,
-        )
+        cuda_at = self._cuda_at()
         for statement in self.tree.root.body:
             if _imports_torch(statement):
                 imported_at = imported_at or statement.lineno
@@ -412,6 +411,27 @@ class _Look(Struct, frozen=True, eq=False):
                     yield self._fact(
                         "alloc-conf-after-import", node, import_line=imported_at, cuda_used=used
                     )
+
+    def _cuda_at(self) -> int | None:
+        """The first line at module level that uses a GPU."""
+        at = (s.node.lineno for s in self.steps if _uses_cuda(s.node) and s.function is None)
+        return min(at, default=None)
+
+    # -- devices ----------------------------------------------------------------------
+
+    def devices(self) -> Iterator[Fact]:
+        """The GPUs that the script shows itself, the same ones wherever it says so, before CUDA has counted them
+        (CUDA C Programming Guide, "CUDA Environment Variables": read when it is initialized)."""
+        if _DEVICES not in self.source.text:
+            return
+        given = list(variable_set(_DEVICES, self.tree, self.steps))
+        nodes = [self.evaluator.node(value, scope) for value, scope in given]
+        found = {str(node.value) if isinstance(node, Scalar) else None for node in nodes}
+        cuda_at = self._cuda_at()
+        if len(found) != 1 or not (devices := found.pop()) or not _LISTED.fullmatch(devices):
+            return
+        if cuda_at is None or given[0][0].lineno < cuda_at:
+            yield self._fact("shows-devices", given[0][0], devices=devices)
 
 
 def _inside(statement: ast.stmt) -> Iterator[ast.AST]:
@@ -678,7 +698,10 @@ def _stacked(name: str, nodes: Sequence[ast.AST]) -> bool:
     )
 
 
-# -- allocator ----------------------------------------------------------------------------
+# -- devices and their allocator -----------------------------------------------------------
+
+_DEVICES = "CUDA_VISIBLE_DEVICES"
+_LISTED = re.compile(r"\d+(?:\s*,\s*\d+)*")
 
 
 def _imports_torch(statement: ast.stmt) -> bool:

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from oomlint.documents.base import UNKNOWN, Call, Entry, Mapping, Node, Scalar
 from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.flow import Flow
-from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.lightning import (
     ProjectClass,
     given_to,
@@ -27,7 +26,7 @@ from oomlint.documents.python.lightning import (
     is_trained,
     parts_in,
 )
-from oomlint.documents.python.nodes import PythonScalar
+from oomlint.documents.python.named_lengths import named_lengths
 from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.side_facts import OTHER_MODEL
@@ -290,7 +289,7 @@ class _Reader:
             self._switches(),
             self._engine_config(),
             self._behind_load(models),
-            tuple(self._lengths()),
+            tuple(named_lengths(self.evaluator)),
             parts,
             is_started=step.function is None,
             idle_plugins=frozenset(call.span for call in self.calls if self._is_idle(call)),
@@ -318,7 +317,7 @@ class _Reader:
             checkpoints=self._checkpoints(),
             switches=self._switches(),
             behind_load=self._behind_load(models),
-            lengths=tuple(self._lengths()),
+            lengths=tuple(named_lengths(self.evaluator)),
             name=family[0].name,
         )
 
@@ -584,22 +583,6 @@ class _Reader:
     def _unpacked(self) -> frozenset[str]:
         """The arguments of plugins that the text quotes, as it does where it unpacks a dictionary."""
         return frozenset(re.findall(_QUOTED_PLUGIN, self.places.source.text))
-
-    def _lengths(self) -> Iterator[Entry]:
-        names = [n for n in self.evaluator.options if n.lower() in LENGTH_NAMES]
-        for name in names:
-            node = self.evaluator.node(self.evaluator.options[name], self.tree.scopes.module)
-            if isinstance(node, Scalar):
-                node = PythonScalar(node.span, node.value, locked=node.locked, option=name)
-                yield Entry(name, node.span, node, node.span)
-        for scope in (self.tree.scopes.module, *self.tree.scopes.of_node.values()):
-            for name, bindings in scope.bindings.items():
-                value = bindings[0].value
-                if name.lower() not in LENGTH_NAMES or len(bindings) > 1:
-                    continue
-                if bindings[0].kind == "value" and isinstance(value, ast.Constant):
-                    node = self.evaluator.node(value, scope)
-                    yield Entry(name, node.span, node, node.span)
 
     def _switches(self) -> Mapping | None:
         entries: dict[str, Entry] = {}

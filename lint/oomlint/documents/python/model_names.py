@@ -89,9 +89,11 @@ def _all_options(declared: ScriptOptions, evaluator: Evaluator) -> frozenset[str
 
 
 def _defaults(declared: ScriptOptions, evaluator: Evaluator) -> Iterator[tuple[str, str]]:
-    """Texts that options have by default."""
-    module = evaluator.scopes.module
+    """Texts that options have by default which the file reads."""
+    module, text = evaluator.scopes.module, evaluator.places.source.text
     for name, expression in evaluator.options.items():
+        if not re.search(rf"\.{re.escape(name)}\b|vars\(", text):
+            continue
         value = expression.value if isinstance(expression, ast.Constant) else UNKNOWN
         value = evaluator.value(expression, module) if value is UNKNOWN else value
         if isinstance(value, str) and value:

@@ -63,8 +63,8 @@ _OPTIMIZER = "get_optimizer_cls_and_kwargs"
 def own_trainer_facts(file: Module, calls: Sequence[Call], modules: Modules) -> Iterator[Fact]:
     """Facts of the kind ``own-way`` (``class``, ``method``, ``decides``): a method that is not followed of a trainer
     of the project's own that the script calls, or (``of``) the package of one that is not known, or (``model``) the
-    class of the project's own that makes what it is given; and those of :func:`.loss_facts.class_facts` of trainers whose
-    class stands in another file."""
+    class of the project's own that makes what it is given; and those of :func:`.loss_facts.class_facts` of trainers
+    whose class stands in another file."""
     for name in dict.fromkeys(call.callee for call in calls if _TRAINER.search(call.callee)):
         trainer = _Trainer(name, tuple(_line(name, file, modules)))
         for home, cls in trainer.line:
@@ -83,7 +83,8 @@ _OWN = ("loss", "evaluation")
 def _of_strangers(
     name: str, file: Module, line: Sequence[tuple[Module, ast.ClassDef]], calls: Sequence[Call]
 ) -> Iterator[Fact]:
-    """That a trainer is one of a package that is not known, or derived from such, which may have a loss and an evaluation of its own."""
+    """That a trainer is one of a package that is not known, or derived from such: it may have a loss and an evaluation
+    of its own."""
     named = [(home, dotted(base) or "") for home, cls in line for base in cls.bases]
     for home, written in named or [(file, name)]:
         qualified = home.qualified(written)

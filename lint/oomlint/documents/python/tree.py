@@ -72,7 +72,6 @@ def read_tree(root: ast.Module) -> Tree:
     """Note every node that readers ask for, and bind every name."""
     module = Scope(root, None)
     tree = Tree(root, Scopes(module, {id(root): module}))
-    calls_of = tree.calls_of
     # Nodes with the scope they stand in, and the statement that evaluates them where it stands.
     found: list[tuple[Any, Scope, ast.AST | None]] = [(node, module, None) for node in root.body]
     reads = tree.scopes.reads
@@ -84,23 +83,13 @@ def read_tree(root: ast.Module) -> Tree:
                 reads[node.id] += 1
             continue
         shape = _SHAPES.get(kind) or _shape_of(kind)
-        inner = scope
-        if shape.opens:
-            inner = tree.scopes.of_node[id(node)] = Scope(node, scope)
+        inner = _opened(node, scope, tree) if shape.opens else scope
         if shape.visit is not None:
             shape.visit(node, scope, inner, tree)
-        if kind is ast.Call and statement is not None:
-            calls_of.setdefault(id(statement), []).append(node)
-            mapped.update(map(id, _mapped_by(node)))
-        elif shape.evaluates is not None:
+        if shape.evaluates is not None:
             statement = node if shape.evaluates else None
-        elif (
-            kind is ast.Lambda
-            and statement is not None
-            and id(node) not in mapped
-            and not _is_head(node, statement)
-        ):
-            statement = None
+        elif kind in _CALLS and statement is not None:
+            statement = _calling(node, statement, tree, mapped)
         for name, is_inside in shape.children:
             value = getattr(node, name)
             place = inner if is_inside else scope
@@ -111,6 +100,24 @@ def read_tree(root: ast.Module) -> Tree:
             elif value.__class__ not in _BARREN:
                 found.append((value, place, statement))
     return tree
+
+
+def _opened(node: ast.AST, scope: Scope, tree: Tree) -> Scope:
+    """The scope that a node opens in another."""
+    inner = tree.scopes.of_node[id(node)] = Scope(node, scope)
+    return inner
+
+
+def _calling(
+    node: ast.Call | ast.Lambda, statement: ast.AST, tree: Tree, mapped: set[int]
+) -> ast.AST | None:
+    """The statement that evaluates what stands in a call or in a lambda, which mostly runs later: where it is not
+    ``mapped`` over a data set, nor what the statement is about, none does. The call is noted as the statement's."""
+    if isinstance(node, ast.Call):
+        tree.calls_of.setdefault(id(statement), []).append(node)
+        mapped.update(map(id, _mapped_by(node)))
+        return statement
+    return statement if id(node) in mapped or _is_head(node, statement) else None
 
 
 def _stored_in(cls: ast.ClassDef) -> Stored:
@@ -166,6 +173,7 @@ _PLAIN = frozenset(
         "conversion", "simple", "is_async",
     }
 )  # fmt: skip
+_CALLS = frozenset({ast.Call, ast.Lambda})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _WITH_BODY = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 # Their heads are evaluated, if at all, elsewhere than in the line of what runs.

@@ -60,6 +60,8 @@ from oomlint.documents.text import Source, Span
 
 # Values are followed through this many names; more is a program, not a setting.
 _DEEPEST: Final = 24
+# A choice asks for its test and its sides several times over: of choices within choices, few are followed.
+_CHOICE: Final = 8
 _LARGEST_EXPONENT: Final = 64
 _LONGEST_TEXT: Final = 10_000
 
@@ -93,6 +95,7 @@ _NUMBERS: Final[dict[str, type[int] | type[float]]] = {"int": int, "float": floa
 _CHOSEN: Final = "it is given only where it is taken"
 _RETURNED: Final = "it is what a function returns"
 _BY_FILE: Final = "a config file decides on it"
+_COPIED: Final = "it is a copy"
 _BY_TEST: Final = "a test decides on it"
 _BY_CARD: Final = "the card decides on it"
 _BY_ENVIRONMENT: Final = "the environment may say otherwise"
@@ -217,25 +220,35 @@ class Evaluator:
         if read is not None:
             return read(self, expression, scope, depth)
         if isinstance(expression, ast.Compare):
-            expression = _as_choice(expression)
+            expression, depth = _as_choice(expression), depth + _CHOICE
         value = self.value(expression, scope, depth)
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
             return self._first_set(expression, value, scope, depth)
+        chosen = None
         if isinstance(expression, ast.IfExp):
-            decided = self.decided(expression.test, scope, depth)
-            if decided is not None:
-                branch = expression.body if decided else expression.orelse
-                return _locked(self.node(branch, scope, depth + 1), _BY_FILE)
-            test = self.value(expression.test, scope, depth + 1) if value is UNKNOWN else UNKNOWN
-            if isinstance(test, bool):  # of a list or a dict, which are no plain values
-                branch = expression.body if test else expression.orelse
-                return _locked(self.node(branch, scope, depth + 1), _BY_TEST)
-            chosen = self._choice(expression, scope, depth)
-            if value is UNKNOWN or isinstance(chosen, PythonScalar):
-                return replace(chosen, value=value)
+            chosen = self._conditional(expression, value, scope, depth)
+        if chosen is not None:
+            return chosen
         if value is UNKNOWN:
             return _unknown(span)
         return Scalar(span, value, locked=_BY_CARD if _asks_card(expression, scope) else None)
+
+    def _conditional(
+        self, expression: ast.IfExp, value: Any, scope: Scope, depth: int
+    ) -> Node | None:
+        """``a if test else b`` of which somebody else than the script decides the test; ``None`` where it is but its
+        ``value``."""
+        decided = self.decided(expression.test, scope, depth)
+        if decided is not None:
+            branch = expression.body if decided else expression.orelse
+            return _locked(self.node(branch, scope, depth + 1), _BY_FILE)
+        test = self.value(expression.test, scope, depth + 1) if value is UNKNOWN else UNKNOWN
+        if isinstance(test, bool):  # of a list or a dict, which are no plain values
+            branch = expression.body if test else expression.orelse
+            return _locked(self.node(branch, scope, depth + 1), _BY_TEST)
+        chosen = self._choice(expression, scope, depth)
+        is_open = value is UNKNOWN or isinstance(chosen, PythonScalar)
+        return replace(chosen, value=value) if is_open else None
 
     def _arithmetic(self, expression: ast.BinOp, scope: Scope, depth: int) -> Node:
         """``args.devices * args.batch``: another number where the command line gives one of them."""
@@ -651,23 +664,35 @@ class Evaluator:
             return self._of_environment(*variable, span, scope, depth)
         if name == "dict" and not expression.args and scope.find("dict") is None:
             return replace(self.arguments(expression, scope), kind="call")
+        copied = _copied(expression, scope)
+        if copied is not None:
+            whole = self.node(copied, scope, depth + 1)
+            if isinstance(whole, Mapping):
+                return _locked(whole, _COPIED)
         if name in _NUMBERS and len(expression.args) == 1 and scope.find(name) is None:
             return self._number(_NUMBERS[name], expression, scope, depth)
-        if name == "getattr" and len(expression.args) == 2:
-            owner = dotted(expression.args[0])
-            named = self.node(expression.args[1], scope, depth + 1)
-            attribute = plain_value(named)
-            if option_of(named) and attribute is UNKNOWN and owner == "torch":
-                return named  # getattr(torch, args.dtype): what the option names
-            if owner is not None and isinstance(attribute, str) and attribute.isidentifier():
-                qualified = scope.imported(owner)
-                if qualified:
-                    return Scalar(span, Name(f"{qualified}.{attribute}"))
         return (
-            self._path(expression, scope, depth)
+            self._gotten(expression, scope, depth)
+            or self._path(expression, scope, depth)
             or self._returned(expression, scope, depth)
+            or self._made(expression, depth)
             or _unknown(span)
         )
+
+    def _gotten(self, expression: ast.Call, scope: Scope, depth: int) -> Node | None:
+        """``getattr(torch, args.dtype)``: what the option names; ``getattr(torch, "bfloat16")``."""
+        if dotted(expression.func) != "getattr" or len(expression.args) != 2:
+            return None
+        owner = dotted(expression.args[0])
+        named = self.node(expression.args[1], scope, depth + 1)
+        attribute = plain_value(named)
+        if option_of(named) and attribute is UNKNOWN and owner == "torch":
+            return named
+        if owner is None or not isinstance(attribute, str) or not attribute.isidentifier():
+            return None
+        qualified = scope.imported(owner)
+        span = self.places.span(expression)
+        return Scalar(span, Name(f"{qualified}.{attribute}")) if qualified else None
 
     def _of_environment(
         self, name: str, default: ast.expr | None, span: Span, scope: Scope, depth: int
@@ -728,28 +753,41 @@ class Evaluator:
         span = self.places.span(expression)
         if expression.id == "__file__":
             return Scalar(span, self.places.source.path)
-        found = scope.find(expression.id)
-        if found is not None and len(found[1]) == 2 and self._of_ranks(found[1], found[0]):
-            one, several = (b.value for b in found[1])
-            assert one is not None
-            assert several is not None
-            return self._by_ranks(expression, several, one, found[0], depth)
-        if found is not None and len(found[1]) > 1:
-            chosen = self._binding_by_files(*found, depth)
-            if chosen is not None and expression.id not in self.scopes.changed:
-                return _locked(self.node(chosen, found[0], depth + 1), _BY_FILE)
-        if found is not None and len(found[1]) == 2 and expression.id not in self.scopes.changed:
-            choice = self._of_branches(expression, found[1], found[0])
-            return _unknown(span) if choice is None else self.node(choice, found[0], depth + 1)
-        if found is None or len(found[1]) != 1:
-            return _unknown(span)
-        owner, (binding,) = found
+        owner, bindings = scope.find(expression.id) or (scope, [])
+        if len(bindings) != 1:
+            chosen = self._of_several(expression, owner, bindings, depth)
+            return _unknown(span) if chosen is None else chosen
+        (binding,) = bindings
         if binding.kind == "import":
             return self._imported(expression, binding.qualified, scope, depth)
         if binding.kind == "definition":
             return Scalar(span, Name(expression.id))
         if binding.kind == "keywords":
             return self._keywords(expression, owner, depth)
+        return self._bound(expression, owner, binding, depth)
+
+    def _of_several(
+        self, expression: ast.Name, owner: Scope, bindings: list[Binding], depth: int
+    ) -> Node | None:
+        """A name that is given several values, of which the number of ranks, config files or a test choose one."""
+        if len(bindings) == 2 and self._of_ranks(bindings, owner):
+            one, several = (b.value for b in bindings)
+            assert one is not None
+            assert several is not None
+            return self._by_ranks(expression, several, one, owner, depth)
+        if not bindings:
+            return None
+        chosen = self._binding_by_files(owner, bindings, depth)
+        if expression.id in self.scopes.changed:
+            return None
+        if chosen is not None:
+            return _locked(self.node(chosen, owner, depth + 1), _BY_FILE)
+        choice = self._of_branches(expression, bindings, owner) if len(bindings) == 2 else None
+        return None if choice is None else self.node(choice, owner, depth + _CHOICE)
+
+    def _bound(self, expression: ast.Name, owner: Scope, binding: Binding, depth: int) -> Node:
+        """A name that is given one value: where it is assigned, by those who call, or as a parameter's default."""
+        span = self.places.span(expression)
         given = self.given.get((id(owner.node), expression.id))
         if binding.kind == "parameter" and given is not None:
             return self._given(given, span, depth)
@@ -868,6 +906,21 @@ class Evaluator:
         if isinstance(node, Scalar) and isinstance(node.value, Call):
             return Scalar(span, node.value, locked=_RETURNED)
         return from_elsewhere(node, span, there.places.source.path)
+
+    def _made(self, call: ast.Call, depth: int) -> Node | None:
+        """The config that a function of the file makes: ``peft_config=lora_config(args)``."""
+        function = self.scopes.functions.get(dotted(call.func) or "")
+        if function is None or depth > _DEEPEST:
+            return None
+        own = self.scopes.of_node[id(function)]
+        value = self.end_of(function.body, own, depth + 1)
+        if isinstance(value, ast.Name):
+            bindings = own.bindings.get(value.id, [])
+            value = bindings[0].value if len(bindings) == 1 else None
+        made = self.calls.get(id(value))
+        if made is None or not made.callee.endswith(("Config", "Arguments")):
+            return None
+        return Scalar(self.places.span(call), made, locked=_RETURNED)
 
     def end_of(self, body: list[ast.stmt], scope: Scope, depth: int) -> ast.expr | None:
         """What the one ``return`` says that statements come to; ``None`` where it cannot be told."""
@@ -1255,6 +1308,17 @@ def _as_choice(comparison: ast.Compare) -> ast.IfExp:
     """``args.dtype == "bf16"`` as one of two values, between which it decides."""
     sides = (ast.copy_location(ast.Constant(each), comparison) for each in (True, False))
     return ast.copy_location(ast.IfExp(comparison, *sides), comparison)
+
+
+def _copied(call: ast.Call, scope: Scope) -> ast.expr | None:
+    """What ``settings.copy()``, ``dict(settings)`` or ``copy.deepcopy(settings)`` copies."""
+    function, given = call.func, call.args
+    if call.keywords:
+        return None
+    if isinstance(function, ast.Attribute) and function.attr == "copy" and not given:
+        return function.value
+    name = scope.resolved(dotted(function) or "")
+    return given[0] if name in ("dict", "copy.copy", "copy.deepcopy") and len(given) == 1 else None
 
 
 def _is_of_card(call: ast.Call, scope: Scope) -> bool:

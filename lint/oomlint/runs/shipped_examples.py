@@ -1,0 +1,115 @@
+"""Examples that came with a copy of a framework: nobody's runs before somebody names them.
+
+A copy of a framework has the framework's examples: one that nobody has changed is a run of the project's once a file of
+the project's own names it, or the user does, or a folder that it is in. In the framework's own repository that is no
+different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from oomlint.dialects.upstream import PACKAGES
+from oomlint.files.reference_index import naming, texts_below
+from oomlint.files.searched import SearchedTexts
+from oomlint.files.workspace import Workspace
+from oomlint.runs.run import Run
+
+if TYPE_CHECKING:
+    from oomlint.runs.copies import Copies
+
+# What a framework's manual, its tests and its continuous integration name, nobody runs for that.
+_NO_USE = frozenset({"docs", "doc", "tests", "test"})
+_GUIDE = ".md"
+
+
+def as_shipped(framework: str) -> str:
+    """Why an example is no run of the project's."""
+    return f"{framework} ships this example as it is, and no file of the project's own names it"
+
+
+class ShippedExamples:
+    """The framework of which a run is an example, as people call it, looked up when first asked; empty for a run of the
+    project's. ``named`` are files that the user named."""
+
+    def __init__(self, workspace: Workspace, named: Collection[str] = ()) -> None:
+        self._workspace = workspace
+        self._named = frozenset(named)
+        self._texts: dict[Path, SearchedTexts] = {}
+        self._known: dict[str, str] = {}
+
+    def __call__(self, run: Run) -> str:
+        if run.name not in self._known:
+            self._known[run.name] = self._shipping(run)
+        return self._known[run.name]
+
+    @cached_property
+    def _copies(self) -> Copies:
+        from oomlint.runs.copies import Copies  # most lints find nothing to say
+
+        return Copies(self._workspace)
+
+    def _naming(self, path: str) -> list[str]:
+        root = self._workspace.project_around(path)
+        if root not in self._texts:
+            self._texts[root] = texts_below(self._workspace, root, guides=True)
+        return naming(self._texts[root], path)
+
+    def _shipping(self, run: Run) -> str:
+        root = run.claims[0] if run.parts.root is None else run.parts.root
+        files = [path for path in run.files if not path.endswith(".py") or path == root.path]
+        files = list(dict.fromkeys((root.path, *files)))
+        if any(map(self._is_named, files)):
+            return ""
+        if not any(self._may_hold_copy(path) for path in files):
+            return ""
+        copies = self._copies
+        frameworks = [copies.shipping(path) for path in files]
+        if not frameworks or None in frameworks:
+            return ""
+        # What a guide starts, it names.
+        told = [path for path in files if not path.endswith(_GUIDE)][:1]
+        if any(self._is_own(other) for path in told for other in self._own(path)):
+            return ""
+        return next(framework.called for framework in frameworks if framework is not None)
+
+    def _is_named(self, path: str) -> bool:
+        """Whether the user named the file, or a folder of the project's that it is in: not the project as a whole."""
+        file, project = self._workspace.file(path), self._workspace.project_around(path)
+        folders = (f for f in self._workspace.named if project in f.parents)
+        return path in self._named or any(file.is_relative_to(f) for f in folders)
+
+    def _may_hold_copy(self, path: str) -> bool:
+        """Whether there is a folder of a framework's name around a file, so that what is known of copies is loaded."""
+        project = self._workspace.project_around(path)
+        around = (
+            folder
+            for folder in self._workspace.search_folders(path)
+            if folder.is_relative_to(project)
+        )
+        return any(self._workspace.holds(each, p) for each in around for p in PACKAGES)
+
+    def _own(self, path: str) -> Iterator[str]:
+        for other in self._naming(path):
+            folders = PurePosixPath(other).parts[:-1]
+            is_use = _NO_USE.isdisjoint(folders) and not any(f.startswith(".") for f in folders)
+            if other != path and is_use and self._means(other, path):
+                yield other
+
+    def _means(self, other: str, path: str) -> bool:
+        """Whether a file that has the name of an example means this one: it stands beside it, or names its folder,
+        since a framework has many of one name (``config_registry.py``)."""
+        folder, _, base = path.rpartition("/")
+        if other.rpartition("/")[0] == folder:
+            return True
+        called = "/".join((*folder.split("/")[-1:], base.rpartition(".")[0] or base)).lstrip("/")
+        text = self._workspace.read_or_none(other) or b""
+        return called.encode("utf-8", "surrogateescape") in text
+
+    def _is_own(self, path: str) -> bool:
+        """Whether a file that names an example is the project's own: no module of the copy's package, and not as the
+        framework ships it."""
+        return self._copies.shipping(path) is None and not self._copies.is_inside(path)
