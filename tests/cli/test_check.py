@@ -300,12 +300,12 @@ def test_profile_names_the_rules_that_ran(oomlint, axolotl, options):
 def test_where_no_fix_is_shown_nobody_looks_for_a_plan(oomlint, axolotl, monkeypatch, form):
     asked = []
 
-    def with_plans(report, *others):
+    def planned_report(report, *others):
         asked.append(report)
         return real(report, *others)
 
-    real = planned.with_plans
-    monkeypatch.setattr(planned, "with_plans", with_plans)
+    real = planned.planned_report
+    monkeypatch.setattr(planned, "planned_report", planned_report)
     words = ("axolotl.yaml", *H100, "--output-format", form)
     said = oomlint(*words)
     assert not asked

@@ -47,7 +47,7 @@ def _project(folder: Path, name: str, configs: int, reference: str = "ds.json") 
 
 def _batches(folder: Path, size: int) -> list[list[str]]:
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    found = batches(Workspace(folder), names, size)
+    found = [list(batch.names) for batch in batches(Workspace(folder), names, size)]
     assert sorted(name for batch in found for name in batch) == names
     return found
 
@@ -99,8 +99,8 @@ def test_a_mention_of_what_is_not_there_means_nothing_there(tmp_path, mention, i
     names = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.*"))
     (tmp_path / "two" / "notes.txt").touch()  # is not linted
     found = batches(Workspace(tmp_path), names, 4)
-    [together] = [batch for batch in found if "one/train0.yaml" in batch]
-    assert ("two/train0.yaml" in together) is is_together
+    [together] = [batch for batch in found if "one/train0.yaml" in batch.names]
+    assert ("two/train0.yaml" in together.names) is is_together
 
 
 def test_a_file_beside_the_folders_stays_with_those_that_name_it(tmp_path):

@@ -252,8 +252,8 @@ def _report(
 def _linted(
     job: Job, mode: Mode, timings: dict[str, float] | None, tick: progress.Tick | None
 ) -> Results:
-    def lint_job(job: Job, tick: progress.Tick | None = None) -> Report:
-        report = lint(
+    def proposed(job: Job, tick: progress.Tick | None = None) -> Report:
+        return lint(
             job.workspace,
             job.names,
             job.options,
@@ -262,7 +262,15 @@ def _linted(
             timings=timings,
             others_train=job.others_train,
         )
-        return _with_plans(report, job, mode) if _shows_fixes(mode) else report
+
+    def planned(report: Report, job: Job) -> Report:
+        """The report with the fixes that ``--fix`` would begin with, for whoever asks for them."""
+        if not report.may_be_fixed:
+            return report
+        from oomlint.fix.planned import planned_report
+
+        level = Applicability.UNSAFE if mode.unsafe else Applicability.SAFE
+        return planned_report(report, job.options, level)
 
     # The rules of plug-ins are known to the process that loaded them, the times of rules too.
     is_plain = timings is None and not job.options.plugins and not has_packages()
@@ -272,25 +280,17 @@ def _linted(
         asked = f"{_shows_fixes(mode)} {mode.unsafe}" if mode.keeps else None
         report = lint_many(
             job,
-            lint_job,
+            proposed,
             mode.processes,
             tick or progress.ignore,
             asked,
             bounds=_shows_bounds(mode),
+            plan=planned if _shows_fixes(mode) else None,
         )
         if report is not None:
             return report
-    return lint_job(job, tick)
-
-
-def _with_plans(report: Report, job: Job, mode: Mode) -> Report:
-    """The report with the fixes that ``--fix`` would begin with, for whoever asks for them."""
-    if not report.may_be_fixed:
-        return report
-    from oomlint.fix.planned import with_plans
-
-    level = Applicability.UNSAFE if mode.unsafe else Applicability.SAFE
-    return replace(report, diagnoses=tuple(with_plans(report, job.options, level)))
+    found = proposed(job, tick)
+    return planned(found, job) if _shows_fixes(mode) else found
 
 
 # Of the output formats those that show no fix, for which nobody has to look for a plan: which finding leads is

@@ -37,6 +37,14 @@ def start_in_header(source: Source) -> ExcerptShell | None:
     return commands_in(source, [lines for _, lines in kept.values()], _LOCKED)
 
 
+def head_of(data: bytes) -> bytes:
+    """A config up to the first character that is neither in a comment nor blank, which decides on what its comment
+    starts."""
+    end = re.match(rb"(?:[ \t\r\n-]|\xef\xbb\xbf|#[^\r\n]*)*.?", data[:_LONGEST], re.DOTALL)
+    assert end is not None
+    return end[0]
+
+
 def _commands(text: str) -> Iterator[list[Span]]:
     """The lines that begin with a program that starts training, each with those that it is
     continued on: what else people write there is prose, no shell."""

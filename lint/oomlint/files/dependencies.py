@@ -1,6 +1,6 @@
 """What a check looks at on disk, so that a later one can tell that nothing of it has changed.
 
-Everything counts that the answer depends on: the bytes of files, files that were looked for and
+Everything counts that the answer depends on: the bytes of files, how others begin, files that were looked for and
 are not there, the names in folders, and words that a file was searched for in vain. Nothing is noted unless :func:`recording` is on.
 """
 
@@ -17,7 +17,7 @@ from typing import TypeAlias
 Sights: TypeAlias = dict[str, str]
 """Kind of look, one letter, and path → what was seen."""
 
-_BYTES, _FILE, _ANY, _NAMES, _TREE, _WITHOUT = "b", "f", "a", "n", "t", "w"
+_BYTES, _FILE, _ANY, _NAMES, _TREE, _WITHOUT, _START = "b", "f", "a", "n", "t", "w", "s"
 FOLDERS = (_NAMES, _TREE)
 """The kinds of look at what stands in a folder."""
 
@@ -77,6 +77,11 @@ def saw_without(path: str | os.PathLike[str], word: bytes) -> None:
     _note_without(_WITHOUT + os.fspath(path), _words_said([word]))
 
 
+def saw_start(path: str | os.PathLike[str], start: bytes) -> None:
+    """How a file begins; of the rest nothing counts."""
+    _note(_START, path, lambda: _of_bytes(start))
+
+
 def saw_names(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
     """What stood in a folder."""
     _note(_NAMES, folder, lambda: _digest_names(names))
@@ -131,6 +136,8 @@ def _look(key: str, before: str) -> str:
     try:
         if kind == _WITHOUT:
             return before if _is_without(path, _words_in(before)) else _UNKNOWN
+        if kind == _START:
+            return _of_start(path, before)
         if kind == _BYTES:
             return _of_file(path, before) if os.path.lexists(path) else ""
         if kind == _NAMES:
@@ -150,6 +157,13 @@ def _of_file(path: str, before: str) -> str:
     if not is_alike:
         return _UNKNOWN
     return _of_bytes(Path(path).read_bytes() if status.st_size else b"")
+
+
+def _of_start(path: str, before: str) -> str:
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        return _UNKNOWN
+    with open(path, "rb") as file:
+        return _of_bytes(file.read(int(before.partition(" ")[0])))
 
 
 def _is_without(path: str, words: Iterable[bytes]) -> bool:

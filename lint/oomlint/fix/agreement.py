@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
+from hashlib import blake2b
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -13,20 +14,25 @@ from oomlint.documents.text import Edit, by_path
 from oomlint.fix.edits import CandidateFix, Fix, Made, make_fix
 from oomlint.linting.diagnosis import Diagnosis
 from oomlint.linting.rule import Applicability
+from oomlint.runs.elsewhere import stand_in
 
 _Wanted: TypeAlias = tuple[str, tuple[Edit, ...], Applicability]
 
 
-def with_agreement(found: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """What was found, where fixes that every run of a shared file has alike edit that file instead of a copy for each.
+def with_agreement(
+    found: Sequence[Diagnosis], elsewhere: Sequence[str] = ()
+) -> tuple[list[Diagnosis], Agreement]:
+    """What was found, where fixes that every run of a shared file has alike edit that file instead of a copy for each;
+    and what they agree on. ``elsewhere``: what runs that are linted apart want too (:attr:`Agreement.elsewhere`).
 
     To ask for the fix of one of the runs that share files is to ask for those of them all; others' are asked alone.
     """
-    agreement = Agreement([each for each in found if _shares(each)])
-    return [
+    agreement = Agreement([each for each in found if _shares(each)], frozenset(elsewhere))
+    agreed = [
         replace(each, ask=partial(agreement.fix_of, each)) if _shares(each) else each
         for each in found
     ]
+    return agreed, agreement
 
 
 def _shares(diagnosis: Diagnosis) -> bool:
@@ -37,6 +43,8 @@ class Agreement(Struct, frozen=True, eq=False, dict=True):
     """What is proposed for several runs, some of which share files."""
 
     proposed: Sequence[CandidateFix]
+    elsewhere: Set[str] = frozenset()
+    """The changes, as :meth:`unanimous` calls them, that all runs want which are linted apart."""
 
     @cached_property
     def _asking(self) -> Mapping[_Wanted, set[str]]:
@@ -48,13 +56,38 @@ class Agreement(Struct, frozen=True, eq=False, dict=True):
                 asking.setdefault(wanted, set()).update((made.run.name, *also))
         return asking
 
+    @cached_property
+    def _users(self) -> Mapping[str, Set[str]]:
+        """Each file that is to be changed, with the runs that use it."""
+        return {
+            wanted[0]: frozenset(made.run.parts.shared[wanted[0]])
+            for each in self.proposed
+            for made, wanted in _wants(each.fix)
+        }
+
+    def unanimous(self, path: str) -> frozenset[str]:
+        """The changes of a file that all of its runs here ask for, so that those decide which are linted apart: a word
+        for each."""
+        alike = (
+            wanted
+            for wanted, asking in self._asking.items()
+            if wanted[0] == path and self._users[path] - asking == {stand_in(path)}
+        )
+        return frozenset(map(_word_for, alike))
+
+    def _is_agreed(self, wanted: _Wanted) -> bool:
+        missing = self._users[wanted[0]] - self._asking[wanted]
+        if missing == {stand_in(wanted[0])}:
+            return bool(self.elsewhere) and _word_for(wanted) in self.elsewhere
+        return not missing
+
     def fix_of(self, each: CandidateFix) -> Fix | None:
         """The fix of one of those that are proposed."""
         in_place: dict[str, Made] = {}
         others: set[str] = set()
         for made, wanted in _wants(each.fix):
             path, users = wanted[0], made.run.parts.shared[wanted[0]]
-            if self._asking[wanted].issuperset(users):
+            if self._is_agreed(wanted):
                 in_place[path] = made
                 others.update(users)
         if not in_place:
@@ -71,3 +104,10 @@ def _wants(fix: Fix | None) -> Iterator[tuple[Made, _Wanted]]:
         for path, edits in by_path(made.edits).items():
             if path in made.run.parts.shared:
                 yield made, (path, tuple(edits), made.proposal.applicability)
+
+
+def _word_for(wanted: _Wanted) -> str:
+    path, edits, applicability = wanted
+    said = [(edit.start, edit.end, edit.replacement, edit.creates) for edit in edits]
+    text = repr((path, said, int(applicability)))
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()

@@ -60,6 +60,17 @@ def with_plans(
     *,
     lowest: Applicability = Applicability.UNSAFE,
 ) -> list[Diagnosis]:
+    """The diagnoses of :func:`planned_report`."""
+    return list(planned_report(report, options, level, lowest=lowest).diagnoses)
+
+
+def planned_report(
+    report: Report,
+    options: Options,
+    level: Applicability,
+    *,
+    lowest: Applicability = Applicability.UNSAFE,
+) -> Report:
     """The report's findings with the fixes of which ``--fix`` begins with those of the ``level``: the one place that
     decides what is written, whoever shows or counts it.
 
@@ -78,7 +89,9 @@ def with_plans(
         if (about := [d for d in report.diagnoses if _is_about(d, name)])
     }
     planned = [_planned(diagnosis, troubles) for diagnosis in report.diagnoses]
-    return each_decided(with_agreement(planned), options, level, lowest=lowest)
+    agreed, agreement = with_agreement(planned, options.elsewhere.wanted[1])
+    diagnoses = tuple(each_decided(agreed, options, level, lowest=lowest))
+    return replace(report, diagnoses=diagnoses, agreements=(*report.agreements, agreement))
 
 
 def each_decided(

@@ -23,11 +23,13 @@ from oomlint.linting.rule import Applicability, Finding, ListedRule, Rule, Sever
 from oomlint.linting.suppressions import Suppression, suppressions, unused_findings
 from oomlint.linting.unused_parts import UnusedParts
 from oomlint.plugins import PluginError, dialects_in_force, rules_in_force
+from oomlint.runs.elsewhere import Elsewhere, stand_in
 from oomlint.runs.linked import Linked, LinkOptions
 from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 if TYPE_CHECKING:
+    from oomlint.fix.agreement import Agreement
     from oomlint.fix.edits import Fix
     from oomlint.hardware import Hardware
     from oomlint.judgement import Judgement
@@ -113,6 +115,8 @@ class Options(Struct, frozen=True):
     """Folders (absolute) whose rules and dialects run too, if the user has allowed them."""
     profiles: str | None = None
     """The folder (absolute) in which the project would keep profiles of its own."""
+    elsewhere: Elsewhere = Elsewhere()
+    """What is known of runs that are linted apart and use some of the same files."""
 
     @property
     def link(self) -> LinkOptions:
@@ -162,6 +166,11 @@ class Report(Results, frozen=True, eq=False):
     runs: tuple[Run, ...]
     applied: tuple[Diagnosis, ...] = ()
     known: tuple[Diagnosis, ...] = ()
+    opened: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
+    """Files that runs take in, so that they are none by themselves."""
+    agreements: tuple[Agreement, ...] = ()
+    """On changes of files that several runs use: what rules propose, then plans."""
 
     @property
     def may_be_fixed(self) -> bool:
@@ -222,7 +231,8 @@ def link(
     """The runs of the files ``names``, of which nothing is said yet."""
     dialects = dialects_in_force(options.plugins, options.profiles)
     linker = Linker(workspace, dialects.items, options.link)
-    linked = linker.link(names, explicit=explicit, elsewhere=elsewhere)
+    apart = {path: stand_in(path) for path in options.elsewhere.files}
+    linked = linker.link(names, explicit=explicit, elsewhere={**(elsewhere or {}), **apart})
     linked.errors[:0] = _named(workspace, dialects.errors)
     return linked
 
@@ -258,8 +268,9 @@ def judged(
     for job in linked.merges:
         found += _check(job, about_merges, options, errors, failed, timings, unused)
     sound = [rule for rule in chosen if rule not in failed]
-    kept = _agreed(_suppressed(workspace, linked, found, sound, options))
-    kept = sorted(_distinct(kept), key=_order)
+    kept = _suppressed(workspace, linked, found, sound, options)
+    kept, agreements = _agreed(kept, options.elsewhere)
+    kept = sorted(_distinct(kept, options.elsewhere.told), key=order_of)
     known: list[Diagnosis] = []
     if options.baseline is not None:
         kept, known = options.baseline.split(kept, workspace)
@@ -267,10 +278,13 @@ def judged(
         diagnoses=tuple(kept),
         runs=tuple(linked.runs),
         errors=distinct_errors(errors),
-        files_read=linked.files_read,
+        files_read=len(linked.opened),
         workspace=workspace,
         recognised=linked.recognised,
         known=tuple(known),
+        opened=linked.opened,
+        taken=linked.taken,
+        agreements=agreements,
     )
 
 
@@ -352,22 +366,31 @@ def _fix_for(run: Run, finding: Finding) -> Fix | None:
     return fix_for(run, finding)
 
 
-def _agreed(found: list[Diagnosis]) -> list[Diagnosis]:
+def _agreed(
+    found: list[Diagnosis], elsewhere: Elsewhere
+) -> tuple[list[Diagnosis], tuple[Agreement, ...]]:
     """The findings, where of runs that share files the fixes that all of these have alike change the files."""
     if not any(d.run is not None and d.run.parts.shared for d in found):
-        return found
+        return found, ()
     from oomlint.fix.agreement import with_agreement
 
-    return with_agreement(found)
+    agreed, agreement = with_agreement(found, elsewhere.wanted[0])
+    return agreed, (agreement,)
 
 
-def _distinct(found: Iterable[Diagnosis]) -> list[Diagnosis]:
-    """One diagnosis per place and message: runs that share a file would repeat it."""
+def _distinct(found: Iterable[Diagnosis], told: Sequence[str]) -> list[Diagnosis]:
+    """One diagnosis per place and message, none of what is told elsewhere: runs that share a file would repeat it."""
     seen: dict[tuple[Any, ...], Diagnosis] = {}
     for diagnosis in found:
         finding = diagnosis.finding
         seen.setdefault((finding.rule.code, finding.location, finding.message), diagnosis)
-    return list(seen.values())
+    return [each for each in seen.values() if not told or said_once(each.finding) not in told]
+
+
+def said_once(finding: Finding) -> str:
+    """What two findings have alike that say the same of the same place."""
+    place = finding.location
+    return repr((finding.rule.code, place.path, place.span.start, place.span.end, finding.message))
 
 
 def _suppressed(
@@ -412,6 +435,7 @@ def _candidates(
                 yield suppression
 
 
-def _order(diagnosis: Diagnosis) -> tuple[Any, ...]:
+def order_of(diagnosis: Told) -> tuple[Any, ...]:
+    """The order in which findings are told."""
     location = diagnosis.finding.location
     return (location.path, location.span.start, -diagnosis.severity, diagnosis.rule.code)

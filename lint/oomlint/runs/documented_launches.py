@@ -28,6 +28,7 @@ from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import UNKNOWN, Document, Scalar
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
+from oomlint.files import dependencies
 from oomlint.files.workspace import Workspace
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -217,12 +218,29 @@ class Suggestions:
             ]
         return self._headed[key]
 
-    def _at_head_of(self, name: str, claim: Claim) -> Iterator[Claim]:
-        data = self.workspace.read_or_none(name) or b""
-        if b"#" in data and any(word in data for word in STARTS):
-            head = _header(Source(name, data.decode("utf-8", "replace")))
-            found = claim.dialect.recognise(head) if head is not None else ()
-            yield from (each for each in found if each.kind == "launch")
+    def _at_head_of(self, name: str, claim: Claim) -> Sequence[Claim]:
+        """The launch lines in the comment at the head of another config. Where there are none, what stands below does
+        not matter, and somebody may change it."""
+        from oomlint.documents.header import head_of
+
+        data, sights = self._seen_apart(name)
+        head = b"" if data is None else head_of(data)
+        launches = _launches_in(name, head, claim) if b"#" in head else ()
+        if data is not None and not launches:
+            if sights:
+                dependencies.saw_start(self.workspace.file(name), head)
+            return ()
+        dependencies.saw_all(sights)
+        if data is None or not any(word in data for word in STARTS):
+            return ()
+        return _launches_in(name, data, claim)
+
+    def _seen_apart(self, name: str) -> tuple[bytes | None, dependencies.Sights]:
+        """A text, and what was seen of it, which whoever reads it may note."""
+        if not dependencies.is_recording():
+            return self.workspace.read_or_none(name), {}
+        with dependencies.recording() as sights:
+            return self.workspace.read_or_none(name), sights
 
     def _documented(self, claim: Claim) -> Iterator[_Line]:
         """The lines that READMEs above a config show, and by which Python programs start processes, of configs of
@@ -384,6 +402,12 @@ def _takes_any(launch: Claim, dialect: str) -> bool:
     said = None if entry is None else entry.value
     is_open = isinstance(said, Scalar) and said.value is UNKNOWN
     return is_open and launch.dialect.name == dialect
+
+
+def _launches_in(name: str, data: bytes, claim: Claim) -> Sequence[Claim]:
+    head = _header(Source(name, data.decode("utf-8", "replace")))
+    found = claim.dialect.recognise(head) if head is not None else ()
+    return [each for each in found if each.kind == "launch"]
 
 
 def _header(source: Source) -> Document | None:

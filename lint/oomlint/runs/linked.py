@@ -31,7 +31,10 @@ class Linked(Struct):
     """Display paths of the files that the user named one by one."""
     runs: list[Run] = field(default_factory=list)
     errors: list[FileError] = field(default_factory=list)
-    files_read: int = 0
+    opened: frozenset[str] = frozenset()
+    """Files that were read for what they hold."""
+    taken: frozenset[str] = frozenset()
+    """Files that runs take in, so that they are none by themselves."""
     recognised: dict[str, str] = field(default_factory=dict)
     """Display path → framework, of every file that a dialect claimed."""
     asides: list[Run] = field(default_factory=list)

@@ -132,6 +132,7 @@ class Linker:
             alone = [c for c in claims if c.kind == kind and c.path not in used]
             loaded = {path for claim in alone for path in configs_of(claim)}
             alone = [c for c in alone if c.path not in loaded]
+            linked.taken = frozenset(used | loaded)
             # What a command starts may be a run of one framework, and its config another's.
             alone = [c for c in alone if not (c.is_launched and c.anchor in started)]
             alone = [c for c in alone if not (c.is_launched and self._is_of_own_program(c))]
@@ -146,7 +147,7 @@ class Linker:
         taken = {claim.path for run in runs for claim in run.claims}
         jobs = [c for c in claims if c.kind == "aside" and c.merges and c.path not in taken]
         linked.merges = self._built(jobs, used, linked)
-        linked.files_read = len(self._recogniser.opened)
+        linked.opened = frozenset(self._recogniser.opened)
         linked.errors += self._kept.errors
         return linked
 

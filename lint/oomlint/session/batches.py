@@ -4,13 +4,19 @@ A file can only take in another one that it names. So two parts of a tree stay t
 file of the one mentions a path into the other, as plain text: ``../shared/ds.json``,
 ``cd shared``, ``"shared"``. A mention that means nothing only makes a batch larger; one that goes on to what
 is not there, as ``shared/train.py`` where it has another name by now, means none of its files.
+
+A config that serves many runs and names nothing itself would keep them all together. They are taken apart at such files,
+and what needs all runs of one is a second step (:mod:`oomlint.session.shared_files`).
 """
 
 from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
@@ -25,11 +31,59 @@ _INSIDE = re.compile(rb"[\w.-]")
 _GOES_ON = re.compile(rb"[\w-]")
 
 
-def batches(workspace: Workspace, names: Sequence[str], size: int = _FILES) -> list[list[str]]:
+class Batch(Struct, frozen=True):
+    """Files that are linted together.
+
+    Those of one ``group`` hang together by ``shared`` files alone, which several of its batches may use and one of them
+    has: what is said of each depends on what the others say of these.
+    """
+
+    names: tuple[str, ...]
+    group: int | None = None
+    shared: tuple[str, ...] = ()
+
+
+def batches(
+    workspace: Workspace,
+    names: Sequence[str],
+    size: int = _FILES,
+    *,
+    is_part: Callable[[str], bool] = lambda _name: False,
+) -> list[Batch]:
     """The files ``names`` (display paths) in batches of ``size``, or more where they hang
-    together; each in the order of ``names``, and so are the batches."""
+    together; each in the order of ``names``, and so are the batches.
+
+    Those that hang together by nothing but files that name no others are taken apart; ``is_part``: whether a file is
+    at most a part of runs.
+    """
     units = list(_units(list(names), "", size))
-    parents = list(range(len(units)))
+    mentions = list(_mentions(workspace, units))
+    place = {name: number for number, name in enumerate(names)}
+
+    def in_order(numbers: Iterable[int]) -> list[str]:
+        return sorted((n for number in numbers for n in units[number][1]), key=place.__getitem__)
+
+    whole: list[list[int]] = []
+    out: list[Batch] = []
+    for number, group in enumerate(_groups(range(len(units)), mentions)):
+        files = in_order(group)
+        pieces, leaves = [group], list[int]()
+        if len(files) > size:
+            pieces, leaves = _taken_apart(group, mentions, lambda n: all(map(is_part, units[n][1])))
+        if len(pieces) < 2:
+            whole.append(group)
+            continue
+        shared = tuple(in_order(leaves))
+        packed = _packed([in_order(piece) for piece in pieces], size)
+        out += (Batch(tuple(each), number, shared) for each in (*packed, list(shared)))
+    out += (Batch(tuple(each)) for each in _packed(map(in_order, whole), size))
+    ranked = (replace(b, names=tuple(sorted(b.names, key=place.__getitem__))) for b in out)
+    return sorted(ranked, key=lambda batch: place[batch.names[0]])
+
+
+def _groups(numbers: Iterable[int], mentions: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Units in groups: two of which one mentions the other are in one."""
+    parents = {number: number for number in numbers}
 
     def root(number: int) -> int:
         while parents[number] != number:
@@ -37,21 +91,44 @@ def batches(workspace: Workspace, names: Sequence[str], size: int = _FILES) -> l
             number = parents[number]
         return number
 
-    for first, second in _mentions(workspace, units):
-        parents[max(root(first), root(second))] = min(root(first), root(second))
-    groups: dict[int, list[str]] = {}
-    for number, (_, files) in enumerate(units):
-        groups.setdefault(root(number), []).extend(files)
-    place = {name: number for number, name in enumerate(names)}
+    for first, second in mentions:
+        if first in parents and second in parents:
+            parents[max(root(first), root(second))] = min(root(first), root(second))
+    groups: dict[int, list[int]] = {}
+    for number in parents:
+        groups.setdefault(root(number), []).append(number)
+    return list(groups.values())
+
+
+def _taken_apart(
+    group: Sequence[int], mentions: Iterable[tuple[int, int]], is_part: Callable[[int], bool]
+) -> tuple[list[list[int]], list[int]]:
+    """The pieces of a group between the leaves that several of them mention, and these; a leaf of one piece is in it."""
+    inside = set(group)
+    within = [pair for pair in mentions if pair[0] in inside]
+    naming = {first for first, _ in within}
+    leaves = {number for number in group if number not in naming and is_part(number)}
+    pieces = _groups((n for n in group if n not in leaves), within)
+    piece_of = {number: at for at, piece in enumerate(pieces) for number in piece}
+    shared = []
+    for leaf in sorted(leaves):
+        users = {piece_of[first] for first, second in within if second == leaf}
+        if len(users) == 1:
+            pieces[users.pop()].append(leaf)
+        else:
+            shared.append(leaf)
+    return pieces, shared
+
+
+def _packed(groups: Iterable[list[str]], size: int) -> list[list[str]]:
+    """Groups of files, put together up to a size."""
     out: list[list[str]] = []
-    for group in groups.values():
+    for group in groups:
         if out and len(out[-1]) + len(group) <= size:
             out[-1] += group
         else:
             out.append(group)
-    return sorted(
-        (sorted(batch, key=place.__getitem__) for batch in out), key=lambda b: place[b[0]]
-    )
+    return out
 
 
 _Unit = tuple[str, list[str]]

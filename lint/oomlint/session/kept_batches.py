@@ -49,10 +49,12 @@ class KeptBatches:
         self._again: set[tuple[str, str]] = set()
         self._common = _known(job, asked)
 
-    def found(self, names: Sequence[str], kind: type[T]) -> tuple[T, Sights] | None:
+    def found(
+        self, names: Sequence[str], kind: type[T], about: Sequence[Any]
+    ) -> tuple[T, Sights] | None:
         """What is kept of the batch of these files, a ``kind``, with all that it saw; ``None`` if nothing is that
-        still holds."""
-        entry = read_entry(self._key(names), BATCH)
+        still holds. ``about``: what it was told of other batches."""
+        entry = read_entry(self._key(names, about), BATCH)
         if entry is None:
             return None
         try:
@@ -65,15 +67,17 @@ class KeptBatches:
             return None
         return (kept, sights) if isinstance(kept, kind) else None
 
-    def keep(self, names: Sequence[str], answer: object, sights: Sights) -> None:
+    def keep(
+        self, names: Sequence[str], answer: object, sights: Sights, about: Sequence[Any]
+    ) -> None:
         if is_certain(sights):
             data = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
             entry = zlib.compress(json.dumps(sights).encode() + b"\n" + data, _LEVEL)
-            write_entry(self._key(names), BATCH, entry)
+            write_entry(self._key(names, about), BATCH, entry)
 
-    def _key(self, names: Sequence[str]) -> str:
+    def _key(self, names: Sequence[str], about: Sequence[Any]) -> str:
         explicit = sorted(self._job.explicit.intersection(names))
-        return key_of([self._common, list(names), explicit])
+        return key_of([self._common, list(names), explicit, msgspec.json.encode(about).decode()])
 
 
 def _known(job: Job, asked: str) -> list[Any]:

@@ -6,20 +6,25 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.errors import InternalError
+from oomlint.documents import JSON_SUFFIXES, kind_of
+from oomlint.errors import FileError, InternalError
 from oomlint.files import dependencies
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.linting.diagnosis import Diagnosis, Given
 from oomlint.linting.engine import Report, Results, Told
+from oomlint.plugins import dialects_in_force
+from oomlint.runs.elsewhere import Elsewhere
+from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
-from oomlint.session.batches import batches
+from oomlint.session.batches import Batch, batches
 from oomlint.session.jobs import FEW, Job, merge
 from oomlint.session.process_pool import Lost, can_fork, processors, shared_out, tidy
+from oomlint.session.shared_files import Group, Part, Rank, Root, shares_of
 
 if TYPE_CHECKING:
+    from oomlint.fix.edits import Fix
     from oomlint.session.kept_batches import KeptBatches
 
 # What a batch with any run in it imports.
@@ -35,18 +40,13 @@ _NEEDED = (
 )
 
 Lint = Callable[[Job], Report]
+Plan = Callable[[Report, Job], Report]
 Tick = Callable[[int, "int | None"], None]
-_Root = tuple[str, str] | None
-_Order = tuple[int, int]
 _KINDS = ("launch", "run", "part", "aside")
 
 
-class _Part(Struct, frozen=True):
-    """What comes back of a batch."""
-
-    report: Results
-    roots: tuple[_Root, ...]
-    """Where each run begins."""
+# What batches of shared files are told decides about what they say, which others may have to be told.
+_MOST_ROUNDS = 6
 
 
 def lint_many(
@@ -57,10 +57,11 @@ def lint_many(
     asked: str | None = None,
     *,
     bounds: bool = True,
+    plan: Plan | None = None,
 ) -> Results | None:
-    """The report of ``lint(job)``, made in batches by up to ``processes`` processes (``None``: as
-    many as there are processors). ``None`` if the job had better be done at once, which does not depend on
-    processes: the same files are in a batch on any machine.
+    """The report of ``lint(job)``, with what ``plan`` makes of it, made in batches by up to
+    ``processes`` processes (``None``: as many as there are processors). ``None`` if the job had better be done at once,
+    which does not depend on processes: the same files are in a batch on any machine.
 
     Its runs are judgements, and its findings have no proposals
     left: enough for every report, and without ``bounds`` for those that show none of predictions. What is said of a
@@ -69,57 +70,157 @@ def lint_many(
     if len(job.names) <= FEW:
         return None
     # Of a batch without runs nobody knows whether the others have some: mostly they do.
-    found = _in_batches(replace(job, others_train=True), lint, processes, tick, asked, bounds)
+    many = _Many(lint, plan, bounds, processes, tick, asked)
+    found = many.linted(replace(job, others_train=True))
     have_runs = any(not judgement_of(run).written.is_fragment for run in found.runs)
     if have_runs or not (found.diagnoses or found.known):
         return found
-    return _in_batches(replace(job, others_train=False), lint, processes, tick, asked, bounds)
+    return many.linted(replace(job, others_train=False))
 
 
-def _in_batches(
-    job: Job, lint: Lint, processes: int | None, tick: Tick, asked: str | None, bounds: bool
-) -> Results:
-    names = job.names
-    wanted = processors() if processes is None else processes
-    wanted = wanted if can_fork() else 1
-    is_recording = dependencies.is_recording()
-    kept = _kept_batches(job, f"{asked} {bounds}") if is_recording and asked else None
+class _Item(NamedTuple):
+    """A batch, where it stands among all, and what it is told of others."""
 
-    def work(batch: _Batch) -> tuple[_Part, dependencies.Sights]:
-        own = replace(job, workspace=job.workspace.unread(), names=batch.names)
-        if not is_recording:
-            return _condensed(lint(own), bounds), {}
-        with dependencies.recording() as sights:
-            part = _condensed(
-                lint(own), bounds
-            )  # which asks for fixes, and so may look at more files
-        if kept is not None and not part.report.errors:
-            kept.keep(batch.names, part, sights)
-        return part, sights
+    number: int
+    batch: Batch
+    elsewhere: Elsewhere
 
-    found: dict[int, _Part] = {}
-    done = 0
 
-    def take(batch: _Batch, part: _Part, sights: dependencies.Sights) -> None:
-        nonlocal done
-        found[batch.number] = part
-        dependencies.saw_all(sights)
-        done += len(batch.names)
-        tick(done, len(names))
+class _Many(NamedTuple):
+    """How many files are linted."""
 
-    left = []
-    for batch in _batches(job):
-        known = None if kept is None else kept.found(batch.names, _Part)
-        if known is None:
-            left.append(batch)
-        else:
-            take(batch, *known)
-    # One that is left alone is done before others are started.
-    wanted = min(wanted, 1 + sum(len(batch.names) for batch in left) // FEW, len(left))
-    for batch, result in _each(work, left, wanted):
-        lost = isinstance(result, Lost)
-        take(batch, *((_lost(job, batch.names, result), {}) if lost else result))
-    return _joined(job, [found[number] for number in sorted(found)])
+    lint: Lint
+    plan: Plan | None
+    bounds: bool
+    processes: int | None
+    tick: Tick
+    asked: str | None
+
+    def linted(self, job: Job) -> Results:
+        parts = batches(job.workspace, job.names, is_part=_part_finder(job))
+        found: dict[int, Part] = {}
+        groups: dict[int, dict[int, Batch]] = {}
+        for number, batch in enumerate(parts):
+            if batch.group is not None:
+                groups.setdefault(batch.group, {})[number] = batch
+        items = [
+            _Item(number, batch, Elsewhere(files=batch.shared))
+            for number, batch in enumerate(parts)
+        ]
+        # The largest first: at the end nobody waits for long.
+        items.sort(key=lambda item: -len(item.batch.names))
+        self._take(job, items, found)
+        for numbers in groups.values():
+            self._settle(job, numbers, found)
+        return _joined(job, [found[number] for number in sorted(found)])
+
+    def _settle(self, job: Job, group: Mapping[int, Batch], found: dict[int, Part]) -> None:
+        """Tell the batches of a group what the others said, until each said what it says under that."""
+        place = {name: number for number, name in enumerate(job.names)}
+        shared = next(iter(group.values())).shared
+        heard = {number: Elsewhere(files=shared) for number in group}
+        firsts = {number: found[number] for number in group}
+        for _ in range(_MOST_ROUNDS):
+            said = {number: found[number] for number in group}
+            known = Group(shared, said, heard, firsts, lambda root: _order(root, place))
+            if known.is_inseparable:
+                break
+            news = known.to_hear()
+            if not news:
+                found.update(known.told())
+                return
+            heard = {**heard, **news}
+            items = [_Item(number, group[number], what) for number, what in news.items()]
+            self._take(job, items, found)
+        for number in group:
+            del found[number]
+        files = sorted((n for b in group.values() for n in b.names), key=place.__getitem__)
+        self._take(job, [_Item(min(group), Batch(tuple(files)), Elsewhere())], found)
+
+    def _take(self, job: Job, items: Sequence[_Item], found: dict[int, Part]) -> None:
+        """Lint batches, or find what is kept of them."""
+        is_recording = dependencies.is_recording()
+        asked = f"{self.asked} {self.bounds}" if is_recording and self.asked else None
+        kept = None if asked is None else _kept_batches(job, asked)
+
+        def work(item: _Item) -> tuple[Part, dependencies.Sights]:
+            if not is_recording:
+                return self._part(job, item), {}
+            with dependencies.recording() as sights:
+                part = self._part(job, item)  # asks for fixes, and so may look at more files
+            if kept is not None and not part.report.errors:
+                kept.keep(item.batch.names, part, sights, [*item.batch.shared, item.elsewhere])
+            return part, sights
+
+        def take(item: _Item, part: Part, sights: dependencies.Sights) -> None:
+            found[item.number] = part
+            dependencies.saw_all(sights)
+            done = sum(len(part.names) for part in found.values())
+            self.tick(min(done, len(job.names)), len(job.names))
+
+        left = []
+        for item in items:
+            about = [*item.batch.shared, item.elsewhere]
+            known = None if kept is None else kept.found(item.batch.names, Part, about)
+            if known is None:
+                left.append(item)
+            else:
+                take(item, *known)
+        wanted = processors() if self.processes is None else self.processes
+        wanted = wanted if can_fork() else 1
+        # One that is left alone is done before others are started.
+        wanted = min(wanted, 1 + sum(len(item.batch.names) for item in left) // FEW, len(left))
+        for item, result in _each(work, left, wanted):
+            lost = isinstance(result, Lost)
+            names = item.batch.names
+            take(item, *((_lost(job, names, result), {}) if lost else result))
+
+    def _part(self, job: Job, item: _Item) -> Part:
+        own = replace(
+            job,
+            workspace=job.workspace.unread(),
+            names=item.batch.names,
+            options=replace(job.options, elsewhere=item.elsewhere),
+        )
+        proposed = self.lint(own)
+        planned = None if self.plan is None else self.plan(proposed, own)
+        report = proposed if planned is None else planned
+        shared = item.batch.shared
+        shares = None
+        if shared:
+            roots = [None if d.run is None else _root(d.run) for d in report.diagnoses]
+            shares = shares_of(proposed, planned, roots, shared)
+        return Part(
+            _condensed(report, self.bounds),
+            item.batch.names,
+            tuple(map(_root, report.runs)),
+            report.opened,
+            shares,
+        )
+
+
+def _part_finder(job: Job) -> Callable[[str], bool]:
+    """Whether a file is at most a part of runs, and says nothing that others of its kind might not say for it."""
+    if job.options.baseline is not None:  # it counts what is found in a file
+        return lambda _name: False
+    linker: Linker | None = None
+
+    def is_part(name: str) -> bool:
+        nonlocal linker
+        data = job.workspace.read_or_none(name)
+        if kind_of(name) not in JSON_SUFFIXES or data is None or b"oomlint:" in data:
+            return False
+        if linker is None:
+            options = job.options
+            dialects = dialects_in_force(options.plugins, options.profiles)
+            linker = Linker(job.workspace.unread(), dialects.items, options.link)
+        try:
+            claims = linker.claims(name)
+        except FileError:
+            return False
+        return bool(claims) and all(claim.kind == "part" for claim in claims)
+
+    return is_part
 
 
 def _kept_batches(job: Job, asked: str) -> KeptBatches | None:
@@ -133,23 +234,9 @@ def _kept_batches(job: Job, asked: str) -> KeptBatches | None:
         return None
 
 
-class _Batch(NamedTuple):
-    """Files that are linted together, and where they stand among all."""
-
-    number: int
-    names: tuple[str, ...]
-
-
-def _batches(job: Job) -> Iterator[_Batch]:
-    """The largest first: at the end nobody waits for long."""
-    parts = batches(job.workspace, job.names)
-    every = [_Batch(number, tuple(names)) for number, names in enumerate(parts)]
-    yield from sorted(every, key=lambda batch: -len(batch.names))
-
-
 def _each(
-    work: Callable[[_Batch], Any], parts: Iterable[_Batch], processes: int
-) -> Iterator[tuple[_Batch, Any]]:
+    work: Callable[[_Item], Any], parts: Iterable[_Item], processes: int
+) -> Iterator[tuple[_Item, Any]]:
     if processes > 1:
         yield from shared_out(work, parts, processes, _load_what_most_need)
     else:
@@ -166,25 +253,30 @@ def _load_what_most_need() -> None:
         import_module(name)
 
 
-def _joined(job: Job, parts: Sequence[_Part]) -> Results:
+def _joined(job: Job, parts: Sequence[Part]) -> Results:
     """One report, with its runs as if all had been linted at once: launches first."""
     report = merge(part.report for part in parts)
     place = {name: number for number, name in enumerate(job.names)}
     order = [_order(root, place) for part in parts for root in part.roots]
     ranked = sorted(zip(order, report.runs, strict=True), key=lambda pair: pair[0])
-    return replace(report, runs=tuple(run for _, run in ranked), workspace=job.workspace)
+    return replace(
+        report,
+        runs=tuple(run for _, run in ranked),
+        workspace=job.workspace,
+        files_read=len(frozenset[str]().union(*(part.opened for part in parts))),
+    )
 
 
-def _lost(job: Job, part: Sequence[str], reason: Lost) -> _Part:
+def _lost(job: Job, part: Sequence[str], reason: Lost) -> Part:
     others = f" and {len(part) - 1} files more" if len(part) > 1 else ""
     error = InternalError(part[0], f"{reason}; this file{others} could not be checked")
-    return _Part(Results((), (), (error,), 0, job.workspace), ())
+    return Part(Results((), (), (error,), 0, job.workspace), tuple(part), ())
 
 
 # -- what is kept of a report --------------------------------------------------------------
 
 
-def _condensed(report: Report, bounds: bool) -> _Part:
+def _condensed(report: Report, bounds: bool) -> Results:
     known: dict[int, Judgement] = {}
 
     def kept(run: Run) -> Judgement:
@@ -197,10 +289,10 @@ def _condensed(report: Report, bounds: bool) -> _Part:
         return Told(
             replace(finding, proposals=()),
             None if run is None else kept(run),
-            Given(None if fix is None else replace(fix, expected={}, freed=frozenset(), made=None)),
+            Given(None if fix is None else _told(fix)),
         )
 
-    condensed = Results(
+    return Results(
         diagnoses=tuple(map(short, report.diagnoses)),
         runs=tuple(map(kept, report.runs)),
         errors=report.errors,
@@ -212,16 +304,20 @@ def _condensed(report: Report, bounds: bool) -> _Part:
         gone=report.gone,
         known=tuple(map(short, report.known)),
     )
-    return _Part(condensed, tuple(map(_root, report.runs)))
 
 
-def _root(run: Run) -> _Root:
+def _told(fix: Fix) -> Fix:
+    """A fix as it is told, without what applying it takes."""
+    return replace(fix, expected={}, freed=frozenset(), also=frozenset(), made=None)
+
+
+def _root(run: Run) -> Root:
     """The kind of what a run begins with, and its file."""
     root = run.parts.root
     return None if root is None else (root.kind, root.path)
 
 
-def _order(root: _Root, place: Mapping[str, int]) -> _Order:
+def _order(root: Root, place: Mapping[str, int]) -> Rank:
     """The linker's order: launches, runs, parts, and of each kind by file."""
     if root is None:
         return len(_KINDS), 0
