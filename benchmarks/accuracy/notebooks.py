@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -59,42 +58,12 @@ def predicted(folder: Path, row: Mapping[str, Any]) -> Printed | str:
         return f"nothing is predicted of {run.plan.model.id}"
     return Printed(
         row["id"], row["peak_reserved_gib"] * 2**30, gpu.reserved_bytes,
-        gpu.reserved.low, gpu.reserved.high,
-        bool(row["suspect"]) or _is_less_than_its_weights(data.decode(), row, run),
+        gpu.reserved.low, gpu.reserved.high, bool(row["suspect"]),
     )  # fmt: skip
 
 
-_COUNTED = re.compile(r"Trainable parameters = ([\d,]+) of ([\d,]+)")
-
-
-def _is_less_than_its_weights(notebook: str, row: Mapping[str, Any], run: Run) -> bool:
-    """Whether the frozen parameters that a run printed alone fill more, in half precision, than its printed peak: a
-    part of the model was not on that card."""
-    counted = _COUNTED.search(notebook)
-    if counted is None or run.plan.quant.method not in (None, "none"):
-        return False
-    trained, whole = (int(number.replace(",", "")) for number in counted.groups())
-    return bool(2 * (whole - trained) > row["peak_reserved_gib"] * 2**30)
-
-
-# What Unsloth prints when a model is loaded: "==((====))==  Unsloth 2025.12.8: Fast Lfm2 patching. Transformers: 4.57.3."
-_RELEASES = {
-    "versions.unsloth": re.compile(
-        r"Unsloth[: ]+(?:Fast \w+ patching release )?(20\d\d\.\d+(?:\.\d+)?)"
-    ),
-    "versions.transformers": re.compile(r"Transformers[:=] ?(\d+\.\d+(?:\.\d+)?)"),
-}
-
-
-def _printed_releases(notebook: str) -> dict[str, str]:
-    """The releases that the run printed, whatever its cells would install today."""
-    found = ((name, pattern.search(notebook)) for name, pattern in _RELEASES.items())
-    return {name: match[1] for name, match in found if match}
-
-
 def _run_of(folder: Path, row: Mapping[str, Any]) -> Run | None:
-    printed = _printed_releases((folder / row["path"]).read_text(encoding="utf-8"))
-    options = LinkOptions(parse_hardware(f"1x{row['gpu']}"), values=printed)
+    options = LinkOptions(parse_hardware(f"1x{row['gpu']}"))
     linker = Linker(Workspace(folder), dialects_in_force((), None).items, options)
     whole = [run for run in linker.link([row["path"]]).runs if not run.is_fragment]
     return whole[0] if whole else None
@@ -103,7 +72,7 @@ def _run_of(folder: Path, row: Mapping[str, Any]) -> Run | None:
 def _summaries(found: Sequence[Printed]) -> Iterator[str]:
     for name, chosen in (
         ("notebooks", [each for each in found if not each.is_suspect]),
-        ("with figures that stand in two, or are less than the weights", found),
+        ("with figures that stand in two", found),
     ):
         if not chosen:
             continue

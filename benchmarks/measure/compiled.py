@@ -5,8 +5,7 @@
 The head's projection and the cross entropy of torchtune's chunks, forward and backward on the CPU, every allocation
 as torch's profiler tells it. ``logits``: the projections of all chunks, then their losses, of which the loss alone is
 compiled (CEWithChunkedOutputLoss); ``head``: projection and loss of one chunk after the other, compiled together
-(LinearCrossEntropyLoss); ``graph``: projection, loss and their gradients in one function (unsloth_zoo's fused
-loss), at its highest. In bytes a token and a word of the vocabulary, the head's weight aside; its size in the
+(LinearCrossEntropyLoss). In bytes a token and a word of the vocabulary, the head's weight aside; its size in the
 same unit stands at the end, since gradients of it come on top.
 """
 
@@ -65,27 +64,6 @@ def measured(
     return kept / EACH, at_loss / EACH, (kept + above) / EACH
 
 
-def in_one_graph(dtype: torch.dtype, *, compiled: bool) -> float:
-    """The highest instant of a function that makes logits, their cross entropy and the gradient of the hidden states,
-    as unsloth_zoo 2026.10.9 fused_losses/cross_entropy_loss.py does."""
-    weight, hidden = torch.randn(VOCAB, 64, dtype=dtype), torch.randn(TOKENS, 64, dtype=dtype)
-    labels, made = torch.randint(0, VOCAB, (TOKENS,)), torch.empty_like(hidden)
-
-    def loss(part: Tensor) -> Tensor:
-        return cross_entropy(F.linear(part, weight), labels)
-
-    def chunk(part: Tensor) -> None:
-        made[:] = torch.func.grad_and_value(loss)(part)[0]
-
-    torch._dynamo.reset()
-    function = torch.compile(chunk, fullgraph=True) if compiled else chunk
-    for _ in range(2):
-        function(hidden)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        function(hidden)
-    return highest(seen)[0] / EACH
-
-
 def highest(seen: Any) -> tuple[int, int]:
     """The most bytes that were allocated at once, and those that stayed."""
     alive = most = 0
@@ -116,9 +94,6 @@ def main() -> None:
             f"{'trained' if trained else 'frozen '}: kept {kept:6.3f}  loss {at_loss:6.3f}  "
             f"backward {backward:6.3f}  (weight {2 * VOCAB * size / EACH:.3f})"
         )
-    for dtype, compiled in product((torch.bfloat16, torch.float16), (False, True)):
-        most = in_one_graph(dtype, compiled=compiled)
-        print(f"graph {dtype} {'compiled' if compiled else 'eager   '}: highest {most:6.3f}")
 
 
 if __name__ == "__main__":

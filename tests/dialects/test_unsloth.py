@@ -393,30 +393,3 @@ def test_of_batches_of_many_lengths_one_comes_near_the_most_of_a_chunk() -> None
     run = _run("from datasets import load_dataset\n" + known)
     assert run.plan.seq.longest is not None
     assert run.plan.loss.chunks == 1
-
-
-@pytest.mark.parametrize(
-    ("release", "cut", "chunks"),
-    [
-        ("2025.4.3", True, None),
-        ("2025.8.5", None, 4),
-        ("2025.12.8", None, 1),
-        ("2026.7.1", None, 1),
-    ],
-)
-def test_the_loss_is_that_of_the_release(
-    release: str, cut: bool | None, chunks: int | None
-) -> None:
-    """1,051 million logits are 3.9 GiB in fp32, which make four chunks of 1 GB and one of half of what was free."""
-    run = run_of({"train.py": _SFT, "requirements.txt": f"unsloth=={release}\n"})
-    assert _facts(run, "loss.cut_ce", "loss.chunks") == (cut, chunks)
-    assert run.plan.loss.algorithm == (None if cut else "compiled")
-
-
-def test_all_of_a_model_in_fp16_is_trained_in_fp32() -> None:
-    whole = _SFT.replace(
-        "max_seq_length = max_seq_length", "full_finetuning = True, load_in_4bit = False", 1
-    )
-    fields = ("precision.param", "precision.compute", "precision.autocast")
-    assert _facts(_run(whole, hardware="1xT4-16GB"), *fields) == ("fp32", "fp16", True)
-    assert _facts(_run(whole, hardware="1xA100-80GB"), *fields)[:2] == ("bf16", "bf16")

@@ -167,14 +167,6 @@ def test_areals_slices_each_hand_back_a_gradient_of_all() -> None:
     assert bytes_of(found) == (2 * EACH, 2.5 * EACH, 6.5 * EACH)
 
 
-def test_a_compiled_function_of_head_and_loss_leaves_logits_and_their_gradient() -> None:
-    """4.0 bytes measured in bf16 and fp16 with torch 2.7 (benchmarks/measure/compiled.py), 14 where nothing is compiled."""
-    fused: dict[str, Any] = {"loss__logits_materialised": "fused", "loss__algorithm": "compiled"}
-    one, four = (logits(**fused, loss__chunks=n, **LORA) for n in (1, 4))
-    assert one.loss - one.kept == 4 * EACH
-    assert four.loss - four.kept == EACH
-
-
 def test_a_packed_head_is_unpacked_for_backward() -> None:
     chunked: dict[str, Any] = {"loss__logits_materialised": "chunked", **LORA}
     packed = logits(**chunked, quant__method="bnb4", quant__skip_modules=())

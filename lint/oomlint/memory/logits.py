@@ -306,11 +306,6 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
         # hidden states gather in fp32 (components/loss.py).
         work = tokens / loss.chunks * vocab * (2 * e + (8 if wide == 4 else 0))
         made = tokens * model.hidden * 4.0
-    if loss.algorithm == "compiled":
-        # unsloth_zoo 2026.10.9 fused_losses/cross_entropy_loss.py accumulate_chunk: of a chunk's forward and backward in
-        # one graph Inductor leaves the logits and their gradient (benchmarks/measure/compiled.py); fp32 is made in registers.
-        work = tokens / max(1, loss.chunks or 1) * vocab * 2 * e
-        made = tokens * model.hidden * e
     if f.trained.head:
         made += vocab * model.hidden * e
     if loss.cut_ce:

@@ -298,7 +298,6 @@ class Loss(Section, frozen=True, kw_only=True):
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``), or by
     ``tiles`` of a chunk and a part of the vocabulary; by compiled ``slices`` of logits that are all there, each of
     which hands back a gradient as large as all;
-    ``compiled``: chunks whose projection, loss and gradients are one compiled function;
     ``dropped``: logits are computed that no loss needs. ``twice``: the model computes its own
     loss of the same logits, which nobody needs. ``entropy`` of all logits: by a compiled kernel
     that makes nothing of their size (``fused``), or from a softmax of the ``whole``."""
@@ -309,7 +308,7 @@ class Loss(Section, frozen=True, kw_only=True):
     algorithm: (
         Literal[
             "rows", "kernel", "in_place", "overwritten", "softmax", "softmax_entropy", "log_softmax",
-            "head_chunks", "recomputed_chunks", "tiles", "slices", "compiled", "dropped",
+            "head_chunks", "recomputed_chunks", "tiles", "slices", "dropped",
         ]
         | None
     ) = None  # fmt: skip

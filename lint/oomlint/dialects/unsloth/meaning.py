@@ -177,19 +177,14 @@ def usual_dtype(run: Cells) -> Any:
 
 @meaning.override(f.load.dtype, source="unsloth models/vision.py:1256")
 def trains_wide(run: Cells) -> Any:
-    """Training all of a model in fp16 "uses more memory since we upcast weights to float32"."""
-    return "fp32" if run[unsloth.full] and _mixes_all(run) else None
-
-
-def _mixes_all(run: Cells) -> bool:
-    return bool(run[unsloth.fp32]) or run.base(f.load.dtype) == "fp16"
+    return "fp32" if run[unsloth.full] and run[unsloth.fp32] else None
 
 
 @meaning.override(hf.bf16, hf.fp16, source="unsloth models/rl.py:2385")
 def mixes_precision(run: Cells) -> Any:
     """``bf16 = is_bfloat16_supported()``: a flag that does not match is turned."""
     half = hf.fp16 if run.base(f.load.dtype) == "fp16" else hf.bf16
-    mixed = not run[unsloth.full] or _mixes_all(run)
+    mixed = not run[unsloth.full] or bool(run[unsloth.fp32])
     return {flag: mixed and flag == half for flag in (hf.bf16, hf.fp16)}
 
 

@@ -6,7 +6,6 @@ unsloth_zoo 2026.10.9 (``Z``).
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from oomlint.dialects.cells import Cells
@@ -24,13 +23,7 @@ from oomlint.dialects.unsloth.keys import (
     stands_by,
     unsloth,
 )
-from oomlint.dialects.unsloth.releases import (
-    CAPS_CHUNKS,
-    CHUNKS_LOSS,
-    COUNTS_COPIES,
-    FUSES_LOSS,
-    HALF_OF_FREE,
-)
+from oomlint.dialects.unsloth.releases import FUSES_LOSS
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -241,32 +234,10 @@ def own_kernel(run: Cells) -> Any:
 
 training.cannot_say("Unsloth computes the loss in chunks already", f.loss.logits_materialised)
 
-
-@training.override(f.loss.cut_ce, source=CHUNKS_LOSS.source)
-def cuts(run: Cells) -> Any:
-    """Until the fused loss was written anew, Apple's kernel took it on every card from the T4 on."""
-    if run[f.objective.kind] != "sft" or run[f.loss.logits_materialised] != "fused":
-        return None
-    return None if run.has(CHUNKS_LOSS) else True
-
-
-# What a chunk may take, and what a logit of it is taken for: fp32 logits alone, later all that they become where
-# nothing is compiled (unsloth_zoo fused_losses/cross_entropy_loss.py; 2026.10.9 _CE_TARGET_GB_CAP, _CE_BYTES_PER_LOGIT).
-_FIRST_A_CHUNK = 2**30
+# What a chunk may take, and what a logit of it takes over its forward and backward
+# (unsloth_zoo 2026.10.9 fused_losses/cross_entropy_loss.py _CE_TARGET_GB_CAP, _CE_BYTES_PER_LOGIT).
 _MOST_A_CHUNK = 4 * 2**30
-_FP32_LOGIT = 4
 _BYTES_A_LOGIT = 16
-
-
-_OF_LOSS = "unsloth_zoo 2026.10.9 fused_losses/cross_entropy_loss.py"
-
-
-@training.override(f.loss.algorithm, source=f"{_OF_LOSS} UnslothFusedLoss.forward: torch.compile")
-def compiles_chunks(run: Cells) -> Any:
-    """Forward and backward of a chunk are one graph."""
-    if run[f.objective.kind] != "sft" or run[f.loss.logits_materialised] != "fused":
-        return None
-    return NOTHING if run[f.loss.cut_ce] else "compiled"
 
 
 @training.override(f.loss.chunks)
@@ -275,34 +246,21 @@ def chunks(run: Cells) -> Any:
     if run[f.objective.kind] != "sft" or run[f.loss.logits_materialised] != "fused":
         return NOTHING
     dims, rows, length = run[f.model.dims], run[f.batch.micro], run[f.seq.max_len]
-    if run[f.loss.cut_ce] or dims is None or not dims.vocab or not rows or not length:
+    if dims is None or not dims.vocab or not rows or not length:
         return NOTHING
     varies = run[f.seq.packing] in (None, "none") and run[f.seq.pad] != "max_len"
     if varies:
         length = min(length, run[f.seq.longest] or length)
-    each = rows * length * dims.vocab
-    count, why = _cut(run, each, varies=varies)
-    return Sourced(min(count, rows * length), why, is_assumed=True)
-
-
-def _cut(run: Cells, each: int, *, varies: bool) -> tuple[int, str]:
-    """Into how many chunks so many logits are cut, and why."""
-    if not run.has(HALF_OF_FREE):
-        return max(1, round(each * _FP32_LOGIT / _FIRST_A_CHUNK / 4) * 4), HALF_OF_FREE.source
-    if not run.has(CAPS_CHUNKS):
-        # Rounded to the nearest four, so that fp32 logits up to all that is free are one chunk.
-        return 1, CAPS_CHUNKS.source
-    taken = _BYTES_A_LOGIT if run.has(COUNTS_COPIES) else _FP32_LOGIT
-    least = each * taken / _MOST_A_CHUNK
-    count = 1 if least <= 1 else math.ceil(least / 4) * 4
+    least = rows * length * dims.vocab * _BYTES_A_LOGIT / _MOST_A_CHUNK
+    count = 1 if least <= 1 else min(-(-least // 4) * 4, rows * length)
     if varies:
         # Of batches of many lengths one comes near the most that is made at once.
         count = max(1, round(least))
     why = (
-        f"{_OF_LOSS} get_chunk_size: a chunk takes half of what is free at the first loss, at most "
-        "4 GiB, which is taken for it"
+        "unsloth_zoo 2026.10.9 fused_losses/cross_entropy_loss.py get_chunk_size: a chunk takes half "
+        "of what is free at the first loss, at most 4 GiB, which is taken for it"
     )
-    return count, why
+    return Sourced(int(count), why, is_assumed=True)
 
 
 # -- kernels ---------------------------------------------------------------------------------------
