@@ -48,6 +48,7 @@ FIRST_READINGS = (
     ("seventeenth, 2026-11-29", "findings-17.jsonl", 69),
     ("eighteenth, half of it, 2026-11-29", "findings-18.jsonl", 60),
     ("nineteenth, 2026-11-29", "findings-19.jsonl", 64),
+    ("twentieth, 2026-11-29", "findings-20.jsonl", 99),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15
