@@ -41,13 +41,23 @@ def zero(**settings):
         ({"train_batch_size"}, False),
         ({"train_batch_size", "epochs"}, False),
         ({"fp16", "optimizer", "scheduler"}, False),
+        # Keys of another program's arguments beside the two that it shares with DeepSpeed.
+        (
+            {
+                "train_batch_size", "gradient_accumulation_steps",
+                "vae_batch_size", "lr_scheduler", "max_train_steps",
+            },
+            False,
+        ),
+        ({"train_batch_size", "fp16", "zero_optimisation", "gradient_cliping"}, True),
+        ({"zero_optimization", "warmup", "min_lr", "lora"}, True),
         (set(), False),
         (
             ("num-layers", "hidden-size", "train_micro_batch_size_per_gpu", "zero_optimization"),
             False,
         ),
     ],
-)
+)  # fmt: skip
 def test_recognition(keys, is_ours):
     assert looks_like_deepspeed(keys) is is_ours
 

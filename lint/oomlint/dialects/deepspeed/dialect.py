@@ -26,9 +26,20 @@ def looks_like_deepspeed(keys: Iterable[str]) -> bool:
     present = set(keys)
     if any(own <= present for own in _GPT_NEOX):
         return False
-    return bool(_SIGNATURE & present) or (
-        "train_batch_size" in present and bool(_SUPPORTING & present)
-    )
+    if _SIGNATURE & present:
+        return True
+    shared = "train_batch_size" in present and bool(_SUPPORTING & present)
+    return shared and not _are_mostly_foreign(present)
+
+
+def _are_mostly_foreign(keys: set[str]) -> bool:
+    """Other programs have a batch size, an accumulation and an optimizer too, among many keys of their own; a
+    DeepSpeed config has a misspelt key or two."""
+    known = DEEPSPEED.legal_keys
+    foreign = [
+        key for key in keys if key not in known and not key.startswith(DEEPSPEED.known_prefixes)
+    ]
+    return 2 * len(foreign) > len(keys)
 
 
 class DeepSpeed(Dialect):
