@@ -427,7 +427,8 @@ class Cells:
 
     @property
     def open(self) -> dict[LibraryChange, bool]:
-        """Changes of libraries whose version nobody says, and whether they were taken as made."""
+        """Changes of libraries whose version nobody says, and whether they were taken as made; whatever asked for them
+        first, in one order."""
         self.settings  # noqa: B018  the cells are what notes them
         out: dict[LibraryChange, bool] = {}
         for tier in self._cells.values():
@@ -436,7 +437,7 @@ class Cells:
                     out.update(cell.open)
         for _, _, frame in self._groups.values():
             out.update(frame.open)
-        return out
+        return {change: out[change] for change in sorted(out, key=_said_in_order)}
 
     def plan(self, name: str | None = None) -> Plan:
         """The plan that the cells make."""
@@ -703,3 +704,7 @@ class Cells:
                 Setting(value, origin, shadowed, level), level, frame.reads, noted, cell.origin
             )
         return cell
+
+
+def _said_in_order(change: LibraryChange) -> tuple[object, ...]:
+    return change.package, change.since, change.before
