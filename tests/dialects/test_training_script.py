@@ -1228,6 +1228,75 @@ RewardTrainer(model="Qwen/Qwen2.5-7B", args=arguments, train_dataset=data).train
     assert run.level(f.parallel.backend) is Level.UNREAD
 
 
+_BY_HELPER = """\
+from trl import SFTConfig, SFTTrainer
+from common import load
+model, tokenizer = load("Qwen/Qwen2.5-7B")
+arguments = SFTConfig(output_dir="out", per_device_train_batch_size=2)
+SFTTrainer(model=model, args=arguments, train_dataset=data).train()
+"""
+_PLAIN = """\
+from transformers import Trainer, TrainingArguments
+from common import load
+model, tokenizer = load("Qwen/Qwen2.5-7B")
+arguments = TrainingArguments(output_dir="out", per_device_train_batch_size=2)
+Trainer(model=model, args=arguments, train_dataset=data).train()
+"""
+_HELPER = """\
+def load(name):
+    from transformers import AutoModelForCausalLM
+    settings = {"device_map": "auto"}
+    return AutoModelForCausalLM.from_pretrained(name, **settings), None
+"""
+_UNSLOTH_HELPER = """\
+def load(name):
+    from unsloth import FastLanguageModel
+    return FastLanguageModel.from_pretrained(name)
+"""
+_TWO_LOADS = """\
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+def small(name):
+    return AutoModelForCausalLM.from_pretrained(name), None
+def large(name):
+    return AutoModelForCausalLM.from_pretrained(name, device_map="auto"), None
+model, tokenizer = small("Qwen/Qwen2.5-7B") if tries else large("Qwen/Qwen2.5-7B")
+arguments = SFTConfig(output_dir="out", per_device_train_batch_size=2)
+SFTTrainer(model=model, args=arguments, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "helper", "severities", "is_doubted"),
+    [
+        (_BY_HELPER, _HELPER, [Severity.INFO], True),
+        (_PLAIN, _HELPER, [Severity.INFO], True),
+        # How the model is quantized is not known either.
+        (_PLAIN, _HELPER.replace('"device_map": "auto"', ""), [Severity.INFO], False),
+        (_BY_HELPER, _UNSLOTH_HELPER, [], False),
+        (_TWO_LOADS, "", [Severity.INFO], True),
+        (_TWO_LOADS.replace(', device_map="auto"', ""), "", [Severity.WARNING], False),
+    ],
+    ids=["a helper's map", "of transformers' trainer", "no map", "unsloth in a helper", "one of two loads", "no map in two"],
+)  # fmt: skip
+def test_a_load_that_is_not_followed_may_spread_the_model(
+    script: str, helper: str, severities: list[Severity], is_doubted: bool
+) -> None:
+    line = "CUDA_VISIBLE_DEVICES=0,1 python a.py\n"
+    run = run_of({"run.sh": line, "a.py": script, "common.py": helper}, "run.sh")
+    found = [] if run.plan.parallel.backend != "dp" else list(MultiGpuNoLauncher().check(run))
+    assert [each.severity for each in found] == severities
+    assert (run.level(f.load.device_map) is Level.UNREAD) is is_doubted
+
+
+def test_unsloth_in_a_helper_drives_one_card() -> None:
+    """One that Unsloth patches, whatever the release of TRL loads by itself."""
+    files = {"a.py": _BY_HELPER, "common.py": _UNSLOTH_HELPER, "requirements.txt": "trl==0.20.0\n"}
+    run = run_of({"run.sh": "CUDA_VISIBLE_DEVICES=0,1 python a.py\n", **files}, "run.sh")
+    assert (run.plan.parallel.backend, run.plan.parallel.world) != ("dp", 2)
+    assert run.plan.parallel.gpus_per_node == 1
+
+
 def test_a_reward_model_gathers_no_logits() -> None:
     script = """\
 from trl import RewardConfig, RewardTrainer

@@ -23,12 +23,15 @@ the two is meant is yours to say, and the fix is shown.
 
 Where a device map spreads the layers of one model over the cards, with `device_map="cuda"` before transformers 5.0,
 and with TRL's PPOTrainer, which has an Accelerator of its own and trains on the first card; the rule is silent there.
+So it is where Unsloth loads the model: the trainers that it makes of TRL's drive one card. Where a load that is not
+followed may have a device map, the finding is a remark.
 So it is of a notebook that does not say which cards it is for: that the machine has several is nothing it was written for.
 
 ## Sources
 
 * transformers 5.23 `trainer.py:2666` (`nn.DataParallel` where `n_gpu > 1`) and
   `training_args.py` (`n_gpu`, `train_batch_size`)
+* unsloth 2026.2.1 `models/rl.py:390` (`args._n_gpu = 1`)
 * torch documentation of `nn.DataParallel`: *recommended to use DistributedDataParallel*
 * LLaMA-Factory refuses it: *Please launch distributed training with llamafactory-cli or torchrun*
 """
@@ -95,7 +98,7 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
             run,
             f"one process drives {parallel.world} GPUs with torch's DataParallel",
             at=place.location if place is not None else (),
-            rests_on=(f.parallel.backend, f.parallel.world),
+            rests_on=(f.parallel.backend, f.parallel.world, f.load.device_map),
             details=tuple(details),
             confidence="medium",
             proposals=_torchrun(run, parallel.world),

@@ -37,6 +37,7 @@ from oomlint.dialects.trainer.tables import (
     LOADED_ADAPTER,
     LOADED_SETS,
     LOADING_TRAINER_CALL,
+    PLACED_ELSEWHERE,
     PREPARES_KBIT,
     QUANTIZATION,
     TOKENIZER,
@@ -280,6 +281,7 @@ def _run_of(
 ) -> ScriptRun:
     model = _model_of(calls, trainer, defaults)
     others = list(calls_beside(calls, model, _defaults_of(defaults), trainer))
+    others += ((call, PLACED_ELSEWHERE) for call in _placed_elsewhere(calls, model, trainer))
     if not _is_of_trl((trainer, config), own):
         others += ((call, DATASET) for call in cut_datasets(calls))
         others += ((call, TOKENIZER) for call in cutting(calls))
@@ -372,8 +374,16 @@ def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | N
         return found
     if trainer is not None and isinstance(_value(trainer, "model", "0"), str):
         return None
+    loaders = _loaders(calls, trainer)
+    options = _defaults_of(defaults)
+    reached = [call for call in loaders if is_reached(call.arguments, options)] or loaders
+    return next((_named_for(call, reached) for call in reached), None)
+
+
+def _loaders(calls: Sequence[Call], trainer: Call | None) -> list[Call]:
+    """The calls that may load what is trained."""
     reference = _argument(trainer, "ref_model")
-    loaders = [
+    return [
         call
         for call in calls
         if _MODEL_LOADER.search(call.callee)
@@ -382,9 +392,19 @@ def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | N
         and "Config" not in call.callee
         and not _comes_after(call, trainer)
     ]
-    options = _defaults_of(defaults)
-    reached = [call for call in loaders if is_reached(call.arguments, options)] or loaders
-    return next((_named_for(call, reached) for call in reached), None)
+
+
+def _placed_elsewhere(
+    calls: Sequence[Call], model: Call | None, trainer: Call | None
+) -> Iterator[Call]:
+    """The calls with a device map that may load what is trained in the place of the one that was taken, since what the
+    trainer is given is not followed."""
+    given = _unwrapped(_argument(trainer, "model", "0"))
+    if model is None or given is model:
+        return
+    for call in _loaders(calls, trainer):
+        if call is not model and _value(call, "device_map") is not None:
+            yield call
 
 
 def _comes_after(call: Call, trainer: Call | None) -> bool:

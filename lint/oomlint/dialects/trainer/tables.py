@@ -144,6 +144,14 @@ LOADED_ADAPTER = Table(
     section="adapter",
 )
 
+# A call that loads a model with a device map, of which it is not known whether the trainer is given that one.
+PLACED_ELSEWHERE = Table(
+    name="another from_pretrained",
+    rows=(),
+    known_prefixes=("",),
+    section="other model",
+)
+
 # Of several LoraConfigs that differ in other things than the rank.
 ALIKE_ADAPTERS = Table(
     name="LoraConfig of several",

@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import machine
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.script import are_held, is_reached
 from oomlint.dialects.trainer.statements import is_command, switches_of
+from oomlint.dialects.trainer.tables import PLACED_ELSEWHERE
 from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl
 from oomlint.documents.base import UNKNOWN, Entry, Fact, Scalar
+from oomlint.documents.text import Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -104,6 +107,46 @@ def unpacked_into_loader(run: Cells, field: Any, said: Said) -> Said:
     what = Entry("from_pretrained", call.anchor, Scalar(call.anchor, UNKNOWN), call.anchor)
     why = "what is unpacked into from_pretrained is not followed"
     return Origin("explicit", call, None, what, source=why)
+
+
+@unfollowed.said(f.load.device_map)
+def placed_elsewhere(run: Cells, field: Any, said: Said) -> Said:
+    """Where the model lies if another call, of the script or of a helper of the project's, may load it, which has a
+    device map. On a machine of one GPU it lies there whoever loads it."""
+    if said is not None or run[machine.gpus_per_node] == 1:
+        return said
+    switches = switches_of(run.given.blocks)
+    for block in run.given.once(_loading_besides):
+        if is_reached(block.mapping, switches):
+            why = "which of the script's calls loads the model is not followed"
+            return _unread_call("from_pretrained", block, block.anchor, why)
+    loading = run.given.once(_loading_helper)
+    if loading is None:
+        return said
+    block, fact = loading
+    helper = fact.detail["function"]
+    why = f"how {helper} loads the model is not followed"
+    return _unread_call(helper, block, fact.location.span, why)
+
+
+def _unread_call(name: str, block: Block, at: Span, why: str) -> Origin:
+    what = Entry(name, at, Scalar(at, UNKNOWN), at)
+    return Origin("explicit", block, None, what, source=why)
+
+
+def _loading_besides(blocks: list[Block]) -> tuple[Block, ...]:
+    return tuple(block for block in blocks if block.table is PLACED_ELSEWHERE)
+
+
+def _loading_helper(blocks: list[Block]) -> tuple[Block, Fact] | None:
+    found = (
+        (block, fact)
+        for block in blocks
+        if block.table.section == "trainer"
+        for fact in block.document.facts
+        if fact.kind == "placed-by-helper"
+    )
+    return next(found, None)
 
 
 def _loading_with_more(blocks: list[Block]) -> Block | None:

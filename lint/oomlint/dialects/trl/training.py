@@ -173,6 +173,24 @@ def drives_one(run: Cells) -> Any:
     return 1 if loops and is_whole_on_one(run) else None
 
 
+@trainers.derive(
+    f.parallel.gpus_per_node, source="unsloth 2026.2.1 models/rl.py:390: args._n_gpu = 1"
+)
+def drives_one_patched(run: Cells) -> Any:
+    """The trainers that Unsloth makes of TRL's wrap nothing in ``nn.DataParallel``, whoever of the project imports
+    it."""
+    return 1 if run.given.once(_is_patched) and is_whole_on_one(run) else None
+
+
+def _is_patched(blocks: list[Block]) -> bool:
+    return any(
+        fact.kind == "patched-by-helper"
+        for block in blocks
+        if block.table.section == "trainer"
+        for fact in block.document.facts
+    )
+
+
 # -- samples ---------------------------------------------------------------------------------------
 
 

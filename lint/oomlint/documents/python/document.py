@@ -328,6 +328,7 @@ def _read(
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loops import read_loop, read_parts
+    from oomlint.documents.python.model_helpers import model_helper_facts
     from oomlint.documents.python.model_names import model_names
     from oomlint.documents.python.modules import Module, Modules
     from oomlint.documents.python.named_lengths import length_facts
@@ -359,6 +360,7 @@ def _read(
         *facts_of(source, tree, places, evaluator, steps, calls, origin),
         *sampler_facts(module, calls, taken_in),
         *own_trainer_facts(module, calls, taken_in),
+        *model_helper_facts(module, calls, taken_in),
         *model_names(calls, declared, named_alone, evaluator),
         *saved_models(every, calls, evaluator),
         *length_facts(evaluator),
