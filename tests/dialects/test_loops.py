@@ -287,6 +287,30 @@ def test_what_code_of_its_own_does_is_open(old: str, new: str, field: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("call", "body", "is_open"),
+    [
+        ("adapt(model, r=16)", "weight.requires_grad_(False)", True),
+        ("adapt(model, r=16)", "weight.requires_grad = 'lora' in name", True),
+        ("adapt(model, r=16)", "weight.requires_grad = True", False),
+        ("adapt(model, r=16)", "print(name, weight.shape)", False),
+        ("reference = adapt(model, r=16)", "weight.requires_grad_(False)", False),
+        ("adapt(tokenizer, r=16)", "weight.requires_grad_(False)", False),
+    ],
+)
+def test_a_function_of_another_file_may_choose_what_is_trained(
+    call: str, body: str, is_open: bool
+) -> None:
+    script = "from adapters import adapt\n" + _ACCELERATE.replace(
+        "optimizer = torch", f"{call}\noptimizer = torch"
+    )
+    adapters = (
+        f"def adapt(model, r):\n    for name, weight in model.named_parameters():\n        {body}\n"
+    )
+    run = run_of({"train.py": script, "adapters.py": adapters}, "train.py")
+    assert (run.level(f.trainable.method) is Level.UNREAD) is is_open
+
+
+@pytest.mark.parametrize(
     ("made", "kind"),
     [
         ("bnb.optim.PagedAdamW8bit(model.parameters())", "paged_adamw8bit"),
