@@ -658,7 +658,7 @@ def test_loaders_that_are_given_the_same_option_load_one_model() -> None:
     ],
     ids=["none", "options", "eval", "no-grad", "helper"],
 )
-def test_a_loop_evaluates_only_if_something_in_it_does(more, enabled):
+def test_a_loop_evaluates_only_if_something_in_it_does(more: str, enabled: bool | None) -> None:
     run = run_of({"train.py": _ACCELERATE + more})
     assert run.plan.eval.enabled is enabled
 
@@ -711,7 +711,9 @@ trainer.fit({name}(), datamodule=Data())
     ("name", "model", "optimizer"), [("Base", "t5-base", "adamw"), ("Large", "t5-3b", "sgd")]
 )
 @pytest.mark.parametrize("package", [False, True], ids=["module", "package"])
-def test_lightning_trains_a_class_of_another_file(name, model, optimizer, package):
+def test_lightning_trains_a_class_of_another_file(
+    name: str, model: str, optimizer: str, package: bool
+) -> None:
     place = "mine" if package else "mine.module"
     files = {"train.py": _FITS.format(place=place, name=name), "mine/module.py": _MODULE}
     if package:
@@ -723,7 +725,7 @@ def test_lightning_trains_a_class_of_another_file(name, model, optimizer, packag
     assert plan.eval.enabled is None
 
 
-def test_what_lightning_trains_that_is_no_language_model_is_no_run_of_ours():
+def test_what_lightning_trains_that_is_no_language_model_is_no_run_of_ours() -> None:
     module = _MODULE.replace('T5ForConditionalGeneration.from_pretrained("t5-base")', "Net()")
     module = module.replace('T5ForConditionalGeneration.from_pretrained("t5-3b")', "Net()")
     files = {"train.py": _FITS.format(place="mine", name="Base"), "mine.py": module}
@@ -731,7 +733,7 @@ def test_what_lightning_trains_that_is_no_language_model_is_no_run_of_ours():
     assert not link({"train.py": files["train.py"]}).runs
 
 
-def test_a_class_that_no_file_trains_is_no_run():
+def test_a_class_that_no_file_trains_is_no_run() -> None:
     assert not link({"mine.py": _MODULE}).runs
 
 
