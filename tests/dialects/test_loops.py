@@ -287,6 +287,30 @@ def test_what_code_of_its_own_does_is_open(old: str, new: str, field: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("call", "body", "is_open"),
+    [
+        ("adapt(model, r=16)", "weight.requires_grad_(False)", True),
+        ("adapt(model, r=16)", "weight.requires_grad = 'lora' in name", True),
+        ("adapt(model, r=16)", "weight.requires_grad = True", False),
+        ("adapt(model, r=16)", "print(name, weight.shape)", False),
+        ("reference = adapt(model, r=16)", "weight.requires_grad_(False)", False),
+        ("adapt(tokenizer, r=16)", "weight.requires_grad_(False)", False),
+    ],
+)
+def test_a_function_of_another_file_may_choose_what_is_trained(
+    call: str, body: str, is_open: bool
+) -> None:
+    script = "from adapters import adapt\n" + _ACCELERATE.replace(
+        "optimizer = torch", f"{call}\noptimizer = torch"
+    )
+    adapters = (
+        f"def adapt(model, r):\n    for name, weight in model.named_parameters():\n        {body}\n"
+    )
+    run = run_of({"train.py": script, "adapters.py": adapters}, "train.py")
+    assert (run.level(f.trainable.method) is Level.UNREAD) is is_open
+
+
+@pytest.mark.parametrize(
     ("made", "kind"),
     [
         ("bnb.optim.PagedAdamW8bit(model.parameters())", "paged_adamw8bit"),
@@ -634,7 +658,7 @@ def test_loaders_that_are_given_the_same_option_load_one_model() -> None:
     ],
     ids=["none", "options", "eval", "no-grad", "helper"],
 )
-def test_a_loop_evaluates_only_if_something_in_it_does(more, enabled):
+def test_a_loop_evaluates_only_if_something_in_it_does(more: str, enabled: bool | None) -> None:
     run = run_of({"train.py": _ACCELERATE + more})
     assert run.plan.eval.enabled is enabled
 
@@ -687,7 +711,9 @@ trainer.fit({name}(), datamodule=Data())
     ("name", "model", "optimizer"), [("Base", "t5-base", "adamw"), ("Large", "t5-3b", "sgd")]
 )
 @pytest.mark.parametrize("package", [False, True], ids=["module", "package"])
-def test_lightning_trains_a_class_of_another_file(name, model, optimizer, package):
+def test_lightning_trains_a_class_of_another_file(
+    name: str, model: str, optimizer: str, package: bool
+) -> None:
     place = "mine" if package else "mine.module"
     files = {"train.py": _FITS.format(place=place, name=name), "mine/module.py": _MODULE}
     if package:
@@ -699,7 +725,7 @@ def test_lightning_trains_a_class_of_another_file(name, model, optimizer, packag
     assert plan.eval.enabled is None
 
 
-def test_what_lightning_trains_that_is_no_language_model_is_no_run_of_ours():
+def test_what_lightning_trains_that_is_no_language_model_is_no_run_of_ours() -> None:
     module = _MODULE.replace('T5ForConditionalGeneration.from_pretrained("t5-base")', "Net()")
     module = module.replace('T5ForConditionalGeneration.from_pretrained("t5-3b")', "Net()")
     files = {"train.py": _FITS.format(place="mine", name="Base"), "mine.py": module}
@@ -707,7 +733,7 @@ def test_what_lightning_trains_that_is_no_language_model_is_no_run_of_ours():
     assert not link({"train.py": files["train.py"]}).runs
 
 
-def test_a_class_that_no_file_trains_is_no_run():
+def test_a_class_that_no_file_trains_is_no_run() -> None:
     assert not link({"mine.py": _MODULE}).runs
 
 

@@ -705,6 +705,8 @@ def test_an_adapter_that_is_loaded_to_be_trained_on(trainable: str, method: str)
         ("output, _ = trainer.evaluate(tokenized)", 0),
         ("trainer.predict(tokenized)", 0),
         ("run_training(trainer)\ntrainer.evaluate()", 1),
+        ("parts = data.train_test_split(test_size=0.05)\ntrainer.evaluate(parts['test'])", 0),
+        ("# trainer.train()\ntrainer.evaluate(tokenized)", 0),
     ],
 )
 def test_a_trainer_that_only_evaluates_trains_nothing(asked: str, runs: int) -> None:
@@ -1467,7 +1469,7 @@ model.merge_and_unload().save_pretrained("merged")
 """
 
 
-def test_what_is_loaded_behind_the_trainer_is_not_what_it_trains():
+def test_what_is_loaded_behind_the_trainer_is_not_what_it_trains() -> None:
     line = (
         "torchrun --nproc_per_node 8 train.py --output_dir out --num_train_epochs 1"
         " --per_device_train_batch_size 1 --bf16 True --learning_rate 1e-4 --deepspeed ds.json\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from oomlint.dialects.base import Claim
-from oomlint.dialects.common.evaluating import only_evaluates
+from oomlint.dialects.common.evaluating import NOT_OF_SAMPLES, only_evaluates
 from oomlint.files.imported import imported
 from oomlint.files.workspace import Workspace
 
@@ -20,10 +20,10 @@ _FORWARD = (
 )
 # What trains, or asks something to: a trainer's class, a function or module of that name, a loop's own steps.
 _TRAINS = (
-    rb"Trainer\b|\.backward\(|\.fit\w*\(|\b[Oo]ptim(?:izer)?s?\b"
-    rb"|(?<!\.)\b_?(?:run_|do_|start_|main_)?(?:train|finetune|fine_tune|learn)(?:ing)?(?:_\w+)?\("
-    rb"|\.(?:train|learn|fit)(?:_\w+)?\((?!\s*False)"
-)
+    r"Trainer\b|\.backward\(|\.fit\w*\(|\b[Oo]ptim(?:izer)?s?\b"
+    r"|(?<!\.)\b_?(?:run_|do_|start_|main_)?(?:train|finetune|fine_tune|learn)(?:ing)?(?:_\w+)?"
+    rf"{NOT_OF_SAMPLES}\(|\.(?:train|learn|fit)(?:_\w+)?{NOT_OF_SAMPLES}\((?!\s*False)"
+).encode()
 _IS_TRAINER = r"(?i)train|tun(?:e|ing)|sft|dpo|ppo|grpo|distil|learn"
 
 

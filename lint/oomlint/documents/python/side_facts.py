@@ -197,7 +197,7 @@ class _Look:
         return {
             call
             for loop in loops
-            if any(_sets_gradient(node) for part in loop.body for node in ast.walk(part))
+            if any(sets_gradient(node) for part in loop.body for node in ast.walk(part))
             for call in ast.walk(loop.iter)
             if isinstance(call, ast.Call)
         }
@@ -227,7 +227,8 @@ def _switches_off(body: list[ast.stmt]) -> bool:
     return False
 
 
-def _sets_gradient(node: ast.AST) -> bool:
+def sets_gradient(node: ast.AST) -> bool:
+    """``weight.requires_grad = ...``, ``requires_grad_(...)``, unless that can only switch gradients on."""
     match node:
         case ast.Assign(targets=[ast.Attribute(attr="requires_grad")], value=value):
             return _may_switch_off(value)
