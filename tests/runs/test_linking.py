@@ -32,13 +32,13 @@ def test_config_and_its_deepspeed_json_are_one_run():
     assert run.plan.parallel.zero.stage == 3
     assert run.location("parallel.zero.stage").path == "ds.json"
     assert linked.recognised == {"a.yaml": "axolotl", "ds.json": "deepspeed"}
-    assert linked.files_read == 2
+    assert linked.opened == {"a.yaml", "ds.json"}
 
 
 def test_file_that_only_a_setting_names_counts_as_read():
     linked = link({"a.yaml": f"{RUN}deepspeed: ds.json\n", "ds.json": ZERO3}, names=["a.yaml"])
     assert linked.runs[0].plan.parallel.zero.stage == 3
-    assert linked.files_read == 2
+    assert linked.opened == {"a.yaml", "ds.json"}
 
 
 def test_named_json_is_deepspeeds_however_little_it_holds():
