@@ -112,6 +112,21 @@ def naming(texts: SearchedTexts, name: str) -> list[str]:
     return sorted(near, key=lambda n: _distance(n, name))
 
 
+class ProjectTexts:
+    """The texts of the projects of a workspace, guides included; those of a project are looked up when first asked for."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._of: dict[Path, SearchedTexts] = {}
+
+    def naming(self, path: str) -> list[str]:
+        """The texts of a file's project that name it, the nearest first."""
+        root = self._workspace.project_around(path)
+        if root not in self._of:
+            self._of[root] = texts_below(self._workspace, root, guides=True)
+        return naming(self._of[root], path)
+
+
 def _files(root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
     end = monotonic() + _MOST_SECONDS
     for number, path in enumerate(walk(root, suffixes)):

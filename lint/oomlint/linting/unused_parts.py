@@ -9,12 +9,10 @@ framework's alone, :mod:`oomlint.runs.shipped_examples` tells.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from msgspec.structs import replace
 
-from oomlint.files.reference_index import naming, texts_below
-from oomlint.files.searched import SearchedTexts
+from oomlint.files.reference_index import ProjectTexts
 from oomlint.files.workspace import Workspace
 from oomlint.linting.rule import Finding, Severity
 from oomlint.runs.run import Run
@@ -34,7 +32,7 @@ class UnusedParts:
     ) -> None:
         self._workspace = workspace
         self._trains = others_train or any(not run.is_fragment for run in runs)
-        self._texts: dict[Path, SearchedTexts] = {}
+        self._texts = ProjectTexts(workspace)
         self._unused: dict[str, bool] = {}
         self._told: set[str] = set()
 
@@ -54,10 +52,7 @@ class UnusedParts:
         details = finding.details
         if run.name not in self._told:
             self._told.add(run.name)
-            details = (
-                *details,
-                as_shipped(framework),
-            )
+            details = (*details, as_shipped(framework))
         return replace(finding, severity=Severity.INFO, details=details)
 
     def _is_unused(self, path: str) -> bool:
@@ -65,11 +60,5 @@ class UnusedParts:
         if not self._trains:
             return False
         if path not in self._unused:
-            self._unused[path] = set(self._naming(path)) <= {path}
+            self._unused[path] = set(self._texts.naming(path)) <= {path}
         return self._unused[path]
-
-    def _naming(self, path: str) -> list[str]:
-        root = self._workspace.project_around(path)
-        if root not in self._texts:
-            self._texts[root] = texts_below(self._workspace, root, guides=True)
-        return naming(self._texts[root], path)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from oomlint.dialects.upstream import PACKAGES
-from oomlint.files.reference_index import naming, texts_below
-from oomlint.files.searched import SearchedTexts
+from oomlint.files.reference_index import ProjectTexts
 from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
 
@@ -38,7 +37,7 @@ class ShippedExamples:
     def __init__(self, workspace: Workspace, named: Collection[str] = ()) -> None:
         self._workspace = workspace
         self._named = frozenset(named)
-        self._texts: dict[Path, SearchedTexts] = {}
+        self._texts = ProjectTexts(workspace)
         self._known: dict[str, str] = {}
 
     def __call__(self, run: Run) -> str:
@@ -51,12 +50,6 @@ class ShippedExamples:
         from oomlint.runs.copies import Copies  # most lints find nothing to say
 
         return Copies(self._workspace)
-
-    def _naming(self, path: str) -> list[str]:
-        root = self._workspace.project_around(path)
-        if root not in self._texts:
-            self._texts[root] = texts_below(self._workspace, root, guides=True)
-        return naming(self._texts[root], path)
 
     def _shipping(self, run: Run) -> str:
         root = run.claims[0] if run.parts.root is None else run.parts.root
@@ -93,7 +86,7 @@ class ShippedExamples:
         return any(self._workspace.holds(each, p) for each in around for p in PACKAGES)
 
     def _own(self, path: str) -> Iterator[str]:
-        for other in self._naming(path):
+        for other in self._texts.naming(path):
             folders = PurePosixPath(other).parts[:-1]
             is_use = _NO_USE.isdisjoint(folders) and not any(f.startswith(".") for f in folders)
             if other != path and is_use and self._means(other, path):
