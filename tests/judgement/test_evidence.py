@@ -233,13 +233,15 @@ _FULL = (
 )
 
 
-def test_a_model_that_its_name_alone_tells_of_makes_no_error() -> None:
+def test_a_model_that_its_name_alone_tells_of_makes_but_a_remark() -> None:
     known = _run(_FULL.format(model="meta-llama/Meta-Llama-3-8B"), "train.sh")
     named = _run(_FULL.format(model="acme/house-llama3-8b-sft"), "train.sh")
     assert named.plan.model.dims == known.plan.model.dims
     assert named.level(f.model.dims) is Level.ASSUMED
     assert max(p.severity for p in judgement_of(known).peaks) is Severity.ERROR
-    assert max(p.severity for p in judgement_of(named).peaks) is Severity.WARNING
+    assert max(p.severity for p in judgement_of(named).peaks) is Severity.INFO
+    assert judgement_of(known).written.verdict == "does_not_fit"
+    assert judgement_of(named).written.verdict == "tight"
     (basis,) = (b for b in rests_on(named) if b.leaf == f.model.dims)
     assert basis.level is Level.ASSUMED
     assert "its name contains" in basis.why

@@ -66,7 +66,7 @@ def test_words_and_severities_are_ranges_of_it() -> None:
 
 def test_weak_evidence_bounds_the_severity() -> None:
     assert bound(Severity.ERROR, Level.DEFAULT) is Severity.ERROR
-    assert bound(Severity.ERROR, Level.ASSUMED) is Severity.WARNING
+    assert bound(Severity.ERROR, Level.ASSUMED) is Severity.INFO
     assert bound(Severity.ERROR, Level.UNREAD) is Severity.INFO
     assert bound(Severity.ERROR, None) is Severity.ERROR
 

@@ -100,7 +100,7 @@ def dims(run: Cells) -> Any:
 
 
 def _sourced(value: Any, known: ModelFacts) -> Sourced:
-    return Sourced(value, known.source, is_assumed=known.confidence == "assumed")
+    return Sourced(value, known.source, is_assumed=known.confidence in ("assumed", "guessed"))
 
 
 @facts.fact(f.model.arch, f.model.ckpt_dtype, f.model.native_quant)

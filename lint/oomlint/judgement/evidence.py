@@ -166,7 +166,11 @@ def weakest_of_claims(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]
     """The same of what decides whether there is anything to say of a run's peak: that it does not
     fit, or that it is tight."""
     bases = rests_on(run)
-    return _weakest([basis for basis in bases if resource in basis.decides | basis.eases])
+    found = _weakest([basis for basis in bases if resource in basis.decides | basis.eases])
+    if found[0] < Level.ASSUMED and run.level(f.model.dims) is Level.ASSUMED:
+        # A name tells a size, and of folders of a project's own it may tell something else (the run's number).
+        return Level.ASSUMED, tuple(basis for basis in bases if basis.leaf == f.model.dims)
+    return found
 
 
 def _weakest(deciding: list[Basis]) -> tuple[Level, tuple[Basis, ...]]:

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.doubts import Doubt, doubts
-from oomlint.judgement.evidence import Evidence, evidence_of, is_open
+from oomlint.judgement.evidence import Evidence, evidence_of, is_open, weakest_of_claims
 from oomlint.judgement.measured import measured_words
 from oomlint.judgement.peak import counts_as_run, is_up_to_data, risk_of, unfounded
 from oomlint.judgement.releases import over_releases
 from oomlint.judgement.risk_model import risk_in
 from oomlint.judgement.severity import EVEN, LOST, TIGHT, Verdict, verdict_at
 from oomlint.plan import Plan
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class Forecast(Struct, frozen=True, dict=True):
     """Why what it would need says nothing of this project on this machine, in words, where that is more than there is."""
     is_up_to_data: bool = False
     """Whether it rather lives with short samples, and no file says how long they are."""
+    is_guessed: bool = False
+    """Whether all that it would die of hangs on values that nobody says."""
     measured: str = ""
     """What was measured of the run, or of one like it, from which its prediction starts."""
 
@@ -135,10 +138,11 @@ class Forecast(Struct, frozen=True, dict=True):
 
     @property
     def verdict(self) -> Verdict:
-        """As sure as a finding on the run may be: what but some data need is no certainty."""
+        """As sure as a finding on the run may be: what but some data need, or hangs on a guess, is no certainty."""
         found: Verdict = "unknown" if self.risk is None else self.risk.verdict
         is_hard = self.risk is not None and (self.risk.host or 0.0) >= LOST
-        return "tight" if found == "does_not_fit" and self.is_up_to_data and not is_hard else found
+        is_soft = self.is_guessed or (self.is_up_to_data and not is_hard)
+        return "tight" if found == "does_not_fit" and is_soft else found
 
     @property
     def cards(self) -> tuple[Gpu, ...]:
@@ -204,8 +208,17 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         is_fragment=run.is_fragment,
         unfounded=why,
         is_up_to_data=is_at_risk and is_up_to_data(run),
+        is_guessed=_is_guessed(run, whole),
         measured=measured_words(run),
     )
+
+
+def _is_guessed(run: Run, whole: Risk) -> bool:
+    """Whether everything that the run is lost to hangs on values that nobody says."""
+    risks = {"gpu": whole.gpu or 0.0, "host": whole.host or 0.0}
+    lost = [resource for resource, risk in risks.items() if risk >= LOST]
+    levels = [weakest_of_claims(run.intended, resource)[0] for resource in lost]
+    return bool(levels) and all(level is Level.ASSUMED for level in levels)
 
 
 def _founded(run: Run, whole: Risk) -> Risk | None:

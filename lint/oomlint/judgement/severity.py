@@ -44,13 +44,13 @@ def severity_at(risk: float) -> Severity | None:
 
 
 def bound(severity: Severity, evidence: Level | None) -> Severity:
-    """The most that something can be that rests on evidence of this level: what nobody says makes no
-    error, what nobody read no warning."""
-    if evidence is Level.UNREAD:
-        return min(severity, Severity.INFO)
-    if evidence is Level.ASSUMED:
-        return min(severity, Severity.WARNING)
-    return severity
+    """The most that something can be that rests on evidence of this level: what nobody says, or nobody read, is no
+    more than a remark.
+
+    A warning promises to be true nine times in ten. Of the warnings on strangers' repositories that hung on an assumed
+    value 7 of 20 were true, of those on a run's memory 2 of 10 (benchmarks/strangers, draws 15 to 22).
+    """
+    return min(severity, Severity.INFO) if evidence in (Level.ASSUMED, Level.UNREAD) else severity
 
 
 def verdict_at(risk: float) -> Verdict:

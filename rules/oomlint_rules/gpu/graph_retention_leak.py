@@ -7,9 +7,10 @@
 
 ## Why it runs out of memory
 
-The tensor refers to its graph. After `backward` the saved activations are freed, but the
-nodes of the graph, the loss and all that hangs on them stay, a little more with each step;
-what was kept with `retain_graph` stays whole. Memory grows until it is gone, hours later.
+The tensor refers to its graph. `backward` frees the saved activations, so that the GPU keeps little more than the
+losses, but the nodes of the graph stay in the host's memory, a little more with each step, and so does what functions of
+the project's own keep outside of saved tensors. What was kept with `retain_graph` stays whole: that grows until a long
+run dies of it.
 
 ## How to fix it
 
@@ -51,11 +52,15 @@ _LOOP = text(
 )
 
 
+_RETAINED = _LOOP.replace("backward()", "backward(retain_graph=True)")
+
+
 class GraphRetentionLeak(FactRule, code="OOM116", fact="loss-accumulated-with-graph"):
     summary = "a sum or list of losses keeps the graph of every step alive"
 
     bad = (
         example({"train.py": _LOOP.format(line="total_loss += loss")}),
+        example({"train.py": _RETAINED.format(line="total_loss += loss")}),
         example({"train.py": _LOOP.format(line="losses.append(loss)")}),
     )
     good = (
@@ -65,11 +70,17 @@ class GraphRetentionLeak(FactRule, code="OOM116", fact="loss-accumulated-with-gr
 
     def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
         loss, into = fact.detail["loss"], fact.detail["into"]
-        yield self.warning(
+        say = self.warning if fact.detail["retained"] else self.info
+        grows = (
+            "backward keeps the activations of each step, and the GPU fills up"
+            if fact.detail["retained"]
+            else "backward frees the activations of a step, its nodes stay in the host's memory"
+        )
+        yield say(
             run,
             f"{short(into)} keeps {short(loss)} with its graph, step after step",
             at=fact,
-            details=("memory grows with it", f"use {loss}.detach() or {loss}.item()"),
+            details=(grows, f"use {loss}.detach() or {loss}.item()"),
             confidence="medium",
-            resource="gpu",
+            resource="gpu" if fact.detail["retained"] else "host",
         )

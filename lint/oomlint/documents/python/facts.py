@@ -57,7 +57,7 @@ def facts_of(
     Kinds and details: ``catches-sigkill`` (``tests``), ``retries-inside-except`` (``repeats``),
     ``async-save-thread`` (``through``), ``dcp-async-save``, ``load-before-zero3-config``
     (``load``, ``config``, ``config_line``, or ``reason: not-kept``), ``accelerator-before-load``, ``torch-load-no-map-location``,
-    ``state-dict-on-gpu`` (``reason``, and ``guards`` of a Trainer's), ``loss-accumulated-with-graph`` (``loss``, ``into``, ``how``),
+    ``state-dict-on-gpu`` (``reason``, and ``guards`` of a Trainer's), ``loss-accumulated-with-graph`` (``loss``, ``into``, ``how``, ``retained``),
     ``empty-cache-in-loop``, ``alloc-conf-after-import`` (``cuda_used``), ``shows-devices`` (``devices``), and those of
     :func:`~oomlint.documents.python.side_facts.side_facts`,
     :func:`~oomlint.documents.python.loss_facts.loss_facts`,
@@ -367,7 +367,15 @@ class _Look(Struct, frozen=True, eq=False):
             if _starts_anew(into, node, loops):
                 continue
             assert isinstance(node, (ast.AugAssign, ast.Call))
-            yield self._fact("loss-accumulated-with-graph", node, loss=loss, into=into, how=how)
+            retained = _retains_graph(nodes)
+            yield self._fact(
+                "loss-accumulated-with-graph",
+                node,
+                loss=loss,
+                into=into,
+                how=how,
+                retained=retained,
+            )
 
     def _cache_emptied(self, nodes: Sequence[ast.AST]) -> Iterator[Fact]:
         """``empty_cache()`` in every turn of a loop that trains; behind an ``if`` it may be rare."""
@@ -621,6 +629,20 @@ def _backward_names(nodes: Sequence[ast.AST]) -> set[str]:
         if name is not None:
             names.add(name)
     return names
+
+
+def _retains_graph(nodes: Sequence[ast.AST]) -> bool:
+    """Whether ``backward`` is told to keep what the graph saved."""
+    return any(
+        isinstance(node, ast.Call)
+        and call_name(node) == "backward"
+        and any(k.arg == "retain_graph" and not _is_false(k.value) for k in node.keywords)
+        for node in nodes
+    )
+
+
+def _is_false(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and not value.value
 
 
 def _loss_in(value: ast.expr) -> str | None:
