@@ -6,6 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping as MappingABC
 from contextlib import suppress
+from functools import partial
 from math import isfinite
 from typing import Any, Final
 
@@ -188,6 +189,17 @@ class Evaluator:
 
     def node(self, expression: ast.expr, scope: Scope, depth: int = 0) -> Node:
         """The expression as a scalar, sequence or mapping; ``UNKNOWN`` where it is not plain."""
+        if not _has_node(expression):
+            return self._asked(expression, scope, depth)
+        ask = partial(self._asked, expression, scope, depth)
+        return self.files.worked_out(expression, scope, depth, ask)
+
+    def note_call(self, expression: ast.Call, call: Call) -> None:
+        """A call that was read: what refers to it from here on is that."""
+        self.calls[id(expression)] = call
+        self.files.forget_values()
+
+    def _asked(self, expression: ast.expr, scope: Scope, depth: int) -> Node:
         before, asked = self.files.count, self.files.left_open
         found = self._from_file(expression, scope) if self.may_load else None
         if found is not None:
@@ -841,7 +853,8 @@ class Evaluator:
                 0,
             )  # what refers to itself is nothing
             before = self.files.count
-            chosen = self._last_held(owner, bindings, depth)
+            with self.files.in_itself():
+                chosen = self._last_held(owner, bindings, depth)
             known = (state, chosen, self.files.count - before)
             self._chosen_by_files[id(bindings)] = known
         else:
@@ -882,7 +895,8 @@ class Evaluator:
         # What refers to itself is nothing.
         self.handed_on[id(given)] = _Given(state, [_unknown(span)], 0)
         before, asked = self.files.count, self.files.left_open
-        nodes = [self.node(value, scope, depth + 1) for value, scope in given]
+        with self.files.in_itself():
+            nodes = [self.node(value, scope, depth + 1) for value, scope in given]
         grown = self.files.count - before, self.files.left_open - asked
         self.handed_on[id(given)] = _Given(state, nodes, *grown)
         return nodes
