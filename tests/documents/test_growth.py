@@ -94,6 +94,41 @@ def test_what_a_function_is_given_is_asked_once_and_not_along_every_way_to_it(
     assert (itself.value, last.value) == (UNKNOWN, 3)
 
 
+def _tested(deep: int) -> str:
+    """Numbers each of which hangs on the one before by a test, of which nobody tells the first."""
+    chain = "".join(
+        f"a{n} = 1\nif int(a{n - 1}) == 2:\n    a{n} = int(a{n - 1})\n" for n in range(1, deep + 1)
+    )
+    loaded = "import yaml\ncfg = yaml.safe_load(open('a.yaml'))\n"
+    first = "a0 = 1\nif os.path.exists('x'):\n    a0 = 2\n"
+    return (
+        f"{_HEAD}{loaded}{first}{chain}TrainingArguments('o', seed=a{deep}, data_seed=cfg['a'])\n"
+    )
+
+
+def test_a_test_that_hangs_on_other_tests_is_asked_once_and_not_along_every_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+    found = Evaluator._node
+
+    def counted(self: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Node:
+        nonlocal asked
+        asked += 1
+        return found(self, expression, scope, depth)
+
+    monkeypatch.setattr(Evaluator, "_node", counted)
+    config = Source("a.yaml", "a: 6\n")
+    document = parse_python(
+        Source("train.py", _tested(3)), lambda path: config if path == "a.yaml" else None
+    )
+    assert document is not None
+    entries = document.calls[0].arguments.entries
+    values = [entries[key].value for key in ("seed", "data_seed")]
+    assert [value.value for value in values if isinstance(value, Scalar)] == [UNKNOWN, 6]
+    assert asked < 150
+
+
 def _returning(deep: int) -> str:
     """Functions each of which returns what one of two calls of the next returns."""
     through = "".join(

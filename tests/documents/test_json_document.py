@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from tests.nodes import at, mapping, plain
 
+from oomlint import documents
 from oomlint.documents.base import Node, Sequence
 from oomlint.documents.json import JsonDocument, parse_json
 from oomlint.documents.text import Edit, Source
@@ -138,6 +139,26 @@ def test_errors_say_where_and_why(text: str, line: int, column: int, words: str)
 def test_files_built_to_exhaust_a_reader(text: str) -> None:
     with pytest.raises(ParseError):
         parse(text)
+
+
+VOCABULARY = json.dumps({word: number for number, word in enumerate("!\"#$%&'(")})[:-1]
+TOKENIZER = '{\n  "version": "1.0",\n  "truncation": null,\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_read"),
+    [
+        ("final/vocab.json", VOCABULARY + ', "swift": 8, "megatron": 9}', False),
+        ("gpt2-vocab.json", VOCABULARY + ', "swift": 8}', False),
+        ("added_tokens.json", VOCABULARY + ', "</s>": 8}', False),
+        ("tokenizer.json", TOKENIZER + " " * 5 * 2**20, False),
+        ("ds.json", VOCABULARY + ', "train_batch_size": 8}', True),
+        ("vocab.json", '{"train_batch_size": 8, "zero_optimization": {"stage": 3}}', True),
+        ("tokenizer.json", '{"model_name_or_path": "gpt2"}', True),
+    ],
+)
+def test_the_tokens_of_a_tokenizer_are_no_config(name: str, text: str, is_read: bool) -> None:
+    assert (documents.parse(Source.from_bytes(name, text.encode())) is not None) == is_read
 
 
 Act = Callable[[JsonDocument], list[Edit]]

@@ -10,7 +10,7 @@ import pytest
 from oomlint.documents.base import UNKNOWN, Call, Mapping, Name, Node, Scalar, Sequence
 from oomlint.documents.python.document import PythonScript, parse_python
 from oomlint.documents.python.nodes import PythonScalar
-from oomlint.documents.python.values import plain_value
+from oomlint.documents.python.plain_values import plain_value
 from oomlint.documents.text import Edit, Source
 from oomlint.errors import CannotEdit, ParseError
 

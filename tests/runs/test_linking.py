@@ -177,6 +177,31 @@ def test_marker_of_another_kind_of_file_does_not_count():
     assert not linked.errors
 
 
+@pytest.mark.parametrize(
+    ("text", "is_error"),
+    [
+        ('{"text": "as swift as a zero_optimization", "more": [}', False),
+        ('{"zero_optimization": {"stage": 3,, }}', True),
+        ("{zero_optimization : {stage: 3}", True),
+        ('{"swift_version": [}', True),
+    ],
+)
+def test_a_word_in_data_is_no_key_of_a_config(text, is_error):
+    assert bool(link({"x.json": text}).errors) is is_error
+
+
+class _Noted(DeepSpeed):
+    """A dialect of a plug-in, whose files tell by any word."""
+
+    origin = "a plug-in"
+    markers = (b"acme",)
+
+
+def test_a_word_that_a_plug_in_marks_counts_wherever_it_stands():
+    linked = link({"x.json": '{"kind": "acme", [}'}, dialects=Registry.of([_Noted(), Axolotl()]))
+    assert [error.path for error in linked.errors] == ["x.json"]
+
+
 def test_suffixes_in_capitals():
     assert [run.name for run in link({"A.YAML": RUN}).runs] == ["A.YAML"]
 

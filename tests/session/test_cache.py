@@ -193,10 +193,21 @@ def test_a_changed_module_is_seen_beside_one_from_the_future(tmp_path, monkeypat
         (own / name).touch()
     os.utime(own / "other.py", (4e9, 4e9))
     monkeypatch.setattr(cache, "__file__", str(own / "cache.py"))
-    before = cache._code()
-    assert cache._code() == before
+    code_of_a_start = cache._code.__wrapped__
+    before = code_of_a_start()
+    assert code_of_a_start() == before
+    (own / "__pycache__").mkdir()
+    (own / "__pycache__" / "other.cpython-311.pyc").touch()
+    assert code_of_a_start() == before
     os.utime(own / "cache.py", (1e9, 1e9))
-    assert cache._code() != before
+    assert code_of_a_start() != before
+
+
+def test_what_a_process_runs_is_what_was_there_as_it_began(tmp_path, monkeypatch):
+    assert cache.identity() == cache.identity()
+    before = cache.identity()
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "oomlint" / "cli" / "cache.py"))
+    assert cache.identity() == before
 
 
 def test_the_page_of_a_github_step_is_written_each_time(check, tmp_path, monkeypatch):

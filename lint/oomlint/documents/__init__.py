@@ -49,9 +49,9 @@ def parse(
 
         return parse_yaml(source)
     if kind in JSON_SUFFIXES:
-        from oomlint.documents.json import parse_json
+        from oomlint.documents.json import is_tokenizer, parse_json
 
-        return parse_json(source)
+        return None if is_tokenizer(source) else parse_json(source)
     if kind in TOML_SUFFIXES:
         from oomlint.documents.toml import parse_toml
 

@@ -43,6 +43,17 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
 _COLON: Final = re.compile(r"[ \t]*:[ \t]*")
 
+# How files of a tokenizer begin that hold its tokens, by the ends of their names: tokens with their numbers
+# (vocab_files_names in transformers 4.57, models/gpt2/tokenization_gpt2.py; ADDED_TOKENS_FILE and FULL_TOKENIZER_FILE in
+# its tokenization_utils_base.py), or what tokenizers 0.22 writes first (tokenizers/src/tokenizer/serialization.rs).
+_TOKENS = r'\s*\{(?:\s*"(?:[^"\\]|\\.)*"\s*:\s*[0-9]+\s*,){8}'
+_TOKENIZERS = {
+    "vocab.json": _TOKENS,
+    "added_tokens.json": _TOKENS,
+    "tokenizer.json": r'\s*\{\s*"version"\s*:\s*"[^"]*"\s*,\s*"truncation"\s*:',
+}
+_BEGINNING = 2000
+
 
 class JsonDocument(DataDocument, frozen=True, eq=False):
     """``relaxed_at`` is the first place that ``json.load`` would refuse, ``None`` if it reads all."""
@@ -190,6 +201,14 @@ def parse_json(source: Source) -> JsonDocument:
     if len(source.text) > _MAX_CHARACTERS:
         raise ParseError(source.path, "too large for a training config (over 4 million characters)")
     return _Scanner(source).document()
+
+
+def is_tokenizer(source: Source) -> bool:
+    """Whether a text is the tokens of a tokenizer, some megabytes of words of which none is a setting."""
+    return any(
+        source.path.endswith(name) and re.match(beginning, source.text[:_BEGINNING])
+        for name, beginning in _TOKENIZERS.items()
+    )
 
 
 def is_json_lines(source: Source) -> bool:

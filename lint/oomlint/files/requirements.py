@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 
 # Packages whose version decides a default or the memory of a step.
 PACKAGES = frozenset(
@@ -118,6 +119,7 @@ def is_requirements(name: str) -> bool:
     return lower.startswith("requirements") and lower.endswith((".txt", ".in"))
 
 
+@lru_cache(maxsize=4096)  # each batch of files asks it of all that lie beside them
 def is_pin_file(name: str) -> bool:
     """Whether files of that name (without folders) may pin versions."""
     return any(fits(name.lower()) for fits, _ in _READERS)

@@ -47,7 +47,7 @@ from oomlint.memory import Estimate
 from oomlint.plan import leaf_paths
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.runs.vendored import lacks
+from oomlint.runs.vendored.declared import lacks
 from oomlint.wording.amounts import gib
 
 

@@ -6,84 +6,38 @@ that moves is its swing, and it *decides* where the run fits at one value and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.common.fields import shared
-from oomlint.hardware import usual_limit
 from oomlint.judgement import unread
-from oomlint.judgement.launch import SHARDED, hangs_on_launch
-from oomlint.judgement.risk_model import risk_in
+from oomlint.judgement.launch import hangs_on_launch
+from oomlint.judgement.plausible import PLAUSIBLE, plausible_of
 from oomlint.judgement.severity import EVEN, TIGHT
+from oomlint.judgement.trials import (
+    Trials,
+    decided_from,
+    decided_in,
+    eased_in,
+    elsewise,
+    estimate_under,
+    estimates_together,
+    peaks_of,
+    swing_of,
+)
 from oomlint.memory import Assumption, Estimate
-from oomlint.memory.build import skeleton, stand_in
-from oomlint.models.names import one_of_mixture
+from oomlint.memory.build import skeleton
 from oomlint.plan import leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.plan.model import ModelDims
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import enumerated
 
 # What was not read is named up to so many.
 _MOST_NAMED = 3
-
-_LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
-_HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
-_WHOLE = {f.precision.param: "fp32", f.precision.grad: "fp32", f.precision.optim_state: "fp32"}
-_ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
-
-# Of Llama 2 and of Qwen 2.5 (their config.json): of a model whose size alone is known, the logits are
-# anything between.
-_VOCABULARIES = (32_000, 152_064)
-
-# Of fields that move the peak, what else they are in runs that people write.
-_PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
-    f.trainable.method: ({f.trainable.method: "full"}, _LORA),
-    f.trainable.targets: ({f.trainable.targets: "all_linear"},),
-    f.quant.method: ({f.quant.method: "none"}, {f.quant.method: "bnb4"}),
-    f.load.dtype: ({f.load.dtype: "fp32", **_WHOLE}, {f.load.dtype: "bf16", **_HALF}),
-    f.precision.param: (_HALF, _WHOLE),
-    f.precision.master: ({f.precision.master: "none"}, {f.precision.master: "fp32"}),
-    f.optimizer.kind: ({f.optimizer.kind: "adamw"}, {f.optimizer.kind: "adamw8bit"}),
-    f.parallel.backend: ({f.parallel.backend: "ddp"}, _ZERO_3),
-    f.parallel.zero.stage: ({f.parallel.zero.stage: 0}, {f.parallel.zero.stage: 3}),
-    f.parallel.fsdp.strategy: (
-        {f.parallel.fsdp.strategy: "full"},
-        {f.parallel.fsdp.strategy: "no_shard"},
-    ),
-    f.offload.optimizer: ({f.offload.optimizer: "none"}, {f.offload.optimizer: "cpu"}),
-    f.offload.params: ({f.offload.params: "none"}, {f.offload.params: "cpu"}),
-    f.parallel.tp: ({f.parallel.tp: 1}, {f.parallel.tp: 8}),
-    f.parallel.pp: ({f.parallel.pp: 1}, {f.parallel.pp: 8}),
-    f.parallel.cp: ({f.parallel.cp: 1}, {f.parallel.cp: 8}),
-    f.parallel.ep: ({f.parallel.ep: 1}, {f.parallel.ep: 8}),
-    f.parallel.world: (
-        {f.parallel.world: 1, f.parallel.dp: 1, f.parallel.nodes: 1, f.parallel.gpus_per_node: 1},
-        {f.parallel.world: 64, f.parallel.dp: 64, f.parallel.nodes: 8, f.parallel.gpus_per_node: 8},
-    ),
-    f.batch.micro: ({f.batch.micro: 1}, {f.batch.micro: 16}),
-    # Instructions and their answers have some hundred tokens (168 on the mean in alpaca-gpt4-data-en,
-    # benchmarks/accuracy/lengths.py): a length that nobody limits is rather below 2,048 than above.
-    f.eval.samples: ({f.eval.samples: 100}, {f.eval.samples: 16_600}),
-    f.seq.max_len: ({f.seq.max_len: 256}, {f.seq.max_len: 1024}, {f.seq.max_len: 8192}),
-    f.seq.packing: ({f.seq.packing: "none"}, {f.seq.packing: "varlen"}),
-    f.checkpointing.mode: ({f.checkpointing.mode: "none"}, {f.checkpointing.mode: "full"}),
-    f.loss.logits_materialised: (
-        {f.loss.logits_materialised: "full"},
-        {f.loss.logits_materialised: "fused"},
-    ),
-    f.eval.enabled: ({f.eval.enabled: False},),
-    f.eval.keeps_logits: ({f.eval.keeps_logits: False}, {f.eval.keeps_logits: True}),
-    f.model.attn_impl: ({f.model.attn_impl: "eager"}, {f.model.attn_impl: "flash2"}),
-    f.objective.ref_model: ({f.objective.ref_model: "none"}, {f.objective.ref_model: "copy"}),
-    # A group of completions, of which the run says how many there are.
-    f.objective.pairs_per_sample: (),
-}
-
 
 # Of a config that no file here starts.
 _LAUNCH, _NO_LAUNCH = (
@@ -214,10 +168,10 @@ def _otherwise(run: Run, leaf: Any) -> Iterator[tuple[str, Estimate]]:
     nothing that his files tell.
     """
     own, peak = run.plan.get(leaf), run.estimate.gpu.peak_bytes
-    for change in _plausible(run, leaf):
+    for change in plausible_of(run, leaf):
         if change.get(leaf) == own:
             continue
-        found = _estimate(run, change)
+        found = estimate_under(run, change)
         needs_more = peak is not None and (found.gpu.peak_bytes or 0) > peak
         if leaf != f.parallel.world or not needs_more:
             yield f"{run.key(leaf)} is {change[leaf]}", found
@@ -232,12 +186,12 @@ def is_open(run: Run, *resources: str) -> bool:
 def moves(run: Run, field: Any) -> Iterator[tuple[Any, int]]:
     """The values that a field of the plan plausibly has, and the GPU's peak at each, in bytes."""
     base = run.placed
-    if field not in _PLAUSIBLE:
+    if field not in PLAUSIBLE:
         return
     seen: set[Any] = set()
-    for change in ({field: base.plan.get(field)}, *_plausible(base, field)):
+    for change in ({field: base.plan.get(field)}, *plausible_of(base, field)):
         value = change[field]
-        peak = _estimate(base, change if seen else {}).gpu.peak_bytes
+        peak = estimate_under(base, change if seen else {}).gpu.peak_bytes
         if value is not None and value not in seen and peak is not None:
             yield value, peak
         seen.add(value)
@@ -247,42 +201,15 @@ def level_of(run: Run) -> Level:
     """How well the weakest of the fields is known that move the peak."""
     if run.is_measured:
         return Level.MEASURED
-    levels = (run.level(field) for field in (*_PLAUSIBLE, f.model.dims))
+    levels = (run.level(field) for field in (*PLAUSIBLE, f.model.dims))
     return max(*levels, *_weak(run).values())
-
-
-def _plausible(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
-    """What else a field plausibly is, and all that changes with it."""
-    if leaf == f.objective.pairs_per_sample:
-        group = run.plan.objective.rollout.n
-        return ({leaf: 1}, {leaf: group}) if group else ()
-    if leaf != f.model.dims:
-        return _PLAUSIBLE[leaf]
-    dims = run.plan.model.dims
-    if dims is None or not dims.params_total:
-        return ()
-    sizes = {dims.params_total, one_of_mixture(str(run.plan.model.id)) or dims.params_total}
-    shapes = (
-        replace(stand_in(replace(dims, params_total=size)), vocab=vocabulary)
-        for size in sizes
-        for vocabulary in _VOCABULARIES
-    )
-    return tuple({leaf: each} for each in shapes if _has_layers(each))
-
-
-def _has_layers(dims: ModelDims) -> bool:
-    """Whether a model of this size has room for layers beside the tables of its vocabulary."""
-    built = skeleton(dims)
-    return built is not None and all(
-        linear.outputs for block in built.blocks for linear in block.linears
-    )
 
 
 def _weak(run: Run) -> dict[Any, Level]:
     """The fields that move memory and are known no better than by an assumption."""
     weak = {
         leaf: level
-        for leaf in _PLAUSIBLE
+        for leaf in PLAUSIBLE
         if (level := run.level(leaf)) >= Level.ASSUMED and run.roots(leaf, _OF_MODEL)
     }
     weak |= dict.fromkeys(run.parts.changed, Level.UNREAD)
@@ -301,7 +228,7 @@ def _weak(run: Run) -> dict[Any, Level]:
 
 def _left_to_the_model(run: Run) -> Mapping[Any, Assumption]:
     """What nobody says and no framework has a default for: the memory model had to choose it."""
-    return {each.field: each for each in run.estimate.assumptions if each.field in _PLAUSIBLE}
+    return {each.field: each for each in run.estimate.assumptions if each.field in PLAUSIBLE}
 
 
 def _found(run: Run) -> Iterator[Basis]:
@@ -320,7 +247,7 @@ def _of_commits(run: Run) -> Iterator[Basis]:
             others.setdefault(changes[0].package, []).append(other.estimate)
     for package, found in others.items():
         estimates = (run.estimate, *found)
-        decides, eases = _decided(run, estimates), _eased(run, estimates)
+        decides, eases = decided_in(run, estimates), eased_in(run, estimates)
         if decides or eases:
             yield Basis(
                 field=f.versions,
@@ -332,8 +259,8 @@ def _of_commits(run: Run) -> Iterator[Basis]:
                 path=None,
                 line=None,
                 key=f"the release of {package}",
-                swing_bytes=_swing(estimates),
-                otherwise=_elsewise(found, _peaks(run.estimate)),
+                swing_bytes=swing_of(estimates),
+                otherwise=elsewise(found, peaks_of(run.estimate)),
                 decides=decides,
                 eases=eases,
             )
@@ -370,8 +297,8 @@ def _in_vain(run: Run, field: Any, key: str) -> Basis:
         key=key,
         swing_bytes=None,
         otherwise={},
-        decides=_from(run.placed, EVEN),
-        eases=_from(run.placed, TIGHT),
+        decides=decided_from(run.placed, EVEN),
+        eases=decided_from(run.placed, TIGHT),
     )
 
 
@@ -380,11 +307,11 @@ def _of_fields(run: Run) -> Iterator[Basis]:
     if not weak:
         return
     probe = run.placed
-    trials = {leaf: _Trials.of(probe, leaf) for leaf in weak}
+    trials = {leaf: Trials.of(probe, leaf) for leaf in weak}
     best: dict[Any, Basis] = {}
     for level in (Level.ASSUMED, Level.UNREAD):
         leaves = [leaf for leaf, known in weak.items() if known is level]
-        together = _estimates_together(probe, [trials[leaf] for leaf in leaves])
+        together = estimates_together(probe, [trials[leaf] for leaf in leaves])
         for leaf in leaves:
             swing = trials[leaf].swing
             estimates = trials[leaf].estimates
@@ -394,12 +321,12 @@ def _of_fields(run: Run) -> Iterator[Basis]:
                 basis = replace(
                     _basis(run, field, leaf, level, swing),
                     otherwise=trials[leaf].otherwise,
-                    decides=_decided(probe, estimates)
-                    | _decided(probe, together)
-                    | (_from(probe, EVEN) if is_kin else frozenset()),
-                    eases=_eased(probe, estimates)
-                    | _eased(probe, together)
-                    | (_from(probe, TIGHT) if is_kin else frozenset()),
+                    decides=decided_in(probe, estimates)
+                    | decided_in(probe, together)
+                    | (decided_from(probe, EVEN) if is_kin else frozenset()),
+                    eases=eased_in(probe, estimates)
+                    | eased_in(probe, together)
+                    | (decided_from(probe, TIGHT) if is_kin else frozenset()),
                 )
                 place = (basis.path, basis.line, basis.key)
                 other = best.get(place, basis)
@@ -460,116 +387,3 @@ def _named(run: Run, field: Any, leaf: Any) -> str:
     """What a person knows a field by; what a dialect keeps for itself, by what follows from it."""
     key = run.key(field)
     return run.key(leaf) if key == field else key
-
-
-class _Trials(Struct, frozen=True):
-    """A field at what it plausibly is: the changes, and the estimate at each."""
-
-    changes: tuple[Mapping[Any, Any], ...]
-    estimates: tuple[Estimate, ...]
-
-    @classmethod
-    def of(cls, run: Run, leaf: Any) -> _Trials:
-        changes = ({}, *_plausible(run, leaf))
-        if hangs_on_launch(run, leaf):
-            # How a model is loaded follows from who launches it.
-            return cls(({}, SHARDED), (run.estimate, run.assuming(SHARDED).estimate))
-        return cls(changes, tuple(_estimate(run, change) for change in changes))
-
-    @property
-    def swing(self) -> int | None:
-        return _swing(self.estimates)
-
-    @property
-    def otherwise(self) -> Mapping[str, tuple[int, int]]:
-        """The least and the most that is needed where the field is not what it is taken for."""
-        own, *others = self.estimates
-        return _elsewise(others, _peaks(own))
-
-    def extreme(self, pick: Any) -> Mapping[Any, Any]:
-        """The change with the least, or the most, on the GPU."""
-        peaks = [each.gpu.peak_bytes for each in self.estimates]
-        known = [n for n, peak in enumerate(peaks) if peak is not None]
-        return self.changes[pick(known, key=peaks.__getitem__)] if known else {}
-
-
-def _swing(estimates: Iterable[Estimate]) -> int | None:
-    """How far the GPU's peak moves over some estimates."""
-    known = [peak for each in estimates if (peak := each.gpu.peak_bytes) is not None]
-    return max(known) - min(known) if known else None
-
-
-def _peaks(estimate: Estimate) -> Mapping[str, int | None]:
-    return {"gpu": estimate.gpu.peak_bytes, "host": estimate.host.peak_bytes}
-
-
-def _elsewise(
-    estimates: Sequence[Estimate], own: Mapping[str, int | None]
-) -> Mapping[str, tuple[int, int]]:
-    """The least and the most that a GPU and a host need by those of some estimates, in bytes, by which they need
-    another amount than their ``own``."""
-    found = {}
-    for resource, usual in own.items():
-        peaks = (_peaks(each)[resource] for each in estimates)
-        known = [peak for peak in peaks if peak is not None and peak != usual]
-        if known:
-            found[resource] = (min(known), max(known))
-    return found
-
-
-def _estimate(run: Run, change: Mapping[Any, Any]) -> Estimate:
-    return run.estimated(run.plan.with_values(change) if change else run.plan)
-
-
-_Limited: TypeAlias = Literal["gpu", "host"]
-
-
-def _risks(run: Run, estimates: Iterable[Estimate]) -> Iterator[tuple[_Limited, list[float]]]:
-    """The resources that have a limit and the risks by each estimate, the run's own first; where nobody
-    says which GPU, by the largest that most people can have."""
-    limits = run.limits
-    gpu = usual_limit() if limits.gpu_bytes is None else limits.gpu_bytes
-    each: tuple[tuple[_Limited, int | None], ...] = (("gpu", gpu), ("host", limits.host_bytes))
-    for resource, limit in each:
-        if limit is not None:
-            risks = [risk_in(estimate, resource, limit) for estimate in estimates]
-            yield resource, [risk for risk in risks if risk is not None]
-
-
-def _decided(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
-    """The resources of which a run rather dies by one of these estimates and not by another."""
-    return frozenset(
-        resource
-        for resource, risks in _risks(run, estimates)
-        if len({risk >= EVEN for risk in risks}) > 1
-    )
-
-
-def _from(run: Run, risk: float) -> frozenset[str]:
-    """The resources that a run dies of with at least this risk. A name is no proof of which model it is, so
-    that nothing is more certain than that."""
-    found = _risks(run, (run.estimate,))
-    return frozenset(resource for resource, risks in found if risks and risks[0] >= risk)
-
-
-def _eased(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
-    """The resources of which there is something to say as the run is taken, and nothing by another of these
-    estimates."""
-    return frozenset(
-        resource
-        for resource, risks in _risks(run, estimates)
-        if risks and risks[0] >= TIGHT and min(risks) < TIGHT
-    )
-
-
-def _estimates_together(run: Run, trials: Iterable[_Trials]) -> tuple[Estimate, ...]:
-    """The estimates with several fields at once at what weighs least, and at what weighs most."""
-    trials = tuple(trials)
-    if len(trials) < 2:
-        return ()
-    lightest: dict[Any, Any] = {}
-    heaviest: dict[Any, Any] = {}
-    for each in trials:
-        lightest |= each.extreme(min)
-        heaviest |= each.extreme(max)
-    return tuple(_estimate(run, change) for change in ({}, lightest, heaviest))

@@ -53,14 +53,11 @@ from oomlint.runs.shipped_configs import ShippedAround
 from oomlint.runs.shipped_examples import ShippedExamples
 from oomlint.runs.started_scripts import StartedScripts
 from oomlint.runs.templates import Templates
-from oomlint.runs.vendored import (
-    CarriedCode,
-    OwnPrograms,
-    OwnReaders,
-    copies_around,
-    options_of_training,
-    without_declared,
-)
+from oomlint.runs.vendored.carried import CarriedCode
+from oomlint.runs.vendored.declared import without_declared
+from oomlint.runs.vendored.files import copies_around
+from oomlint.runs.vendored.programs import OwnPrograms
+from oomlint.runs.vendored.readers import OwnReaders, options_of_training
 
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from oomlint.dialects.base import Claim, DialectEntry, Registry
@@ -44,6 +44,7 @@ class Recogniser:
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._adoptions: dict[tuple[str, str], Claim | None] = {}
         self._markers: dict[tuple[str, bool], tuple[bytes, ...]] = {}
+        self._in_keys: dict[tuple[str, bool], re.Pattern[bytes]] = {}
         self._failures: dict[str, list[InternalError]] = {}
 
     def was_asked(self, name: str) -> bool:
@@ -90,11 +91,14 @@ class Recogniser:
             return re.search(_TRAINS_IN_PYTHON, data, re.MULTILINE) is not None
         if key not in self._markers:
             readers = self.registry.readers(languages_of(name))
-            marks = {
-                m for entry in readers if entry.markers_prove or not proof for m in entry.markers
-            }
-            self._markers[key] = tuple(sorted(marks))
-        return any(mark in data for mark in self._markers[key])
+            counting = [entry for entry in readers if entry.markers_prove or not proof]
+            self._markers[key] = tuple(sorted({m for entry in counting for m in entry.markers}))
+            if key[0] in JSON_SUFFIXES:
+                others = {m for entry in counting if not entry.is_ours for m in entry.markers}
+                self._in_keys[key] = _in_keys(set(self._markers[key]) - others, others)
+        if not any(mark in data for mark in self._markers[key]):
+            return False
+        return key not in self._in_keys or self._in_keys[key].search(data) is not None
 
     def trains_in(self, script: str) -> bool:
         with suppress(FileError):
@@ -159,6 +163,13 @@ class Recogniser:
         if language not in _DATA:
             return [e for e in readers if language not in e.only_marked or e.is_marked(data)]
         return sorted(readers, key=lambda entry: entry.is_ours and not entry.is_marked(data))
+
+
+def _in_keys(ours: Iterable[bytes], others: Iterable[bytes]) -> re.Pattern[bytes]:
+    """Where markers stand in JSON: our dialects tell it by its keys, and in megabytes of data under that ending stands
+    any of their words. Of those of plug-ins a marker may be anywhere."""
+    keys = rb"(?:%s)[\w.-]{0,64}[\"']?\s{0,64}:" % b"|".join(map(re.escape, sorted(ours)))
+    return re.compile(b"|".join((keys, *map(re.escape, sorted(others)))))
 
 
 def _holds_records(name: str, data: bytes) -> bool:

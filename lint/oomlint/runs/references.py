@@ -14,7 +14,6 @@ from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.cells import Given
 from oomlint.dialects.kinds import is_stand_in
 from oomlint.dialects.table import Block, Reading, Setting
-from oomlint.dialects.trainer.statements import option_naming
 from oomlint.documents import (
     JSON_SUFFIXES,
     PYTHON_SUFFIXES,
@@ -351,5 +350,9 @@ def _files_named(
     """What settings say that name files: as they stand, or as the option of the script's own says which its call
     takes for one."""
     given = Given(blocks)
+    if not any(isinstance(block.document, ShellDocument) for block in given.blocks):
+        return given.stated
+    from oomlint.dialects.trainer.statements import option_naming  # only lines have options
+
     by_option = {name: option_naming(given.blocks, name) for name in dialect.references}
     return {**given.stated, **{name: found for name, found in by_option.items() if found}}

@@ -22,8 +22,8 @@ from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 
 # Enough to keep a process busy for some tenths of a second, and few enough that little is linted again where one of
-# them has changed: all of a batch. Batches of half as many files as 40 cost no more in all.
-_FILES = 20
+# them has changed: all of a batch. Batches of a quarter as many files as 40 cost no more in all.
+_FILES = 10
 
 # Of names in any script, as UTF-8 has their letters.
 _WORD = re.compile(rb"[\w.\x80-\xff-]+")

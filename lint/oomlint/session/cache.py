@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -143,22 +144,29 @@ def identity() -> list[Any]:
     return [__version__, _code(), sys.version, [os.environ.get(name) for name in _VARIABLES]]
 
 
+@cache
 def _code() -> list[float | str]:
-    """What tells of changes of oomlint's own files and the folders of installed packages."""
+    """What tells of changes of oomlint's own files and the folders of installed packages: as they are where it is first
+    asked, for what changes later is not what this process runs."""
     own = Path(__file__).parents[1]
     rules = find_spec("oomlint_rules")  # found without being imported
     folders = (own, *(rules.submodule_search_locations or () if rules is not None else ()))
     # Not the newest of all times alone: a clock that was wrong once would hide every later change.
-    own_times = sorted(
-        f"{path} {os.stat(path).st_mtime_ns}"
-        for package in folders
-        for parent, _, names in os.walk(package)
-        for name in names
-        if not name.endswith(".pyc")
-        for path in (os.path.join(parent, name),)
-    )
+    own_times = sorted(time for package in folders for time in _times_in(os.fspath(package)))
     installed = [os.stat(entry).st_mtime for entry in sys.path if os.path.isdir(entry)]
     return [_digest("\n".join(own_times).encode("utf-8", "surrogateescape")), *installed]
+
+
+def _times_in(folder: str) -> list[str]:
+    """When each file in a folder was last written, but for what Python keeps of it."""
+    found: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                found += () if entry.name == "__pycache__" else _times_in(entry.path)
+            elif not entry.name.endswith(".pyc"):
+                found.append(f"{entry.path} {entry.stat().st_mtime_ns}")
+    return found
 
 
 def _load(arguments: Sequence[str]) -> Any:

@@ -39,7 +39,7 @@ from oomlint.documents.base import (
 )
 from oomlint.documents.python.model_names import calls_model
 from oomlint.documents.python.nodes import PythonScalar, guards_of, option_of
-from oomlint.documents.python.values import arithmetic
+from oomlint.documents.python.plain_values import arithmetic
 from oomlint.documents.text import Span
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

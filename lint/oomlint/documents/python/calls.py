@@ -395,7 +395,7 @@ def read_calls(
         # A tokenizer goes by one word, whatever its variable is called.
         callee = "tokenizer" if cuts else written or last
         call = Call(callee, arguments, places.span(step.node), len(calls))
-        evaluator.calls[id(step.node)] = call
+        evaluator.note_call(step.node, call)
         origin[id(call)] = step
         calls.append(call)
     for cut in cut_by_helpers:

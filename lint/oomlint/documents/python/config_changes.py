@@ -61,12 +61,17 @@ class ConfigChanges(ConfigPaths, ABC):
     def held(self, expression: ast.expr, at: At) -> Held:
         """What of a config file an expression is."""
 
+    @abstractmethod
+    def forget_values(self) -> None:
+        """Something more is known, which values may depend on."""
+
     def note_changes(self, functions: Iterable[tuple[FunctionNode, Evaluator]]) -> None:
         """See what functions of other files change in the objects that they are given."""
         for function, home in functions:
             self.in_loaders |= self.changes_in(
                 function, At(home.scopes.of_node[id(function)], home)
             )
+        self.forget_values()
         self.known.clear()
         self.known_as_loaded.clear()
         self._changed.clear()

@@ -86,7 +86,7 @@ class ConfigPaths:
 
     def __init__(self, options: MappingABC[str, str | None]) -> None:
         self.options = dict(options)
-        self._told = 0
+        self.told = 0
         """How often something was asked that the command says."""
         self.asked: set[str] = set()
         """Options that name a config file, and variables of the environment that the script asks for."""
@@ -243,16 +243,16 @@ class ConfigPaths:
         return self.options[f"${name}"]
 
     def _said(self, key: str) -> str | None:
-        self._told += key in self.options
+        self.told += key in self.options
         return self.options.get(key)
 
     def _first(self, expressions: Iterable[ast.expr], at: At) -> str | None:
         """Of several paths the one that the command says, though it be unknown, or else the first."""
         found: list[str | None] = []
         for each in expressions:
-            before = self._told
+            before = self.told
             path = self._path(each, at.deeper)
-            if self._told > before:
+            if self.told > before:
                 return path
             found.append(path)
         return next(filter(None, found), None)

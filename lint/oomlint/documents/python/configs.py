@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from oomlint.documents.python.nodes import (
     PythonMapping,
     loaded_value,
 )
-from oomlint.documents.python.scopes import Binding, FunctionNode, dotted, enclosed
+from oomlint.documents.python.scopes import Binding, FunctionNode, Scope, dotted, enclosed
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
@@ -59,6 +60,47 @@ class ConfigFiles(ConfigChanges):
         self.loaded = LoadedFiles(find)
         self.count = 0
         """How often something was taken from a file: whoever sees it grow depends on one."""
+        self._values: dict[tuple[int, int, int, bool], tuple[ast.expr, Node, tuple[int, ...]]] = {}
+
+    # -- what was asked before ----------------------------------------------------------
+
+    def worked_out(
+        self, expression: ast.expr, scope: Scope, depth: int, ask: Callable[[], Node]
+    ) -> Node:
+        """What an expression is, worked out once for as long as the same is known: a test that asks for names which hang
+        on tests themselves would be asked again for every way that leads there."""
+        key = (id(expression), id(scope), depth, self.suspended)
+        known = self._values.get(key)
+        if known is None:
+            before = self.count, self.left_open, self.told
+            node = ask()
+            after = self.count, self.left_open, self.told
+            grown = tuple(now - was for now, was in zip(after, before, strict=True))
+            self._values[key] = (
+                expression,
+                node,
+                grown,
+            )  # the expression, so that its id stays its own
+            return node
+        _, node, (count, left_open, told) = known
+        self.count += count
+        self.left_open += left_open
+        self.told += told
+        return node
+
+    def forget_values(self) -> None:
+        """Something more is known, which values may depend on."""
+        self._values.clear()
+
+    @contextmanager
+    def in_itself(self) -> Iterator[None]:
+        """While something is worked out that counts as nothing wherever it refers to itself: what else is found then
+        holds only then."""
+        before, self._values = self._values, {}
+        try:
+            yield
+        finally:
+            self._values = before
 
     # -- what scripts ask ---------------------------------------------------------------
 
@@ -84,7 +126,8 @@ class ConfigFiles(ConfigChanges):
         key = (id(at.home), id(expression))
         if key not in known:
             known[key] = None  # what refers to itself is nothing
-            known[key] = self._held(expression, at)
+            with self.in_itself():
+                known[key] = self._held(expression, at)
         return known[key]
 
     def _held(self, expression: ast.expr, at: At) -> Held:

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from oomlint.documents.base import Node, Scalar
 from oomlint.documents.python.config_paths import argument_of, default_of, function_of
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
-from oomlint.documents.python.values import Evaluator, from_elsewhere
+from oomlint.documents.python.values import Evaluator
+from oomlint.documents.python.values.seen_nodes import from_elsewhere
 
 if TYPE_CHECKING:
     from oomlint.documents.python.calls import ReachedCall

@@ -28,11 +28,12 @@ from oomlint.documents.python.lightning import (
     parts_in,
 )
 from oomlint.documents.python.named_lengths import named_lengths
+from oomlint.documents.python.plain_values import plain_value
 from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.side_facts import OTHER_MODEL, sets_gradient
 from oomlint.documents.python.tree import Tree
-from oomlint.documents.python.values import Evaluator, NodeSpans, plain_value
+from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.python.wording import code_says
 from oomlint.documents.text import Span
 

@@ -15,7 +15,8 @@ from oomlint.documents.base import UNKNOWN, Call, Document, Fact, Mapping, Scala
 from oomlint.documents.python.config_files import LoadedFiles
 from oomlint.documents.python.options import ScriptOptions
 from oomlint.documents.python.parsers import argparse_names
-from oomlint.documents.python.values import Evaluator, defaults_of
+from oomlint.documents.python.values import Evaluator
+from oomlint.documents.python.values.parameters import defaults_of
 from oomlint.documents.suffixes import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.text import Location
 

@@ -1,0 +1,176 @@
+"""What attributes and items of objects of a script are."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from oomlint.documents.base import Mapping, Node, Scalar
+from oomlint.documents.python.environment import is_set_by_launchers, variable_taken
+from oomlint.documents.python.instances import AttributeValue, attribute
+from oomlint.documents.python.nodes import PythonScalar, option_of
+from oomlint.documents.python.parsers import PARSES_ARGUMENTS, Switch, are_parsed, field_default
+from oomlint.documents.python.scopes import Binding, Scope, dotted
+from oomlint.documents.python.values.called import as_set, path_in
+from oomlint.documents.python.values.limits import DEEPEST
+from oomlint.documents.python.values.named import imported, reached, seen_at
+from oomlint.documents.python.values.seen_nodes import (
+    from_elsewhere,
+    locked_by,
+    of_option,
+    or_none,
+    seen_from,
+    unknown_at,
+)
+from oomlint.documents.text import Span
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.values.evaluator import Evaluator
+
+
+def attribute_of(home: Evaluator, expression: ast.Attribute, scope: Scope, depth: int) -> Node:
+    span = home.places.span(expression)
+    if expression.attr == "parent":
+        above = path_in(home, expression, scope, depth)
+        if above is not None:
+            return above
+    name = dotted(expression)
+    if name is None:
+        return unknown_at(span)
+    root, _, rest = name.partition(".")
+    qualified = scope.imported(root)
+    if qualified:
+        return imported(home, expression, f"{qualified}.{rest}", scope, depth)
+    found = attribute(expression, scope, home)
+    if found is not None:
+        return _of_object(home, found, span, name, depth)
+    own = home.own(rest, scope) if root == "home" else None
+    if own is not None:
+        return seen_at(home, home.node(*own, depth + 1), span, name, alone=False)
+    if "." not in rest and not {name, f"{root}.*"} & home.scopes.changed:
+        return _option(home, root, rest, span, scope, depth)
+    return unknown_at(span)
+
+
+def _option(home: Evaluator, root: str, rest: str, span: Span, scope: Scope, depth: int) -> Node:
+    """``root.rest`` where ``root`` is what a parser of the command line returned."""
+    default = _setting(home, root, rest, scope)
+    if default is not None:
+        name = f"{root}.{rest}"
+        node = reached(home, default, home.scopes.module, span, name, depth, setting=True)
+        is_switch = isinstance(default, Switch)
+        return locked_by(node, f"{name} is a switch of the command line") if is_switch else node
+    parsed = _parsed_elsewhere(home, root, scope, 0)
+    if parsed is not None and rest in parsed.options:
+        node = parsed.node(parsed.options[rest], parsed.scopes.module, depth + 1)
+        there = from_elsewhere(node, span, parsed.places.source.path)
+        return of_option(or_none(there), rest)
+    if home.settings.get(root, root) not in (root, *home.scopes.classes):
+        return of_option(unknown_at(span), rest)  # by the default of a library's class
+    return unknown_at(span)
+
+
+def _of_object(home: Evaluator, found: AttributeValue, span: Span, name: str, depth: int) -> Node:
+    """What an attribute of an object of the project is, from where it is asked for."""
+    node = found.home.node(found.value, found.scope, depth + 1)
+    if found.home is not home:
+        node = from_elsewhere(node, span, found.home.places.source.path)
+    elif found.may_differ:
+        node = locked_by(seen_from(node, span), f"{name} may come from the environment")
+    else:
+        node = seen_at(home, node, span, name, alone=home.scopes.reads[name] <= 1)
+    if not found.may_differ or not isinstance(node, Scalar):
+        return node
+    return PythonScalar(
+        node.span,
+        node.value,
+        node.plain,
+        node.via,
+        node.locked,
+        may_differ=True,
+        option=option_of(node),
+    )
+
+
+def item_of(home: Evaluator, expression: ast.Subscript, scope: Scope, depth: int) -> Node:
+    """``CONFIG["key"]`` of a dict that nothing changes, ``path.parents[1]``."""
+    above = path_in(home, expression, scope, depth)
+    if above is not None:
+        return above
+    span = home.places.span(expression)
+    variable = variable_taken(expression, scope)
+    if variable is not None:
+        is_set = not is_set_by_launchers(variable) and home.files.sets(variable)
+        return as_set(home, variable, span) if is_set else unknown_at(span)
+    name = dotted(expression.value)
+    key = home.value(expression.slice, scope, depth + 1)
+    if name is None or not isinstance(key, str) or name in home.scopes.changed:
+        return unknown_at(span)
+    found = scope.find(name)
+    if found is None or len(found[1]) != 1:
+        return unknown_at(span)
+    owner, (binding,) = found
+    if binding.value is None:
+        return unknown_at(span)
+    holder = home.node(binding.value, owner, depth + 1)
+    entry = holder.entries.get(key) if isinstance(holder, Mapping) else None
+    if entry is None or binding.kind != "value":
+        return unknown_at(span)
+    reads = home.scopes.reads
+    by_key = reads[name] == reads[f"{name}[]"] and reads[f"{name}[{key!r}]"] == 1
+    return seen_at(home, entry.value, span, name, alone=by_key)
+
+
+def _setting(home: Evaluator, holder: str, attribute: str, scope: Scope) -> ast.expr | None:
+    """The default of ``args.x`` or ``script_args.x``."""
+    found = scope.find(holder)
+    if found is None:
+        return None
+    is_parsed = are_parsed(found[1], home.tree)
+    if len(found[1]) != 1 and not is_parsed:
+        return None
+    binding = found[1][0]
+    cls = _settings_class(home, holder, binding)
+    if cls is not None:
+        return field_default(home.scopes.classes.get(cls), attribute)
+    if is_parsed:
+        return home.options.get(attribute)
+    return None
+
+
+def _parsed_elsewhere(home: Evaluator, holder: str, scope: Scope, depth: int) -> Evaluator | None:
+    """Who declares the options of ``args``, where a function of another module parses them:
+    ``args = get_args()``."""
+    found = scope.find(holder)
+    if found is None or len(found[1]) != 1 or depth > DEEPEST:
+        return None
+    binding = found[1][0]
+    value, around = binding.value, found[0]
+    if binding.kind == "parameter":
+        given = home.given.get((id(found[0].node), holder), [])
+        value, around = given[0] if len(given) == 1 else (None, scope)
+        if isinstance(value, ast.Name):
+            return _parsed_elsewhere(home, value.id, around, depth + 1)
+    called = dotted(value.func) if isinstance(value, ast.Call) else None
+    there = home.elsewhere(called, around) if called else None
+    if there is None:
+        return None
+    other, name = there
+    parses = (
+        isinstance(call.func, ast.Attribute) and call.func.attr in PARSES_ARGUMENTS
+        for function in other.tree.functions
+        if function.name == dotted(name)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call)
+    )
+    return other if any(parses) else None
+
+
+def _settings_class(home: Evaluator, holder: str, binding: Binding) -> str | None:
+    annotation = binding.annotation
+    if annotation is not None:
+        name = dotted(annotation)
+        if name in home.scopes.classes:
+            return name
+    cls = home.settings.get(holder)
+    return cls if cls in home.scopes.classes else None

@@ -1,0 +1,159 @@
+"""Dictionaries of a script: written out, unpacked, chosen from, and given as keywords."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from oomlint.documents.base import Mapping, Node, Scalar
+from oomlint.documents.python.nodes import PythonEntry, PythonMapping, filed_of
+from oomlint.documents.python.scopes import Scope
+from oomlint.documents.python.values.limits import GIVEN, SHARED
+from oomlint.documents.python.values.parameters import parameters_of
+from oomlint.documents.python.values.seen_nodes import locked_by, mapping_of, unknown_at
+from oomlint.documents.text import Span
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.values.evaluator import Evaluator
+
+_CHOSEN: Final = "it is given only where it is taken"
+
+
+def dict_of(home: Evaluator, expression: ast.Dict, scope: Scope, depth: int) -> PythonMapping:
+    span = home.places.span(expression)
+    entries: list[PythonEntry] = []
+    open_ended = False
+    for key, value in zip(expression.keys, expression.values, strict=True):
+        if key is None:
+            unpacked = unpacked_of(home, value, scope, depth + 1)
+            entries += unpacked.entries.values()  # type: ignore[arg-type]
+            open_ended = open_ended or unpacked.open_ended
+            continue
+        name = home.value(key, scope, depth + 1)
+        if not isinstance(name, str):
+            open_ended = True
+            continue
+        key_span, value_span = home.places.span(key), home.places.span(value)
+        node = home.node(value, scope, depth + 1)
+        place = Span(key_span.start, value_span.end)
+        entries.append(PythonEntry(name, key_span, node, place, owner=span, owner_kind="dict"))
+    return mapping_of(entries, span, "dict", open_ended)
+
+
+def unpacked_of(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Mapping:
+    """What ``**expression`` brings."""
+    node = _before_stores(home, expression, scope, depth) or home.node(expression, scope, depth + 1)
+    if not isinstance(node, Mapping):
+        return PythonMapping(home.places.span(expression), {}, open_ended=True)
+    if node.locked is None:
+        return node
+    entries = [
+        replace(entry, value=locked_by(entry.value, node.locked), locked=node.locked)
+        for entry in node.entries.values()
+        if isinstance(entry, PythonEntry)
+    ]
+    made = mapping_of(entries, node.span, "dict", node.open_ended)
+    return replace(made, filed=filed_of(node))
+
+
+def chosen_of(home: Evaluator, expression: ast.DictComp, scope: Scope, depth: int) -> Node:
+    """``{k: v for k, v in settings.items() if k in known}``: what of a dictionary the callee takes, and so all
+    that counts there; without those that are ``None`` of ``if v is not None``."""
+    span = home.places.span(expression)
+    match expression:
+        case ast.DictComp(
+            key=ast.Name(id=key),
+            value=ast.Name(id=value),
+            generators=[
+                ast.comprehension(
+                    target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
+                    iter=ast.Call(func=ast.Attribute(value=holder, attr="items"), args=[]),
+                    ifs=tests,
+                )
+            ],
+        ) if (key, value) == (first, second):
+            whole = unpacked_of(home, holder, scope, depth + 1)
+        case _:
+            return unknown_at(span)
+    if not isinstance(whole, PythonMapping):
+        return unknown_at(span)
+    if any(not _asks_if_taken(test, key) and not _asks_if_set(test, value) for test in tests):
+        return unknown_at(span)
+    drops = any(_asks_if_set(test, value) for test in tests)
+    chosen = any(_asks_if_taken(test, key) for test in tests)
+    entries = {
+        name: replace(
+            entry,
+            locked=_CHOSEN,
+            value=locked_by(entry.value, _CHOSEN),
+            if_known=chosen or entry.if_known,
+        )
+        for name, entry in whole.entries.items()
+        if isinstance(entry, PythonEntry)
+        and not (drops and isinstance(entry.value, Scalar) and entry.value.value is None)
+    }
+    return replace(whole, entries=entries, filed=None, locked=_CHOSEN)
+
+
+def keywords_of(home: Evaluator, expression: ast.Name, owner: Scope, depth: int) -> Node:
+    """What the one call of a function of the file gives its ``**kwargs``."""
+    span = home.places.span(expression)
+    function = owner.node
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return unknown_at(span)
+    name = function.name
+    calls = [each for each in home.tree.calls_to(name) if isinstance(each.func, ast.Name)]
+    is_plain = home.scopes.functions.get(name) is function and not function.decorator_list
+    is_alone = len(calls) == 1 and home.scopes.reads[name] <= 1
+    if not is_plain or not is_alone or expression.id in home.scopes.changed:
+        return unknown_at(span)
+    given = home.arguments(calls[0], home.tree.scope_of[id(calls[0])])
+    taken = parameters_of(function)
+    entries = {
+        key: replace(entry, locked=GIVEN, value=locked_by(entry.value, GIVEN))
+        for key, entry in given.entries.items()
+        if not (key.isdigit() or key in taken) and isinstance(entry, PythonEntry)
+    }
+    return replace(given, entries=entries, locked=GIVEN)
+
+
+def _before_stores(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Node | None:
+    """A dictionary of which some keys are assigned to later, these unknown: ``kwargs["beta"] = args.beta``
+    behind a test leaves what the others say."""
+    found = scope.find(expression.id) if isinstance(expression, ast.Name) else None
+    if found is None or not isinstance(expression, ast.Name):
+        return None
+    keys = home.scopes.stored_keys.get(expression.id, set())
+    owner, bindings = found
+    value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "value" else None
+    if not keys or value is None or expression.id in home.scopes.rewritten:
+        return None
+    made = home.node(value, owner, depth + 1)
+    if not isinstance(made, PythonMapping):
+        return None
+    span = home.places.span(expression)
+    stored = [PythonEntry(key, span, unknown_at(span), span) for key in sorted(keys)]
+    kept = [entry for key, entry in made.entries.items() if key not in keys]
+    whole = mapping_of([*kept, *stored], made.span, made.kind, made.open_ended)  # type: ignore[list-item]
+    return locked_by(whole, SHARED.format(expression.id))
+
+
+def _asks_if_taken(test: ast.expr, key: str) -> bool:
+    """``key in inspect.signature(Config).parameters``, or in another collection of names."""
+    match test:
+        case ast.Compare(left=ast.Name(id=asked), ops=[ast.In()]):
+            return asked == key
+        case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Name(id=asked)]):
+            return asked == key
+    return False
+
+
+def _asks_if_set(test: ast.expr, value: str) -> bool:
+    match test:
+        case ast.Compare(
+            left=ast.Name(id=asked), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
+        ):
+            return asked == value
+    return False

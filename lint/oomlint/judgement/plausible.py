@@ -1,0 +1,92 @@
+"""What a field that nobody wrote down plausibly is instead, and what of it is unlikely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from oomlint.memory.build import skeleton, stand_in
+from oomlint.models.names import one_of_mixture
+from oomlint.plan.fields import f
+from oomlint.plan.model import ModelDims
+from oomlint.runs.run import Run
+
+_LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
+_HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
+_WHOLE = {f.precision.param: "fp32", f.precision.grad: "fp32", f.precision.optim_state: "fp32"}
+_ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
+# Of Llama 2 and of Qwen 2.5 (their config.json): of a model whose size alone is known, the logits are
+# anything between.
+_VOCABULARIES = (32_000, 152_064)
+# Of fields that move the peak, what else they are in runs that people write.
+PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
+    f.trainable.method: ({f.trainable.method: "full"}, _LORA),
+    f.trainable.targets: ({f.trainable.targets: "all_linear"},),
+    f.quant.method: ({f.quant.method: "none"}, {f.quant.method: "bnb4"}),
+    f.load.dtype: ({f.load.dtype: "fp32", **_WHOLE}, {f.load.dtype: "bf16", **_HALF}),
+    f.precision.param: (_HALF, _WHOLE),
+    f.precision.master: ({f.precision.master: "none"}, {f.precision.master: "fp32"}),
+    f.optimizer.kind: ({f.optimizer.kind: "adamw"}, {f.optimizer.kind: "adamw8bit"}),
+    f.parallel.backend: ({f.parallel.backend: "ddp"}, _ZERO_3),
+    f.parallel.zero.stage: ({f.parallel.zero.stage: 0}, {f.parallel.zero.stage: 3}),
+    f.parallel.fsdp.strategy: (
+        {f.parallel.fsdp.strategy: "full"},
+        {f.parallel.fsdp.strategy: "no_shard"},
+    ),
+    f.offload.optimizer: ({f.offload.optimizer: "none"}, {f.offload.optimizer: "cpu"}),
+    f.offload.params: ({f.offload.params: "none"}, {f.offload.params: "cpu"}),
+    f.parallel.tp: ({f.parallel.tp: 1}, {f.parallel.tp: 8}),
+    f.parallel.pp: ({f.parallel.pp: 1}, {f.parallel.pp: 8}),
+    f.parallel.cp: ({f.parallel.cp: 1}, {f.parallel.cp: 8}),
+    f.parallel.ep: ({f.parallel.ep: 1}, {f.parallel.ep: 8}),
+    f.parallel.world: (
+        {f.parallel.world: 1, f.parallel.dp: 1, f.parallel.nodes: 1, f.parallel.gpus_per_node: 1},
+        {f.parallel.world: 64, f.parallel.dp: 64, f.parallel.nodes: 8, f.parallel.gpus_per_node: 8},
+    ),
+    f.batch.micro: ({f.batch.micro: 1}, {f.batch.micro: 16}),
+    # Instructions and their answers have some hundred tokens (168 on the mean in alpaca-gpt4-data-en,
+    # benchmarks/accuracy/lengths.py): a length that nobody limits is rather below 2,048 than above.
+    f.eval.samples: ({f.eval.samples: 100}, {f.eval.samples: 16_600}),
+    f.seq.max_len: ({f.seq.max_len: 256}, {f.seq.max_len: 1024}, {f.seq.max_len: 8192}),
+    f.seq.packing: ({f.seq.packing: "none"}, {f.seq.packing: "varlen"}),
+    f.checkpointing.mode: ({f.checkpointing.mode: "none"}, {f.checkpointing.mode: "full"}),
+    f.loss.logits_materialised: (
+        {f.loss.logits_materialised: "full"},
+        {f.loss.logits_materialised: "fused"},
+    ),
+    f.eval.enabled: ({f.eval.enabled: False},),
+    f.eval.keeps_logits: ({f.eval.keeps_logits: False}, {f.eval.keeps_logits: True}),
+    f.model.attn_impl: ({f.model.attn_impl: "eager"}, {f.model.attn_impl: "flash2"}),
+    f.objective.ref_model: ({f.objective.ref_model: "none"}, {f.objective.ref_model: "copy"}),
+    # A group of completions, of which the run says how many there are.
+    f.objective.pairs_per_sample: (),
+}
+
+
+def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
+    """What else a field plausibly is, and all that changes with it."""
+    if leaf == f.objective.pairs_per_sample:
+        group = run.plan.objective.rollout.n
+        return ({leaf: 1}, {leaf: group}) if group else ()
+    if leaf != f.model.dims:
+        return PLAUSIBLE[leaf]
+    dims = run.plan.model.dims
+    if dims is None or not dims.params_total:
+        return ()
+    sizes = {dims.params_total, one_of_mixture(str(run.plan.model.id)) or dims.params_total}
+    shapes = (
+        replace(stand_in(replace(dims, params_total=size)), vocab=vocabulary)
+        for size in sizes
+        for vocabulary in _VOCABULARIES
+    )
+    return tuple({leaf: each} for each in shapes if _has_layers(each))
+
+
+def _has_layers(dims: ModelDims) -> bool:
+    """Whether a model of this size has room for layers beside the tables of its vocabulary."""
+    built = skeleton(dims)
+    return built is not None and all(
+        linear.outputs for block in built.blocks for linear in block.linears
+    )

@@ -1,0 +1,31 @@
+"""The files of a project that may be programs of its own, or copies of a framework's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from oomlint.dialects.base import Dialect
+from oomlint.files.workspace import Workspace
+
+# `src/llamafactory/hparams/model_args.py` of a copy in a folder of the project.
+DEEPEST = 4
+# To read so many takes a tenth of a second.
+_MOST_PROGRAMS = 500
+# A framework's package is some ten folders deep, and has some hundreds of files (ms-swift 4.4: 6, 560).
+PACKAGE_DEEPEST, MOST_OF_PACKAGE = 10, 2000
+
+
+def programs_in(workspace: Workspace, folder: str) -> Iterator[str]:
+    """The Python files of a project, those that are not saved yet first."""
+    unsaved = [name for name in workspace.overlay if name.endswith(".py")]
+    return islice((*unsaved, *workspace.below(folder, (".py",), DEEPEST)), _MOST_PROGRAMS)
+
+
+def copies_around(workspace: Workspace, dialect: Dialect, from_file: str) -> Iterator[str]:
+    """The folders around a file, within its project, that may be copies of a framework's packages."""
+    if dialect.packages:
+        project = workspace.project_around(from_file)
+        around = (p for p in workspace.search_folders(from_file) if p.is_relative_to(project))
+        for folder in around:
+            yield from (str(folder / p) for p in dialect.packages if workspace.holds(folder, p))

@@ -1,0 +1,151 @@
+"""Programs of a project that load files by themselves: what they ask for by name, and declare as options of theirs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from oomlint.dialects.base import Claim
+from oomlint.dialects.table import StrayKey
+from oomlint.documents.base import Document, parser_of
+from oomlint.errors import FileError
+from oomlint.files.workspace import Workspace
+from oomlint.runs.vendored.files import MOST_OF_PACKAGE, PACKAGE_DEEPEST, copies_around, programs_in
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.options import ScriptOptions
+
+QUOTED = rb"[\"']([^\"'\n]*)[\"']"
+# A field of a class, and an option of a parser.
+_FIELD = rb"(?m)^[ \t]+(\w+)[ \t]*:"
+_OPTION = rb"[\"']--([\w-]+)[\"']"
+# An option of argparse that takes several values (``nargs='+'``), with what brackets stand in its call one deep: looked
+# for so far and no further, since a list of options has no end of a call.
+LIST = rb"[\"']--([\w-]+)[\"'](?:[^()]|\([^()]{0,200}\)){0,600}?\bnargs\s*=\s*(?:[\"'][*+]|[2-9])"
+# What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml, and what people
+# call a function that does so.
+_LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
+_TO_WRITE = rb"[\"']\s*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
+_ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
+# Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
+_PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
+_OF_TRAINING = r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$"
+
+
+def as_field(option: bytes) -> bytes:
+    """An option of a parser as its value is called."""
+    return option.replace(b"-", b"_")
+
+
+def options_of_training(document: Document | None) -> ScriptOptions | None:
+    """The options of a script that fills a library's own class of training arguments from its command line."""
+    options = None if document is None else parser_of(document)
+    is_of_training = options is not None and any(
+        re.search(_OF_TRAINING, base) for base in options.bases
+    )
+    return options if is_of_training else None
+
+
+class Declared(Struct, frozen=True):
+    """What the files of a package name: fields and options, the strings that may be values, and which options take
+    several."""
+
+    names: frozenset[bytes] = frozenset()
+    choices: frozenset[bytes] = frozenset()
+    lists: frozenset[bytes] = frozenset()
+
+
+class OwnReaders:
+    """What a project's programs that load files by themselves ask for by name, or declare as options of theirs, and
+    what its copies of frameworks do."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._copies: dict[str, Declared] = {}
+        self._words: dict[str, frozenset[bytes]] = {}
+        self._options: dict[str, frozenset[bytes]] = {}
+
+    def declared_by_copy(self, claim: Claim) -> Declared:
+        """What the project's copy of the framework's whole package declares: later releases, and people who change
+        it, do so in files that none of this one's are named as."""
+        folders = list(copies_around(self.workspace, claim.dialect, claim.path))
+        for folder in folders:
+            if folder not in self._copies:
+                self._copies[folder] = self._declared_below(folder)
+        found = [self._copies[folder] for folder in folders]
+        return Declared(
+            frozenset().union(*(each.names for each in found)),
+            frozenset().union(*(each.choices for each in found)),
+            frozenset().union(*(each.lists for each in found)),
+        )
+
+    def _declared_below(self, folder: str) -> Declared:
+        names, choices, lists = set[bytes](), set[bytes](), set[bytes]()
+        files = self.workspace.below(folder, (".py",), PACKAGE_DEEPEST)
+        for name in islice(files, MOST_OF_PACKAGE):
+            data = self.workspace.read_or_none(name) or b""
+            names.update(re.findall(_FIELD, data))
+            names.update(map(as_field, re.findall(_OPTION, data)))
+            choices.update(re.findall(QUOTED, data))
+            lists.update(map(as_field, re.findall(LIST, data)))
+        return Declared(frozenset(names), frozenset(choices), frozenset(lists))
+
+    def options_of(self, claims: Iterable[Claim]) -> frozenset[str]:
+        """The options that the programs which commands start parse beside a library's arguments of training,
+        whatever these programs do with them: one that is not followed has them all the same."""
+        scripts = ((path, claim.path) for claim in claims for path in claim.scripts)
+        found = (self.workspace.resolve(path, base) for path, base in scripts)
+        names = {name for name in found if name is not None}
+        return frozenset(each.decode() for name in names for each in self._declared(name))
+
+    def declare(self, key: StrayKey) -> bool:
+        """Whether a script of the project parses a key into a class of its own beside a library's arguments."""
+        folder = str(self.workspace.project_around(key.block.path))
+        if folder not in self._options:
+            self._options[folder] = frozenset(self._parsed(folder))
+        return key.entry.key.encode() in self._options[folder]
+
+    def _parsed(self, folder: str) -> Iterator[bytes]:
+        for name in programs_in(self.workspace, folder):
+            if re.search(_PARSES, self.workspace.read_or_none(name) or b""):
+                yield from self._declared(name)
+
+    def ask_for(self, stray: StrayKey, *, is_started: bool) -> bool:
+        """Whether a program of the project loads files and asks for such a key, or has it among its options: one
+        which is like one of the framework's that it leaves alone; one that the framework refuses, where no
+        command of the framework's ``is_started`` with the file."""
+        if is_started if stray.is_refused else not (stray.nearest and stray.is_ignored):
+            return False
+        folder = str(self.workspace.project_around(stray.block.path))
+        if folder not in self._words:
+            self._words[folder] = frozenset(self._asked(folder))
+        return stray.entry.key.encode() in self._words[folder]
+
+    def write(self, path: str, from_file: str) -> bool:
+        """Whether a program of the project opens a file of this name to write it."""
+        name = re.escape(os.path.basename(path)).encode()
+        opens = rb"\bopen\(\s*[rf]?[\"'](?:[^\"'\n]*/)?" + name + _TO_WRITE
+        programs = programs_in(self.workspace, str(self.workspace.project_around(from_file)))
+        return any(re.search(opens, self.workspace.read_or_none(each) or b"") for each in programs)
+
+    def _asked(self, folder: str) -> Iterator[bytes]:
+        for name in programs_in(self.workspace, folder):
+            data = self.workspace.read_or_none(name) or b""
+            if re.search(_LOADS, data):
+                yield from (quoted or named for quoted, named in re.findall(_ASKED, data))
+            if re.search(_PARSES, data):
+                yield from self._declared(name)
+
+    def _declared(self, name: str) -> Iterator[bytes]:
+        """The fields of the classes, of the project's own modules too, that a script parses beside a library's
+        arguments of training."""
+        with suppress(FileError):
+            options = options_of_training(self.workspace.document(name))
+            if options is not None:
+                yield from (declared.encode() for declared in options.names)
