@@ -235,7 +235,12 @@ def test_a_readme_of_another_language_or_day_is_read_after_the_one_of_that_name(
 
 
 def test_a_command_that_two_readmes_show_is_one_run():
-    script = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments('o')\nTrainer(m, args).train()\n"
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n"
+        "args = TrainingArguments(output_dir='o', per_device_train_batch_size=4)\n"
+        "Trainer(model=model, args=args, train_dataset=d).train()\n"
+    )
     shown = _readme("torchrun --nproc_per_node 2 train.py")
     files = {"README.md": shown, "README_zh.md": shown, "train.py": script}
     assert len(link(files, "train.py").runs) == 1

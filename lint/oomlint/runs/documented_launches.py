@@ -15,7 +15,6 @@ import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 

@@ -129,7 +129,7 @@ HAS_NO_CARD_OF_ITS_OWN = LibraryChange(
 @samples.requires
 def generation_of_engine(run: Cells) -> Iterator[Bounds]:
     """Where the engine runs was said by these until 3.4; 3.5 takes them and says that it does not heed them."""
-    if run[own.vllm_device] or run[own.infer_workers]:
+    if run.says(own.vllm_device) or run.says(own.infer_workers):
         yield "ms-swift", (), HAS_NO_CARD_OF_ITS_OWN.since
 
 
