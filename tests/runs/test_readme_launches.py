@@ -244,3 +244,9 @@ def test_a_command_that_two_readmes_show_is_one_run():
     shown = _readme("torchrun --nproc_per_node 2 train.py")
     files = {"README.md": shown, "README_zh.md": shown, "train.py": script}
     assert len(link(files, "train.py").runs) == 1
+
+
+def test_notes_that_fence_nothing_say_it_at_the_margin():
+    line = LAUNCH.format(name="a")
+    assert _run(f"# Setup\npip install axolotl\n{line}\n[rank0]: done\n").plan.parallel.world == 4
+    assert _run(f"# Setup\n{line}\n\n```sh\nls\n```\n").plan.parallel.world is None
