@@ -153,3 +153,14 @@ def test_only_part_of_a_set_is_no_longer() -> None:
         "--dataset AI-ModelScope/alpaca-gpt4-data-en#500 swift/self-cognition:default#500\n"
     )
     assert run_of({"run.sh": text}).plan.seq.longest == 740
+
+
+def test_of_a_sample_what_is_read_counts() -> None:
+    data = json.dumps([{"question": "a" * 317, "note": "b" * 3170}]).encode()
+
+    def longest(*keys: str) -> int:
+        found = lengths_in(data, "a.json", vocabulary=32_000, keys=keys)
+        assert found is not None
+        return found.longest - datasets.TEMPLATE
+
+    assert (longest("question"), longest("other"), longest()) == (100, 1100, 1100)

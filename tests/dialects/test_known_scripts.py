@@ -672,3 +672,19 @@ def test_a_fork_whose_line_says_nearly_all_is_that_script():
     script = f"import fire\n\ndef train({', '.join(ALPACA_OPTIONS)}): ...\n\nfire.Fire(train)\n"
     (run,) = link({"finetune.py": script, "a.sh": line}).runs
     assert run.plan.trainable.method == "lora"
+
+
+_TINY = (
+    "deepspeed tinyllava/train/train.py --model_name_or_path microsoft/phi-2 --output_dir out --fp16 True "
+    "--model_max_length 2048 --tune_type_vision_tower frozen"
+)
+
+
+def test_tinyllavas_first_stage_trains_the_connector_on_captions() -> None:
+    run = _run(f"{_TINY} --tune_type_llm frozen --connector_type mlp2x_gelu\n")
+    assert _facts(run, "trainable.method", "seq.max_len", "load.dtype") == ("freeze", 1024, "fp16")
+    assert run.plan.trainable.params == 1152 * 2560 + 2560 * 2560
+    full = _run(f"{_TINY} --tune_type_llm full --conv_version phi\n")
+    assert _facts(full, "trainable.method", "seq.max_len") == ("full", 2048)
+    other = _run(f"{_TINY} --tune_type_llm frozen --connector_type resampler\n")
+    assert other.level(f.trainable.method) is Level.UNREAD

@@ -669,6 +669,7 @@ def test_what_is_named_anew_is_trained_where_everything_is_frozen() -> None:
     [
         ("3.10.2", "--vllm_server_host 10.0.0.1 --vllm_mode colocate", "vllm_server"),
         ("3.10.2", "--vllm_mode server", "vllm_colocate"),
+        ("3.12.0", "--vllm_mode server", "vllm_server"),
         ("4.6.0", "--vllm_server_host 10.0.0.1 --vllm_mode colocate", "vllm_colocate"),
         ("4.6.0", "--vllm_server_host 10.0.0.1 --vllm_mode server", "vllm_server"),
     ],
@@ -681,3 +682,23 @@ def test_the_address_of_a_server_decides_until_the_mode_has_to_be_named(
     )
     files = {"run.sh": f"{line}{more}\n", "requirements.txt": f"ms-swift=={pin}\n"}
     assert linked.run_of(files, "run.sh").plan.objective.rollout.engine == engine
+
+
+@pytest.mark.parametrize(
+    ("more", "cards", "engine"),
+    [
+        ("--vllm_device auto", 8, "vllm_server"),
+        ("--vllm_device auto", 7, "vllm_colocate"),
+        ("--num_infer_workers 7", 7, "vllm_colocate"),
+        ("", 8, "vllm_colocate"),  # the newest release has no such key
+    ],
+)
+def test_until_3_4_the_engine_has_the_card_that_training_leaves(
+    more: str, cards: int, engine: str
+) -> None:
+    seen = ",".join(map(str, range(cards)))
+    run = _run(
+        f"CUDA_VISIBLE_DEVICES={seen} NPROC_PER_NODE=7 swift rlhf --rlhf_type grpo "
+        f"--model Qwen/Qwen2.5-7B-Instruct --dataset d --use_vllm true {more}\n"
+    )
+    assert run.plan.objective.rollout.engine == engine

@@ -124,6 +124,8 @@ INNOCENT = {
     "one GPU": FSDP
     + "if world_size == 1:\n    FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT)\n",
     "a file for each rank": "import torch, torch.distributed\ntorch.load(f'{d}/rank{rank}.pt')\n",
+    "a part": FSDP + "with FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT):\n"
+    "    s = accelerator.get_state_dict(m.projection)\n",
     "sharded": FSDP + "FSDP.state_dict_type(m, StateDictType.SHARDED_STATE_DICT)\n",
     "item": LOOP + "    total += loss.item()\n    t2 += loss.detach()\n    ls.append(float(loss))\n",
     "summed then backward": "for b in d:\n    loss = m(b)\n    total += loss\ntotal.backward()\n",

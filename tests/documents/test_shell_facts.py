@@ -192,3 +192,9 @@ def test_comments_that_cut_one_command_again_and_again_are_one_fact(newline: str
     after = document.source.edited([*first.mend, *second.mend])
     assert after.text.replace("\r\n", "\n") == once + "\n# apart\n" + once
     assert not parse_shell(after).facts
+
+
+def test_what_hangs_on_a_lost_option_is_not_joined_to_it() -> None:
+    """A comment and an empty line took ``--b`` from its command: a backslash behind it gives ``--c`` to nothing."""
+    document = read("python t.py \\\n  --a 1 \\\n  # --x 1\n\n  --b 1\n  --c 2\n")
+    assert (the_fact(document).detail["reason"], the_fact(document).mend) == ("no-backslash", ())

@@ -83,6 +83,9 @@ def test_the_rules_lower_the_confidence() -> None:
         ("acme/Foo9-30B-A3B-Instruct", 30e9, 3e9),
         ("acme/foo-8x7B", 45.92e9, 10.56e9),
         ("acme/foo_1.5b_chat", 1.5e9, 1.5e9),
+        ("acme/foo-2-1_6b", 1.6e9, 1.6e9),
+        ("acme/foo-3_8b", 8e9, 8e9),
+        ("acme/foo1_5b", 5e9, 5e9),
         ("acme/Foo-70B-4bit", 70e9, 70e9),
     ],
 )

@@ -102,3 +102,17 @@ def test_pinned_memory_is_a_remark_on_runs_that_fit(ram, speaks):
     assert all(finding.severity is Severity.INFO for finding in remarks)
     headline = found("host-memory-at-risk", files, {"host.ram_gib": ram}, "8xA100-80GB")
     assert bool(headline) is (ram < 180)
+
+
+@pytest.mark.parametrize(
+    ("pins", "severity"),
+    [
+        ("transformers==4.30.2\n", Severity.INFO),
+        ("transformers==4.46.0\n", Severity.WARNING),
+        ("", Severity.WARNING),
+    ],
+)
+def test_a_key_of_its_day_is_a_remark_where_what_is_pinned_beside_it_is_as_old(pins, severity):
+    config = "distributed_type: FSDP\nnum_processes: 4\nfsdp_config:\n  fsdp_backward_prefetch_policy: BACKWARD_PRE\n"
+    files = {"acc.yaml": config, "requirements.txt": pins}
+    assert [each.severity for each in found("renamed-key", files)] == [severity]

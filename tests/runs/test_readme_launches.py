@@ -224,3 +224,29 @@ def test_a_guide_shows_how_a_script_is_started_too() -> None:
         files = {guide: _readme(shown), "train.py": _TRAINER}
         worlds = [run.plan.parallel.world for run in link(files).runs]
         assert worlds == ([4] if guide == "docs/training.md" else [])
+
+
+def test_a_readme_of_another_language_or_day_is_read_after_the_one_of_that_name():
+    line = LAUNCH.format(name="a")
+    files = {"README.md": _readme("ls"), "README_.md": _readme(line), "configs/a.yaml": CONFIG}
+    assert run_of(files, "configs/a.yaml").plan.parallel.world == 4
+    run = run_of({**files, "README.md": _readme(line)}, "configs/a.yaml")
+    assert run.level(f.parallel.world) is Level.DEFAULT
+
+
+def test_a_command_that_two_readmes_show_is_one_run():
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n"
+        "args = TrainingArguments(output_dir='o', per_device_train_batch_size=4)\n"
+        "Trainer(model=model, args=args, train_dataset=d).train()\n"
+    )
+    shown = _readme("torchrun --nproc_per_node 2 train.py")
+    files = {"README.md": shown, "README_zh.md": shown, "train.py": script}
+    assert len(link(files, "train.py").runs) == 1
+
+
+def test_notes_that_fence_nothing_say_it_at_the_margin():
+    line = LAUNCH.format(name="a")
+    assert _run(f"# Setup\npip install axolotl\n{line}\n[rank0]: done\n").plan.parallel.world == 4
+    assert _run(f"# Setup\n{line}\n\n```sh\nls\n```\n").plan.parallel.world is None

@@ -31,11 +31,14 @@ _CHINESE = r"[\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uff0f]"
 _BESIDE = frozenset("image images video videos audio audios pixel_values input_ids".split())
 
 
-def lengths_in(data: bytes, name: str, *, vocabulary: int) -> Lengths | None:
+def lengths_in(
+    data: bytes, name: str, *, vocabulary: int, keys: tuple[str, ...] = ()
+) -> Lengths | None:
     """The lengths of the samples of a JSON or JSON Lines file; ``None`` where it does not hold samples of text.
-    ``vocabulary``: how many words that has which they are to be read with."""
+    ``vocabulary``: how many words that has which they are to be read with; ``keys``: of what is read of a sample,
+    where some of it has them."""
     try:
-        samples = _samples(data)
+        samples = [_read_of(each, keys) for each in _samples(data)]
         tokens = [
             TEMPLATE + sum(_tokens(text, vocabulary) for text in _texts(each)) for each in samples
         ]
@@ -54,7 +57,7 @@ class _NotText(Exception):
     """A sample has more than text."""
 
 
-def _samples(data: bytes) -> list[Any]:
+def _samples(data: bytes) -> list[dict[str, Any]]:
     """The samples of a file: a list of objects, or an object a line."""
     if data.lstrip()[:1] == b"[":
         found = msgspec.json.decode(data)
@@ -63,6 +66,11 @@ def _samples(data: bytes) -> list[Any]:
     if not all(isinstance(each, dict) for each in found):
         raise _NotText
     return list(found)
+
+
+def _read_of(sample: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    read = {key: value for key, value in sample.items() if key in keys or key in _BESIDE}
+    return read if any(key in keys for key in read) else sample
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -79,11 +79,13 @@ class Surroundings(Struct, frozen=True, eq=False):
         found: MappingABC[str, frozenset[str]] = self.find_shipped(home)
         return found
 
-    def lengths(self, name: str, registry: str | None, vocabulary: int) -> Lengths | None:
+    def lengths(
+        self, name: str, registry: str | None, vocabulary: int, keys: tuple[str, ...] = ()
+    ) -> Lengths | None:
         """How long the samples of a set are, by its name; ``None`` where nobody knows."""
         if self.find_lengths is None:
             return None
-        found: Lengths | None = self.find_lengths(name, registry, vocabulary)
+        found: Lengths | None = self.find_lengths(name, registry, vocabulary, keys)
         return found
 
     def model(self, name: object) -> ModelFacts | None:

@@ -75,7 +75,7 @@ def _longest_of(run: Cells, name: str, vocabulary: int) -> tuple[int, str] | Non
     """Tokens of the longest sample of a set, and who says so. ``name#500`` and ``name:part`` are some of it
     (ms-swift docs/source_en/Instruction/Command-line-parameters.md, ``dataset``)."""
     bare = name.partition("#")[0].partition(":")[0]
-    lengths = run.known.lengths(bare, run[registry.folder], vocabulary)
+    lengths = run.known.lengths(bare, run[registry.folder], vocabulary, run[registry.keys] or ())
     length = None if lengths is None else lengths.longest_in(vocabulary)
     if lengths is None or length is None:
         return None

@@ -1,4 +1,4 @@
-"""Fenced code of a README, where projects write how a run of their configs is started."""
+"""Fenced code of a README, where projects write how a run of their configs is started, or its plain lines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from oomlint.documents.text import Source, Span
 _LOCKED = "it stands in a README"
 # CommonMark 0.31, "Fenced code blocks": what closes one has no info string.
 _FENCE = re.compile(r"[ \t]*(?:```+|~~~+)(?P<info>[^\r\n]*)")
+_FENCED = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 # A prompt and assignments, each perhaps on a line of its own, then the program.
 _PROMPT = re.compile(r"[ \t]*(?:[$>%][ \t]+)?")
 _PROGRAM = re.compile(r"(?:\w+=\S*(?:[ \t]|\\\r?\n)+)*(?P<program>[\w./-]+)[ \t]+\S")
@@ -28,7 +29,7 @@ _LONGEST = 400_000
 
 
 def starts_in_readme(source: Source) -> ExcerptShell | None:
-    """The commands in fenced code that start something with a config, or a script, each once, with the
+    """The commands in fenced code, or in notes without any, that start something with a config, or a script, each once, with the
     variables that are set before; none of them can be edited."""
     found: list[list[Span]] = []
     assigned: list[list[Span]] = []
@@ -54,10 +55,13 @@ def _starts(program: str) -> bool:
 
 
 def _commands(text: str) -> Iterator[list[Span]]:
-    """The lines of fenced code, each with those that it is continued on."""
-    inside = False
+    """The lines of fenced code, each with those that it is continued on; of notes that fence nothing those that begin
+    at the margin."""
+    inside = is_bare = _FENCED.search(text) is None
     lines: list[Span] = []
     for line in lines_of(text, 0, len(text)):
+        if is_bare and not lines and text[line.start : line.start + 1].isspace():
+            continue
         fence = _FENCE.match(text, line.start, line.end)
         if fence is not None and not (inside and fence["info"].strip()):
             inside = not inside

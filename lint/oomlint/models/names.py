@@ -296,7 +296,9 @@ def guess_size(name: str) -> GuessedSize | None:
     A name with several sizes (``...-1b-distilled-from-70b``) tells nothing certain: the
     first one that stands after no other is taken, as publishers put the model's own first.
     """
-    found = _size_pattern().search(fold_separators(name))
+    # What file systems dislike as a point: stablelm-2-1_6b. Of `llama-3_8b` the 3 is the model's version.
+    said = re.sub(r"(?<![a-zA-Z0-9_.])([01])_(\d{1,2}[bB])(?![a-zA-Z0-9])", r"\1.\2", name)
+    found = _size_pattern().search(fold_separators(said))
     if found is None:
         return None
     unit = 10**9 if found["unit"] in "bB" else 10**6

@@ -15,7 +15,6 @@ import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +62,8 @@ _TRAINS = (
     b"swift",
     b"tune run",
 )
-_README_NAMES = ("README.md", "readme.md", "Readme.md")
+# Of those of a folder, which may have one in each language, so many are looked into.
+_MOST_READMES = 4
 # Lines that differ, of which is asked how they shard: a sweep has no more ways.
 _MOST_COMPARED = 8
 # Of the guides of a project, which may be a book, so many are looked into.
@@ -115,6 +115,7 @@ class Suggestions:
         self._commands: dict[str, Document | None] = {}
         self._processes: dict[str, Document | None] = {}
         self._guides: dict[str, tuple[str, ...]] = {}
+        self._readmes: dict[str, tuple[str, ...]] = {}
         self._programs: dict[str, tuple[str, ...]] = {}
 
     def started(self, claim: Claim) -> Claim:
@@ -129,8 +130,8 @@ class Suggestions:
         told = [line for line in self._documented(claim) if line.started == claim.path]
         if header:
             # Of several ways at its head the one counts that a guide shows, too.
-            ways = {_words_of(self._by_path(each, claim)) for each in header}
-            shown = {_words_of(self._by_path(line.launch, claim)): line for line in told}
+            ways = {words_of(self._by_path(each, claim)) for each in header}
+            shown = {words_of(self._by_path(line.launch, claim)): line for line in told}
             both = [line for words, line in shown.items() if words in ways]
             if len(both) != 1:
                 return claim
@@ -140,7 +141,7 @@ class Suggestions:
         if not launches:
             taken = self._taken(claim)
             return taken if said is None else replace(taken, blocks=(*taken.blocks, said))
-        differ = len({_words_of(launch) for launch in launches}) > 1
+        differ = len({words_of(launch) for launch in launches}) > 1
         level = Level.ASSUMED if differ else Level.FACT
         launch = self._told(launches[0], claim, told[0].reason, level)
         if said is not None and _disagrees(said, self.reading.built(launch)):
@@ -156,7 +157,7 @@ class Suggestions:
         kin = [line for line in lines if line.is_kin]
         for line in kin or lines:
             launch = self._told(_as_beside(line.launch, claim), claim, line.reason, Level.ASSUMED)
-            words = _words_of(launch)
+            words = words_of(launch)
             if words not in ways and len(ways) < _MOST_COMPARED:
                 ways[words] = _Way(line, launch, self.reading.built)
         if not ways:
@@ -252,10 +253,16 @@ class Suggestions:
             yield from self._shown[key]
 
     def readmes(self, name: str) -> Iterator[str]:
-        """The READMEs above a file, the nearest first; one a folder, which may answer to several names."""
+        """The READMEs above a file, the nearest first: in a folder the one that is called just so, then those of
+        other languages or days (``README_zh.md``, ``README_old.md``)."""
         for folder in reversed(self.workspace.search_folders(name)):
-            names = (self.workspace.name(os.path.join(folder, each)) for each in _README_NAMES)
-            yield from islice(filter(self.workspace.exists, names), 1)
+            above = self.workspace.name(str(folder))
+            if above not in self._readmes:
+                found = self.workspace.documents_in(above, deepest=0)
+                named = [each for each in found if _is_readme(each)]
+                named.sort(key=lambda each: len(PurePath(each).stem))
+                self._readmes[above] = tuple(named[:_MOST_READMES])
+            yield from self._readmes[above]
 
     def programs(self, name: str) -> Iterator[str]:
         """The Python programs in the folders above a file, as far as its project goes, that name it and start
@@ -396,6 +403,11 @@ class Suggestions:
         return replace(launch, blocks=blocks, references=references)
 
 
+def _is_readme(name: str) -> bool:
+    path = PurePath(name)
+    return path.suffix.lower() == ".md" and path.stem.lower().startswith("readme")
+
+
 def _takes_any(launch: Claim, dialect: str) -> bool:
     """Whether a line starts the config of a framework that it is given itself (``--config $1``)."""
     entry = launch.blocks[-1].mapping.entries.get("config") if launch.blocks else None
@@ -454,7 +466,7 @@ def _as_beside(launch: Claim, claim: Claim) -> Claim:
     return replace(launch, blocks=blocks, references=references)
 
 
-def _words_of(launch: Claim) -> tuple[object, ...]:
+def words_of(launch: Claim) -> tuple[object, ...]:
     """What a launch line says, wherever it stands."""
     named = tuple(reference.path for reference in launch.references)
     said = (

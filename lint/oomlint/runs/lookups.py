@@ -24,17 +24,21 @@ class Lookups:
         self.workspace = workspace
         self._lineage = lineage
         self._models: dict[tuple[str, str], ModelFacts | None] = {}
-        self._lengths: dict[tuple[str, str | None, int, str], Lengths | None] = {}
+        self._lengths: dict[tuple[str, str | None, int, tuple[str, ...], str], Lengths | None] = {}
         self._attestations: Attestations | None = None
 
-    def lengths_finder(self, from_file: str) -> Callable[[str, str | None, int], Lengths | None]:
+    def lengths_finder(
+        self, from_file: str
+    ) -> Callable[[str, str | None, int, tuple[str, ...]], Lengths | None]:
         """Who looks up how long the samples of a data set are: in the catalogue, or in a file of the project that
         is no larger than any config that is read."""
 
-        def find(name: str, registry: str | None, vocabulary: int) -> Lengths | None:
-            key = (name, registry, vocabulary, os.path.dirname(from_file))
+        def find(
+            name: str, registry: str | None, vocabulary: int, keys: tuple[str, ...]
+        ) -> Lengths | None:
+            key = (name, registry, vocabulary, keys, os.path.dirname(from_file))
             if key not in self._lengths:
-                self._lengths[key] = self._lengths_of(name, registry, vocabulary, from_file)
+                self._lengths[key] = self._lengths_of(name, registry, vocabulary, keys, from_file)
             return self._lengths[key]
 
         return find
@@ -83,7 +87,12 @@ class Lookups:
         return find
 
     def _lengths_of(
-        self, name: str, registry: str | None, vocabulary: int, from_file: str
+        self,
+        name: str,
+        registry: str | None,
+        vocabulary: int,
+        keys: tuple[str, ...],
+        from_file: str,
     ) -> Lengths | None:
         from oomlint import datasets
 
@@ -103,7 +112,7 @@ class Lookups:
         if found is not None:
             from oomlint.datasets.measure import lengths_in
 
-            return lengths_in(found[1], found[0], vocabulary=vocabulary)
+            return lengths_in(found[1], found[0], vocabulary=vocabulary, keys=keys)
         return datasets.find(name) if name else None
 
     def _read_from(self, path: str, from_file: str) -> tuple[str, bytes] | None:

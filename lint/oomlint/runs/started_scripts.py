@@ -18,7 +18,7 @@ from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 from oomlint.plan.evidence import Level
 from oomlint.runs.claimed import launch_of, says_how, starts_script
-from oomlint.runs.documented_launches import LinkerReading, Suggestions
+from oomlint.runs.documented_launches import LinkerReading, Suggestions, words_of
 from oomlint.runs.recognition import Recogniser
 from oomlint.runs.run import Run
 
@@ -116,7 +116,7 @@ class StartedScripts:
         readmes |= dict.fromkeys(r for name in scripts for r in told.readmes(name))
         readmes |= dict.fromkeys(r for name in scripts for r in told.guides(name))
         programs = dict.fromkeys(each for name in sorted(scripts) for each in told.programs(name))
-        shown: dict[str, list[Claim]] = {}
+        shown: dict[str, dict[object, Claim]] = {}
         documents = [
             *((readme, told.commands_of(readme)) for readme in readmes),
             *((program, told.processes_of(program)) for program in programs),
@@ -128,8 +128,10 @@ class StartedScripts:
                 script = self._script_of(claim) if says_how(claim) else ""
                 if script in scripts:
                     blocks = tuple(replace(block, level=Level.FACT) for block in claim.blocks)
-                    shown.setdefault(script, []).append(replace(claim, blocks=blocks))
-        return [claim for starts in shown.values() for claim in starts[:_MOST_SHOWN]]
+                    starts = shown.setdefault(script, {})
+                    starts.setdefault(words_of(claim), replace(claim, blocks=blocks))
+        each_way = (islice(starts.values(), _MOST_SHOWN) for starts in shown.values())
+        return [claim for starts in each_way for claim in starts]
 
     def launches_in(self, name: str) -> list[Claim]:
         """The launch lines of a script, and of scripts that it starts with arguments."""

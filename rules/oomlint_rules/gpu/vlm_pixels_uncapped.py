@@ -3,8 +3,8 @@
 ## What it finds
 
 Training of a vision model that takes images at their own resolution (Qwen2-VL and its
-successors) where no limit on pixels is set, or one above 1.5 million, in a framework that
-has a key or variable for it. Where neither a limit nor the name of a data set tells that there are images at
+successors) where no limit on pixels is set, or one that is the processor's own, in a framework that
+has a key or variable for it. A limit of one's own above 1.5 million is named where a run dies of it. Where neither a limit nor the name of a data set tells that there are images at
 all, it is a remark: such models are trained on text and sound too.
 
 ## Why it runs out of memory
@@ -38,6 +38,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from oomlint.judgement import relief
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -90,6 +91,10 @@ class VlmPixelsUncapped(Rule, code="OOM108", fixes=Applicability.UNSAFE, cost=8)
         example({"train.sh": _SWIFT.format(env="MAX_PIXELS=1003520 ")}),
         example({"train.yaml": _LLAMA_FACTORY.format(pixels=589824)}),
         example(
+            {"train.sh": _SWIFT.format(env="MAX_PIXELS=2822400 ")},
+            why="a limit that somebody chose, and no machine that it would be too much for",
+        ),
+        example(
             {"train.sh": _SWIFT.format(env="").replace("Qwen2-VL", "Qwen2.5")},
             why="a model of text alone",
         ),
@@ -108,7 +113,7 @@ class VlmPixelsUncapped(Rule, code="OOM108", fixes=Applicability.UNSAFE, cost=8)
         if run.block_with(f.model.vision.max_pixels) is None:
             return
         pixels = plan.model.vision.max_pixels
-        if pixels is not None and pixels <= _LARGE:
+        if pixels is not None and pixels < _OWN_LIMIT and not _dies_of(run, pixels):
             return
         tokens = (pixels or _OWN_LIMIT) // _PIXELS_A_TOKEN
         limit = plan.seq.max_len
@@ -137,6 +142,12 @@ class VlmPixelsUncapped(Rule, code="OOM108", fixes=Applicability.UNSAFE, cost=8)
                 )
             ],
         )
+
+
+def _dies_of(run: Run, pixels: int) -> bool:
+    """Whether a limit that somebody chose, perhaps since the data have coordinates of that size, is why a run dies."""
+    found = relief(run, {f.model.vision.max_pixels: _PROPOSED}) if pixels > _LARGE else None
+    return found is not None and found.is_worthwhile and found.suffices
 
 
 def _names_images(run: Run) -> bool:

@@ -19,7 +19,8 @@ Rename the key. Where the new version says it in another way, the message names 
 
 ## When not to
 
-Where the version that you have pinned still has the old name. Say so with
+Where the version that you have pinned still has the old name; where it is transformers that is pinned, to one older
+than the Accelerate that renamed the key, the finding is a remark. Say so with
 `# oomlint: ignore[renamed-key]`, or by `--set versions.transformers=4.49` where the version
 is known.
 
@@ -49,6 +50,8 @@ from oomlint_rules._examples import (
 )
 
 _LIBRARIES = frozenset({"transformers", "trl"})
+# Released on the day of Accelerate 1.0 (2024-10-07): where an older one is pinned, so old is what was installed with it.
+_BESIDE_ACCELERATE_1 = (4, 45)
 
 
 def _fsdp(key: str) -> str:
@@ -119,7 +122,9 @@ def _severity(run: Run, renaming: Renaming) -> Severity | None:
     used = _numbers(str(run.plan.versions.get(name.lower(), "")))
     if used:
         return Severity.ERROR if used >= _numbers(version) else None
-    return Severity.INFO if name.lower() in _LIBRARIES else Severity.WARNING
+    beside = _numbers(str(run.plan.versions.get("transformers", "")))
+    is_of_then = name.lower() == "accelerate" and beside and beside < _BESIDE_ACCELERATE_1
+    return Severity.INFO if is_of_then or name.lower() in _LIBRARIES else Severity.WARNING
 
 
 def _numbers(version: str) -> tuple[int, ...]:

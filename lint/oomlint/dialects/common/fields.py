@@ -55,9 +55,11 @@ class peft(Private, prefix="peft"):  # noqa: N801
 
 
 class registry(Private, prefix="registry"):  # noqa: N801
-    """``folder``: where a ``dataset_info.json`` says which file or which public set a name stands for."""
+    """``folder``: where a ``dataset_info.json`` says which file or which public set a name stands for.
+    ``keys``: what is read of a sample of a file; all of it where that is not known."""
 
     folder: str
+    keys: tuple[str, ...]
 
 
 class library(Private, prefix="library"):  # noqa: N801

@@ -193,6 +193,8 @@ class own(Private, prefix="swift"):  # noqa: N801  a namespace of fields, read l
     vllm: bool
     vllm_mode: str
     vllm_server: tuple[str, ...]
+    vllm_device: tuple[str, ...]
+    infer_workers: int
     sleep_level: int
     offload_optimizer: bool
     offload_model: bool
@@ -283,6 +285,8 @@ RLHF_ROWS = (
     Row("use_vllm", own.vllm, BOOLEAN),
     Row("vllm_server_host", own.vllm_server, LIST, aliases=("vllm_server_base_url",)),
     Row("vllm_mode", own.vllm_mode, choice({"colocate": "vllm_colocate", "server": "vllm_server"})),
+    Row("vllm_device", own.vllm_device, LIST),
+    Row("num_infer_workers", own.infer_workers, POSITIVE),
     Row("vllm_gpu_memory_utilization", f.objective.rollout.gpu_mem_util, NUMBER, aliases=("gpu_memory_utilization",)),
     Row("vllm_tensor_parallel_size", f.objective.rollout.tp, POSITIVE, aliases=("tensor_parallel_size",)),
     Row("sleep_level", own.sleep_level, COUNT),

@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import machine
 from oomlint.dialects.common.generation import completions_of_round
-from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.machine.visible import visible_gpus
+from oomlint.dialects.meaning import Bounds, Meaning
 from oomlint.dialects.ms_swift.keys import BASE, OLD, RLHF, env, own
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange
@@ -112,21 +115,43 @@ def completions(run: Cells) -> Any:
 
 
 NAMES_ITS_MODE = LibraryChange(
-    "ms-swift", (4, 0), "the engine is a server where its address is given, and beside training else",
-    "ms-swift 3.10.2 llm/argument/rlhf_args.py _init_rollout and 4.6.0 arguments/rlhf_args.py",
+    "ms-swift", (3, 12), "the engine is a server where its address is given, and beside training else",
+    "ms-swift 3.11.0 llm/argument/rlhf_args.py _init_rollout and 3.12.0 _check_grpo, 4.6.0 arguments/rlhf_args.py",
 )  # fmt: skip
+
+
+HAS_NO_CARD_OF_ITS_OWN = LibraryChange(
+    "ms-swift", (3, 5), "the engine takes cards of the node that training leaves",
+    "ms-swift 3.4.1 llm/argument/rlhf_args.py _check_grpo, trainers/rlhf_trainer/grpo_trainer.py:260 and 3.5.0 llm/argument/rlhf_args.py:163",
+)  # fmt: skip
+
+
+@samples.requires
+def generation_of_engine(run: Cells) -> Iterator[Bounds]:
+    """Where the engine runs was said by these until 3.4; 3.5 takes them and says that it does not heed them."""
+    if run.says(own.vllm_device) or run.says(own.infer_workers):
+        yield "ms-swift", (), HAS_NO_CARD_OF_ITS_OWN.since
+
+
+def _leaves_cards(run: Cells) -> bool:
+    """Whether a node has other cards than those that train: ``vllm_device`` is ``auto``, the last ones of the node, as
+    many as there are workers, unless it names them."""
+    ranks, cards = run[f.parallel.gpus_per_node], visible_gpus(run) or run[machine.gpus_per_node]
+    return bool(ranks and cards and cards > ranks)
 
 
 @samples.derive(_R.engine)
 def engine(run: Cells) -> Any:
-    """Up to 3.x the address of a server decides; from 4.0 on a mode has to be named."""
+    """Up to 3.4 the engine has the cards that training leaves, up to 3.11 the address of a server decides; from 3.12
+    on a mode has to be named."""
     if not generates(run):
         return None
     if not run[own.vllm]:
         return "hf"
     if run.has(NAMES_ITS_MODE):
         return run[own.vllm_mode] or "vllm_colocate"
-    return "vllm_server" if run[own.vllm_server] else "vllm_colocate"
+    has_own = not run.has(HAS_NO_CARD_OF_ITS_OWN) and _leaves_cards(run)
+    return "vllm_server" if run[own.vllm_server] or has_own else "vllm_colocate"
 
 
 @samples.default(

@@ -650,13 +650,17 @@ def _option_defaults(document: Document) -> Iterator[Block]:
 
 
 def _loaded_sets(document: Document) -> Iterator[Block]:
-    """The public data sets that a script loads, where these are all that it can train on."""
+    """The data sets that a script loads, where these are all that it can train on."""
     for fact in document.facts:
         if fact.kind == "loads-sets":
             at = fact.location.span
-            names = tuple(Scalar(at, name) for name in fact.detail["names"])
-            entry = Entry(LOADED_SETS.rows[0].key, at, Items(at, names), at)
-            yield Block(document, Mapping(at, {entry.key: entry}), LOADED_SETS, at)
+            said = {"path": fact.detail["names"], "keys": fact.detail["keys"]}
+            entries = {
+                key: Entry(key, at, Items(at, tuple(Scalar(at, word) for word in words)), at)
+                for key, words in said.items()
+                if words
+            }
+            yield Block(document, Mapping(at, entries), LOADED_SETS, at)
 
 
 def _frozen_tower(document: Document) -> Iterator[Block]:

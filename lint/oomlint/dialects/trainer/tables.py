@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from oomlint.dialects.common.fields import registry
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -171,7 +172,7 @@ FROZEN_TOWER = Table(
 # datasets 4.8 load.py load_dataset.
 LOADED_SETS = Table(
     name="data sets that are loaded",
-    rows=(Row("path", f.data.sets, LIST),),
+    rows=(Row("path", f.data.sets, LIST), Row("keys", registry.keys, LIST)),
     known_prefixes=("",),
     section="script",
 )

@@ -78,7 +78,7 @@ def facts_of(
         *loss_facts(source, tree.root, places),
         *side_facts(source, tree, places, steps),
         *evaluation_facts(source, tree, places, evaluator, steps),
-        *data_facts(source, places, evaluator, steps),
+        *data_facts(source, tree.root, places, evaluator, steps),
         *model_change_facts(source, tree, places, evaluator, steps),
         *ending_facts(source, tree, places, evaluator, steps),
     ]
@@ -89,6 +89,23 @@ def facts_of(
 # (api.py OptimStateDictConfig).
 _OF_OPTIMIZER = frozenset({"optim_state_dict", "full_optim_state_dict"})
 _OTHER_STATES = frozenset({"load_state_dict", "optim_state_dict_to_load"}) | _OF_OPTIMIZER
+
+
+# accelerate 1.15 accelerator.py get_state_dict(model).
+_TAKES_STATES = frozenset({"state_dict", "get_state_dict"})
+# What wrappers call the model that they wrap: of it all states are taken.
+_WHOLE = frozenset({"model", "module", "base_model", "_fsdp_wrapped_module", "_orig_mod"})
+
+
+def _is_of_part(call: ast.Call) -> bool:
+    """Whether the states that a call takes are those of an attribute of a model: a projection, an adapter."""
+    is_given = call_name(call) == "get_state_dict" and len(call.args) == 1
+    holder = call.args[0] if is_given else getattr(call.func, "value", None)
+    return (
+        isinstance(holder, ast.Attribute)
+        and holder.attr not in _WHOLE
+        and not (isinstance(holder.value, ast.Name) and holder.value.id == "self")
+    )
 
 
 class _Look(Struct, frozen=True, eq=False):
@@ -302,13 +319,17 @@ class _Look(Struct, frozen=True, eq=False):
         return "not-offloaded" if self._keeps_on_gpu(config, scope) else ""
 
     def _contexts_of_others(self) -> Iterator[ast.expr]:
-        """What opens a block in which the model's states are not taken, but given to it, or the optimizer's are."""
+        """What opens a block in which the model's states are not taken, but given to it, or the optimizer's or those of
+        a part of the model are."""
         for node in ast.walk(self.tree.root):
             if not isinstance(node, (ast.With, ast.AsyncWith)):
                 continue
             inside = (each for part in node.body for each in ast.walk(part))
-            called = {call_name(each) for each in inside if isinstance(each, ast.Call)}
-            if called & _OTHER_STATES and "state_dict" not in called:
+            calls = [each for each in inside if isinstance(each, ast.Call)]
+            called = {call_name(each) for each in calls}
+            taken = [each for each in calls if call_name(each) in _TAKES_STATES]
+            of_parts = bool(taken) and all(map(_is_of_part, taken))
+            if of_parts or (called & _OTHER_STATES and "state_dict" not in called):
                 yield from (item.context_expr for item in node.items)
 
     def _keeps_on_gpu(self, config: ast.expr, scope: Scope) -> bool:

@@ -79,6 +79,7 @@ def _nodes(root: Syntax, *kinds: str) -> Iterator[Syntax]:
 
 def _broken_continuations(source: Source, script: ShellTree) -> Iterator[Fact]:
     seen: set[int] = set()
+    astray: set[int] = set()
     for command in _nodes(script.root, "command"):
         span = script.text.span(command)
         line, column = source.position(span.start)
@@ -87,9 +88,15 @@ def _broken_continuations(source: Source, script: ShellTree) -> Iterator[Fact]:
         if _text(source, line)[: column - 1].strip():
             continue
         found = _above_option(source, line, span)
-        if found is not None:
-            seen.update(range(source.position(found.location.span.start)[0], line))
-            yield found
+        if found is None:
+            astray.add(line)
+            continue
+        seen.update(range(source.position(found.location.span.start)[0], line))
+        if found.detail["top"] in astray:
+            # What it is joined to has lost its command, too, in a way that nothing mends.
+            astray.add(found.detail["lost_line"])
+            found = replace(found, mend=())
+        yield found
     yield from _comments_behind_variables(source, script, seen)
 
 
