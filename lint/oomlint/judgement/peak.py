@@ -32,7 +32,6 @@ from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.memory.lengths import longest_sample
 from oomlint.runs.run import Run
-from oomlint.runs.shipped_examples import as_shipped
 from oomlint.wording.amounts import gib
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
@@ -329,8 +328,7 @@ def unfounded(run: Run) -> str:
     """Why the need of a run that is at risk says nothing of this project on this machine, in words; mostly nothing."""
     if cards_missing(run):
         return _without_cards(run)
-    framework = run.parts.ships(run)
-    return as_shipped(framework) if framework else ""
+    return run.parts.why_unused(run)
 
 
 def is_up_to_data(run: Run) -> bool:

@@ -109,8 +109,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     find_lengths: Any = None
     find_attested: Callable[[], Attested | None] = lambda: None
     find_shipped: Any = None
-    ships: Callable[[Run], str] = lambda _run: ""
-    """Of which framework a run is an example that the project has as it came, as people call it; empty of its own."""
+    why_unused: Callable[[Run], str] = lambda _run: ""
+    """Why nobody starts a run as things are, in words; empty where somebody may."""
     missing: tuple[MissingFile, ...] = ()
     versions: MappingABC[str, tuple[str, str]] = field(default_factory=dict)
     """Package → version and the file that pins it."""
