@@ -28,6 +28,8 @@ class UnusedParts:
         """The finding, a remark if it speaks of what nobody uses; of a run the first of them says so."""
         if finding.severity <= Severity.INFO:
             return finding
+        if _says_what_is_missing(finding, run):
+            return finding
         why = self._why_of_place(finding, run)
         if why:
             return replace(finding, severity=Severity.INFO, details=(*finding.details, why))
@@ -47,3 +49,9 @@ class UnusedParts:
             return self._unused.file(path, beside_runs=self._trains)
         line = run.line_of(finding.location)
         return "" if line is None else self._unused.line(path, line)
+
+
+def _says_what_is_missing(finding: Finding, run: Run) -> bool:
+    """Whether a finding says that the program is not here which a run is started with."""
+    places = [each.location for each in run.missing if each.is_program]
+    return finding.resource is None and finding.location in places

@@ -22,6 +22,7 @@ from oomlint.documents.base import Scalar, ShellDocument
 from oomlint.errors import FileError, InternalError, in_words
 from oomlint.files.requirements import is_commit
 from oomlint.files.workspace import Workspace
+from oomlint.runs.absent_programs import AbsentPrograms
 from oomlint.runs.asides import asides
 from oomlint.runs.claimed import (
     configs_of,
@@ -85,6 +86,7 @@ class Linker:
         self._own_programs = OwnPrograms(workspace)
         self._own_readers = OwnReaders(workspace)
         self._forward_only = ForwardOnly(workspace)
+        self._absent = AbsentPrograms(workspace)
         self._carried = CarriedCode(workspace)
         self._shipped_around = ShippedAround(workspace)
         self._unused = Unused(workspace)
@@ -239,7 +241,10 @@ class Linker:
             find_attested=self._lookups.attested_finder(claim, main),
             find_shipped=partial(self._shipped_around.of, main.path),
             why_unused=self._unused.run,
-            missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
+            missing=(
+                *(() if launch is None else self._absent.of(launch, claim.path)),
+                *(self._placed(each, claim, launch) for each in joining.missing),
+            ),
             versions={name: at for name, at in versions.items() if not is_commit(at[0])},
             floors=floors(self.workspace, claims),
             untold=untold(self.workspace, claims, versions),

@@ -48,6 +48,8 @@ class MissingFile(Struct, frozen=True, eq=False):
     started is not here either (another repository, a container), or the script writes it first."""
     is_blank: bool = False
     """Its name is to be filled in."""
+    is_program: bool = False
+    """It is the very program that is started, and the project says that it should be here: nothing of the run begins."""
 
 
 class Limits(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Runs that nobody starts as things are: what is wrong with them nobody meets before somebody does.
 
-An example that came with a copy of a framework (:mod:`oomlint.runs.shipped_examples`), and what trains in a function that
+What a command starts whose program is not here. An example that came with a copy of a framework (:mod:`oomlint.runs.shipped_examples`), and what trains in a function that
 nothing of the project calls. What the user named is asked about, whoever starts it.
 """
 
@@ -32,7 +32,7 @@ class Unused:
     def run(self, run: Run) -> str:
         """Why nobody starts a run."""
         if run.name not in self._known:
-            self._known[run.name] = self._why(run)
+            self._known[run.name] = _without_program(run) or self._why(run)
         return self._known[run.name]
 
     def line(self, path: str, line: int) -> str:
@@ -66,3 +66,8 @@ class Unused:
         file, project = self._workspace.file(path), self._workspace.project_around(path)
         folders = (f for f in self._workspace.named if project in f.parents)
         return path in self._named or any(file.is_relative_to(f) for f in folders)
+
+
+def _without_program(run: Run) -> str:
+    program = next((each.reference for each in run.missing if each.is_program), "")
+    return f"{program}, which the command starts, is not here: nothing is loaded" if program else ""
