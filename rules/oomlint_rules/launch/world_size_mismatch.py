@@ -44,6 +44,7 @@ from collections.abc import Iterable
 from math import lcm, prod
 from typing import Any
 
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.judgement import (
     cards_missing,
@@ -61,6 +62,7 @@ from oomlint_rules._fixes import changed
 from oomlint_rules.host.ray_host_memory import ray_starts
 
 _PROCESSES = f.parallel.gpus_per_node
+_REFUSES = "sbatch refuses it (Requested node configuration is not available)"
 _DEGREES = ("tp", "pp", "cp", "ulysses")
 
 
@@ -140,12 +142,12 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
     def check(self, run: Run) -> Iterable[Finding]:
         ranks = run.plan.parallel.gpus_per_node
         hardware, asked = run.parts.hardware, gpus_of_job(run)
-        if asked is not None and hardware is not None:
+        missing = cards_missing(run)
+        if asked is not None and hardware is not None and not missing:
             yield self._refused(run, asked, hardware.gpus_per_node)
-            return
         if ranks is None or not says_ranks(run):
             return
-        visible, missing = _visible(run), cards_missing(run)
+        visible = _visible(run)
         if visible is not None and visible != ranks:
             # Of cards that are shown and not there none is idle.
             are_there = hardware is None or visible <= hardware.gpus_per_node
@@ -164,9 +166,7 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             run,
             f"Slurm is asked for {asked} GPUs a node, and a node has {gpus}",
             at=(scene.gpus_per_node, _PROCESSES),
-            details=(
-                "sbatch refuses the job (Requested node configuration is not available), or it waits for ever",
-            ),
+            details=(f"no node has room for the job: {_REFUSES}, or it waits for ever",),
             rests_on=(scene.gpus_per_node,),
         )
 
@@ -194,8 +194,12 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
         # group that no node has room for.
         fails = "those without a card of their own stop with an invalid device ordinal"
         title = f"a node starts {ranks} processes for {where}"
-        slot = slot_missing(run)
-        if slot is not None:
+        # A program that stops as it is started gets to no card.
+        is_idle = run.is_fragment or run.settings.get(shared.refused) is not None
+        slot, asked = slot_missing(run), gpus_of_job(run)
+        if asked is not None:
+            fails = f"the job asks for {asked} GPUs a node: {_REFUSES}, so that none is started"
+        elif slot is not None:
             fails = (
                 "DeepSpeed's launcher stops before it starts any: "
                 f"No slot '{slot}' specified on host 'localhost'"
@@ -207,7 +211,7 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             )
         return self.finding(
             run,
-            Severity.INFO if run.is_fragment or only_suggests_ranks(run) else Severity.ERROR,
+            Severity.INFO if is_idle or only_suggests_ranks(run) else Severity.ERROR,
             title,
             at=(_PROCESSES, launch.total_processes),
             details=(
