@@ -44,7 +44,7 @@ def _stops(words: str, *, head: str = "", dynamic: bool = False, estimator: str 
         "train.sh": f"python3 -m verl.trainer.main_ppo trainer.n_gpus_per_node=8 {words}\n",
     }
     run = run_of(files, "train.sh", hardware="8xA100-80GB")
-    said = run.settings.get(shared.stops)
+    said = run.settings.get(shared.refused)
     return "" if said is None else str(said.value)
 
 
@@ -71,7 +71,7 @@ def test_what_a_config_of_others_has_is_not_known() -> None:
 
 def test_a_config_that_is_not_here_is_not_asked() -> None:
     words = f"python3 -m verl.trainer.main_ppo {_OFFLOAD} actor_rollout_ref.model.path=gpt2\n"
-    assert run_of({"train.sh": words}).settings.get(shared.stops) is None
+    assert run_of({"train.sh": words}).settings.get(shared.refused) is None
 
 
 @pytest.mark.parametrize(

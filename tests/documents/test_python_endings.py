@@ -118,3 +118,33 @@ def test_a_causal_model_without_labels_ends_the_program() -> None:
 def test_labels_may_come_from_elsewhere(old: str, new: str) -> None:
     assert old in _TRAINER
     assert not _reasons(_TRAINER.replace(old, new))
+
+
+_PARSED = (
+    "import argparse\n"
+    "from transformers import AutoModelForCausalLM\n"
+    "{make}\n"
+    'parser.add_argument("--steps", "-g", type=int)\n'
+    "{then}\n"
+    'model = AutoModelForCausalLM.from_pretrained("gpt2")\n'
+    "model(x).loss.backward()\n"
+)
+_PARSER = "parser = argparse.ArgumentParser()"
+
+
+@pytest.mark.parametrize(
+    ("make", "then", "refused"),
+    [
+        (_PARSER, 'parser.add_argument("--norm", "-g")', "-g"),
+        (_PARSER, 'parser.add_argument("--steps")', "--steps"),
+        (_PARSER, 'parser.add_argument("--norm", "-n")', ""),
+        ('parser = argparse.ArgumentParser(conflict_handler="resolve")', 'parser.add_argument("-g")', ""),
+        (_PARSER, f'{_PARSER}\nparser.add_argument("-g")', ""),
+        (_PARSER, 'other = argparse.ArgumentParser()\nother.add_argument("-g")', ""),
+        (_PARSER, 'if more:\n    parser.add_argument("-g")', ""),
+        ("parser = commands.add_parser('a')", 'parser.add_argument("-g")', ""),
+    ],
+)  # fmt: skip
+def test_an_option_that_one_parser_is_given_twice(make: str, then: str, refused: str) -> None:
+    why = f"argparse refuses the option {refused}, which is declared twice"
+    assert _reasons(_PARSED.format(make=make, then=then)) == ([why] if refused else [])

@@ -45,7 +45,10 @@ def test_what_a_program_would_need_that_stops_is_a_remark() -> None:
     for given, is_sure in (("config", True), ("", False)):
         files = {"train.py": _LOOP.format(given=given), "environment.py": _ENVIRONMENT}
         found = report_of(files, hardware=_CARD).diagnoses
-        assert any(each.severity >= Severity.WARNING for each in found) is is_sure
+        of_need = [each for each in found if each.finding.resource is not None]
+        assert any(each.severity >= Severity.WARNING for each in of_need) is is_sure
+        errors = {each.rule.code for each in found if each.severity is Severity.ERROR}
+        assert is_sure or errors == {"OOM905"}
         verdict = judgement_of(run_of(files, hardware=_CARD)).spoken.verdict
         assert verdict == ("does_not_fit" if is_sure else "unknown")
     assert any("without config" in each.finding.text for each in found)
@@ -246,7 +249,7 @@ def test_a_rank_in_the_spelling_of_torch_2(
         "run.sh": f"{launcher} --nproc_per_node 2 train.py\n",
         "requirements.txt": f"torch=={torch}\n",
     }
-    found = run_of(files, hardware=_CARD).settings.get(shared.stops)
+    found = run_of(files, hardware=_CARD).settings.get(shared.refused)
     assert (found is not None and "--local-rank" in found.value) is stops
 
 

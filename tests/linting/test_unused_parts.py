@@ -10,6 +10,7 @@ from oomlint.linting.rule import Severity
 
 IGNORED = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}'
 RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 1\ndatasets:\n  - {path: a/b, type: alpaca}\n"
+LOOP = "loss.backward()\n"
 
 
 @pytest.mark.parametrize(
@@ -19,16 +20,121 @@ RUN = "base_model: meta-llama/Llama-3.2-1B\nmicro_batch_size: 1\ndatasets:\n  - 
         ({"axolotl.yaml": RUN}, Severity.INFO),
         ({"axolotl.yaml": RUN, "README.md": "Take ds.json on small cards.\n"}, Severity.WARNING),
         ({"axolotl.yaml": f"{RUN}deepspeed: ds.json\n"}, Severity.WARNING),
+        ({"axolotl.yaml": f"{RUN}# deepspeed: ds.json\n"}, Severity.INFO),
+        ({"train.py": "import lightning\nlightning.Trainer().fit(model)\n"}, Severity.INFO),
+        ({"train.py": f"{LOOP}run('ds.json')\n"}, Severity.WARNING),
+        ({"train.py": f"{LOOP}# run('ds.json')\n"}, Severity.INFO),
+        ({"train.py": f"# takes ds.json\n{LOOP}"}, Severity.WARNING),
+        ({"train.py": f"{LOOP}def idle():\n    run('ds.json')\n"}, Severity.INFO),
+        (
+            {"train.py": f"{LOOP}def used():\n    run('ds.json')\n", "b.py": "used()\n"},
+            Severity.WARNING,
+        ),
+        ({"train.py": f"{LOOP}p.add_argument('--ds', default='ds.json')\n"}, Severity.INFO),
+        (
+            {"train.py": f"{LOOP}p.add_argument('--ds', default='ds.json')\nrun(a.ds)\n"},
+            Severity.WARNING,
+        ),
     ],
-    ids=["alone", "beside a run", "named by a guide", "used"],
+    ids=[
+        "alone",
+        "beside a run",
+        "named by a guide",
+        "used",
+        "commented out",
+        "beside a program",
+        "named by a program",
+        "named by a comment of it",
+        "named at its head",
+        "named by what nothing calls",
+        "named by what is called",
+        "named by an option that nothing reads",
+        "named by an option that is read",
+    ],
 )
 def test_part_that_nothing_uses(beside: dict[str, str], expected: Severity) -> None:
     files = {"ds.json": IGNORED.encode()} | {n: text.encode() for n, text in beside.items()}
     report = lint(Workspace(Path("/p"), files), [n for n in files if n != "README.md"], Options())
     (found,) = (d for d in report.diagnoses if d.rule.code == "OOM303")
     assert found.severity is expected
-    says = "no run here uses ds.json, and no other file names it"
+    says = "no run here uses ds.json, and no other file names it in use"
     assert (says in found.finding.details) is (expected is Severity.INFO)
+
+
+SAVES = """\
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
+def save(model):
+    model = FSDP(build())
+    loss.backward()
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):
+        torch.save(model.state_dict(), "last.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"save.py": f"{SAVES}save(wrapped)\n"}, Severity.WARNING),
+        ({"save.py": SAVES}, Severity.INFO),
+        (
+            {"save.py": SAVES, "train.py": "from save import save\nsave(wrapped)\n"},
+            Severity.WARNING,
+        ),
+        ({"save.py": SAVES, "train.py": "from save import save\n"}, Severity.INFO),
+        ({"save.py": SAVES, "test_save.py": "import save\nsave.save(wrapped)\n"}, Severity.WARNING),
+        (
+            {"save.py": f"{SAVES}def end():\n    save(wrapped)\ndef go():\n    end()\n"},
+            Severity.INFO,
+        ),
+        (
+            {"save.py": f"{SAVES}def end():\n    save(end)\nend()\n"},
+            Severity.WARNING,
+        ),
+    ],
+    ids=[
+        "called",
+        "never",
+        "elsewhere",
+        "only imported",
+        "by a test",
+        "by what nothing calls",
+        "in turn",
+    ],
+)
+def test_what_stands_in_a_function_that_nothing_calls(
+    files: dict[str, str], expected: Severity
+) -> None:
+    texts = {name: text.encode() for name, text in files.items()}
+    report = lint(Workspace(Path("/p"), texts), list(files), Options())
+    (found,) = (d for d in report.diagnoses if d.rule.code == "OOM508")
+    assert found.severity is expected
+    says = "nothing here calls save, in which it stands"
+    assert (says in found.finding.details) is (expected is Severity.INFO)
+
+
+def test_what_the_user_names_is_used() -> None:
+    texts = {"save.py": SAVES.encode()}
+    report = lint(Workspace(Path("/p"), texts), ["save.py"], Options(), explicit=frozenset(texts))
+    (found,) = (d for d in report.diagnoses if d.rule.code == "OOM508")
+    assert found.severity is Severity.WARNING
+
+
+def test_run_in_a_function_that_nothing_calls() -> None:
+    begin = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+def go():
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B")
+    args = TrainingArguments(output_dir="out", deepspeed="ds.json", gradient_accumulation_steps=4)
+    Trainer(model=model, args=args, train_dataset=rows).train()
+"""
+    config = b'{"gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
+    found = []
+    for end in ("", "go()\n"):
+        texts = {"t.py": f"{begin}{end}".encode(), "ds.json": config}
+        report = lint(Workspace(Path("/p"), texts), list(texts), Options())
+        found += [d.severity for d in report.diagnoses if d.rule.code == "OOM802"]
+    assert found == [Severity.INFO, Severity.ERROR]
 
 
 def test_script_is_no_part_of_a_run() -> None:

@@ -65,13 +65,13 @@ class Kin:
             if name in texts:
                 self.read(name, texts[name])
             elif self._stamps.get(name) != now or name not in self._named:
-                self._named[name] = _names_in(_bytes(self._workspace, name, now))
+                self._named[name] = names_in(_bytes(self._workspace, name, now))
         self._stamps = found
 
     def read(self, name: str, data: bytes) -> bool:
         """Take in one text; whether it names other files than before."""
         before = self._named.get(name)
-        self._named[name] = _names_in(data)
+        self._named[name] = names_in(data)
         return self._named[name] != before
 
     def above(self, name: str) -> list[str]:
@@ -87,7 +87,7 @@ class Kin:
 
     def naming(self, name: str) -> list[str]:
         """The files that name a file, the nearest first."""
-        wanted = _calls_of(name)
+        wanted = calls_of(name)
         near = (n for n, named in self._named.items() if not named.isdisjoint(wanted))
         return sorted(near, key=lambda n: _distance(n, name))
 
@@ -105,26 +105,11 @@ def texts_below(workspace: Workspace, root: Path, *, guides: bool = False) -> Se
 def naming(texts: SearchedTexts, name: str) -> list[str]:
     """The texts that name a file, the nearest first: what :class:`Kin` knows of one file, without
     an index of all."""
-    wanted = _calls_of(name)
+    wanted = calls_of(name)
     shortest = min(wanted, key=len).encode("utf-8", "surrogateescape")
     likely = texts.holding(shortest)
-    near = (other for other, data in likely if not _names_in(data).isdisjoint(wanted))
+    near = (other for other, data in likely if not names_in(data).isdisjoint(wanted))
     return sorted(near, key=lambda n: _distance(n, name))
-
-
-class ProjectTexts:
-    """The texts of the projects of a workspace, guides included; those of a project are looked up when first asked for."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._of: dict[Path, SearchedTexts] = {}
-
-    def naming(self, path: str) -> list[str]:
-        """The texts of a file's project that name it, the nearest first."""
-        root = self._workspace.project_around(path)
-        if root not in self._of:
-            self._of[root] = texts_below(self._workspace, root, guides=True)
-        return naming(self._of[root], path)
 
 
 def _files(root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
@@ -144,14 +129,15 @@ def _is_read(workspace: Workspace, name: str, now: Stamp) -> bool:
     return name in workspace.overlay or (now is not None and now[1] <= _MOST_BYTES)
 
 
-def _names_in(data: bytes) -> frozenset[str]:
+def names_in(data: bytes) -> frozenset[str]:
+    """What looks like the name of a file in a text, or follows what a config is named by."""
     words = {
         match[1] for pattern in (_FILE_NAME, _CONFIG_NAME) for match in re.finditer(pattern, data)
     }
     return frozenset(word.decode("utf-8", "replace") for word in words)
 
 
-def _calls_of(name: str) -> set[str]:
+def calls_of(name: str) -> set[str]:
     """What other files may call a file: its name, with and without its ending."""
     base = name.rpartition("/")[2]
     return {base, base.rpartition(".")[0] or base}

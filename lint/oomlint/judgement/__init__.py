@@ -17,10 +17,13 @@ from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_pl
 from oomlint.judgement.launch import (
     SHARDED,
     cards_missing,
+    gpus_of_job,
     launch_is_unread,
     only_suggests_ranks,
     says_ranks,
     sharding_is_open,
+    shown_gpus,
+    slot_missing,
 )
 from oomlint.judgement.lengths import depends_on_data, lengths_are_open, needs_all_samples_long
 from oomlint.judgement.peak import (
@@ -54,6 +57,7 @@ __all__ = [
     "confidence",
     "depends_on_data",
     "exceeds",
+    "gpus_of_job",
     "is_needed_by_any_samples",
     "is_open",
     "judge_gpu",
@@ -71,6 +75,8 @@ __all__ = [
     "severity_of_block",
     "severity_of_need",
     "sharding_is_open",
+    "shown_gpus",
+    "slot_missing",
     "smallest_card",
     "starves_engine",
     "unread_program",

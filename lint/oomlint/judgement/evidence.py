@@ -268,6 +268,7 @@ def _of_commits(run: Run) -> Iterator[Basis]:
 
 # What a figure counts for once the program gets to a step, and on the cards that it is for.
 _FOR_NOTHING = {
+    shared.refused: "what the program is once it gets to a step",
     shared.stops: "what the program is once it gets to a step",
     shared.other_cards: "what it needs on other cards",
 }

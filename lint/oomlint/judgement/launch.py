@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
-from oomlint.dialects.machine.fields import launch
+from oomlint.dialects.machine.fields import launch, scene
+from oomlint.dialects.machine.launcher_keys import DEEPSPEED_LAUNCHER
+from oomlint.dialects.machine.slurm_meaning import is_asked
+from oomlint.dialects.table import Block
 from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import ZERO_3, f
@@ -13,6 +17,8 @@ from oomlint.runs.run import Run
 
 SHARDED: Mapping[Any, Any] = {f.parallel.backend: "zero", **ZERO_3}
 """What a launcher says that shards a model whole."""
+# By what DeepSpeed's own launcher is told which GPUs to take; 1 node and -1 say nothing.
+_SELECTS = ("include", "i", "exclude", "e", "num_gpus", "num_accelerators", "num_nodes")
 
 
 def sharding_is_open(run: Run) -> bool:
@@ -62,9 +68,73 @@ def cards_missing(run: Run) -> int:
     end the run before it takes any memory (torch.cuda.set_device: invalid device ordinal), so that what each of
     them would need says nothing of that machine."""
     hardware, ranks = run.parts.hardware, run.plan.parallel.gpus_per_node
-    if hardware is None or ranks is None or ranks <= hardware.gpus_per_node:
+    if hardware is None or ranks is None:
         return 0
-    return ranks - hardware.gpus_per_node if says_ranks(run) else 0
+    shown = shown_gpus(run)
+    # CUDA passes over what follows a number in the list that no GPU has (CUDA C++ Programming Guide, "CUDA Environment
+    # Variables").
+    there = takewhile(lambda number: number < hardware.gpus_per_node, shown or ())
+    cards = hardware.gpus_per_node if shown is None else len(tuple(there))
+    return ranks - cards if ranks > cards and says_ranks(run) else 0
+
+
+def shown_gpus(run: Run) -> tuple[int, ...] | None:
+    """The GPUs that the environment shows, where it lists them by number. DeepSpeed's launcher looks at it only where it
+    is not told itself which to take (DeepSpeed 0.18 launcher/runner.py main: "Detected VISIBLE_DEVICES=... but ignoring
+    it because one or several of --include/--exclude/--num_gpus/--num_nodes cl args were used")."""
+    shown = str(run.plan.env.cuda_visible_devices or "")
+    told = _told_to_deepspeed(run)
+    if told:
+        host, _, shown = (told.get("include") or told.get("i") or "").partition(":")
+        if host != "localhost":
+            return None
+    parts = [part.strip() for part in shown.split(",")]
+    return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else None
+
+
+def slot_missing(run: Run) -> int | None:
+    """The first GPU that DeepSpeed's launcher is to start a rank on and that a node of the named machine does not have: it
+    looks for all of them before it starts any (DeepSpeed 0.18 launcher/runner.py parse_resource_filter)."""
+    shown, hardware = shown_gpus(run), run.parts.hardware
+    if shown is None or hardware is None or not any(_blocks_of_deepspeed(run)):
+        return None
+    return next((number for number in shown if number >= hardware.gpus_per_node), None)
+
+
+def gpus_of_job(run: Run) -> int | None:
+    """How many GPUs of a node Slurm is asked for, where a node of the named machine has fewer: no job begins
+    (Slurm 24.05 slurm_errno.h ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE, "Requested node configuration is not available")."""
+    asked, hardware = run.settings.get(scene.gpus_per_node), run.parts.hardware
+    if asked is None or hardware is None or asked.value is None or not is_asked(run.cells):
+        return None
+    return int(asked.value) if asked.value > hardware.gpus_per_node else None
+
+
+def why_not_to_start(run: Run) -> str:
+    """Why the named machine does not start a run, in words; empty where it may."""
+    asked, hardware = gpus_of_job(run), run.parts.hardware
+    if asked is not None and hardware is not None:
+        return f"a job with {asked} GPUs a node, of which this machine has {hardware.gpus_per_node}"
+    missing = cards_missing(run)
+    if not missing:
+        return ""
+    ranks = run.plan.parallel.gpus_per_node or 0
+    return f"{ranks} processes a node, for which this machine has {ranks - missing} GPUs"
+
+
+def _blocks_of_deepspeed(run: Run) -> Iterator[Block]:
+    return (block for block, _ in run.parts.blocks if block.table is DEEPSPEED_LAUNCHER)
+
+
+def _told_to_deepspeed(run: Run) -> dict[str, str]:
+    """The options that tell DeepSpeed's launcher which GPUs to take."""
+    told = {
+        key: str(block.value(block.mapping.entries[key].value))
+        for block in _blocks_of_deepspeed(run)
+        for key in _SELECTS
+        if key in block.mapping.entries
+    }
+    return {k: v for k, v in told.items() if v != "-1" and (k, v) != ("num_nodes", "1")}
 
 
 def hangs_on_launch(run: Run, field: Any) -> bool:

@@ -19,7 +19,7 @@ from oomlint.hardware import usual_limit
 from oomlint.judgement.cards import smallest_card
 from oomlint.judgement.doubts import confidence, doubts, settled
 from oomlint.judgement.evidence import rests_on, weakest_of_claims
-from oomlint.judgement.launch import cards_missing, sharding_is_open
+from oomlint.judgement.launch import sharding_is_open, why_not_to_start
 from oomlint.judgement.lengths import (
     as_short_as_any,
     fits_with_short_samples,
@@ -32,7 +32,6 @@ from oomlint.judgement.words import when
 from oomlint.memory import DeviceEstimate, HostEstimate
 from oomlint.memory.lengths import longest_sample
 from oomlint.runs.run import Run
-from oomlint.runs.shipped_examples import as_shipped
 from oomlint.wording.amounts import gib
 
 # The share of the peak from which on a change matters, on a known card and on an unknown one.
@@ -320,17 +319,14 @@ def _least(
 
 def _most_severe(run: Run, resource: Literal["gpu", "host"]) -> Severity:
     """The most that a need can be, by what it rests on, and by whether the run starts on that machine at all."""
-    if cards_missing(run):
+    if why_not_to_start(run):
         return Severity.INFO
     return bound(Severity.ERROR, weakest_of_claims(run.intended, resource)[0])
 
 
 def unfounded(run: Run) -> str:
     """Why the need of a run that is at risk says nothing of this project on this machine, in words; mostly nothing."""
-    if cards_missing(run):
-        return _without_cards(run)
-    framework = run.parts.ships(run)
-    return as_shipped(framework) if framework else ""
+    return why_not_to_start(run) or run.parts.why_unused(run)
 
 
 def is_up_to_data(run: Run) -> bool:
@@ -436,18 +432,13 @@ def reckoned_with(condition: str) -> str:
 def conditions_of(run: Run) -> tuple[str, ...]:
     """On what condition every prediction of a run holds; mostly on none."""
     found = read_as(run)
-    if cards_missing(run):
-        found = (*found, _without_cards(run))
+    if why := why_not_to_start(run):
+        found = (*found, why)
     if starts_from_measured(run.intended):
         found = (*found, measured_words(run.intended))
     if sharding_is_open(run) and not settled(run).is_measured:
         return (*found, "a whole copy on each GPU, unless what launches it shards the model")
     return found
-
-
-def _without_cards(run: Run) -> str:
-    ranks = run.plan.parallel.gpus_per_node or 0
-    return f"{ranks} processes a node, for which this machine has {ranks - cards_missing(run)} GPUs"
 
 
 def read_as(run: Run) -> tuple[str, ...]:

@@ -15,6 +15,9 @@ from oomlint.plan.fields import f
 if TYPE_CHECKING:
     from oomlint.runs.run import Run
 
+# What ends a program before its first step.
+ENDS = (shared.refused, shared.stops)
+
 # ``$TP``, ``${TP}`` and ``${TP:-8}``, but not ``${oc.env:TP}`` or ``$(nproc)``.
 _VARIABLE = r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=?+][^}]*)?\}|([A-Za-z_]\w*|\d))"
 
@@ -38,7 +41,7 @@ def in_words(run: Run, field: Any) -> str:
 def lost_with_all(run: Run, field: Any) -> str:
     """Why all of the file, or the program, was not read that says a field, or why it never gets to need memory; empty
     where the field alone was not."""
-    if field == shared.stops:
+    if field in ENDS:
         said = run.settings.get(field)
         return "" if said is None else f"{said.value}: the program ends before its first step"
     if field in run.parts.changed:

@@ -257,7 +257,7 @@ def judged(
     chosen = [rule for rule in listed if options.selection.takes(rule)]
     found: list[Diagnosis] = []
     failed: set[ListedRule] = set()
-    unused = UnusedParts(workspace, linked.runs, others_train=others_train)
+    unused = UnusedParts(linked, others_train=others_train)
     for number, run in enumerate(linked.runs):
         found += _check(run, chosen, options, errors, failed, timings, unused)
         if progress is not None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct, field
 
-from oomlint.dialects.common.fields import shared
 from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
@@ -458,7 +457,7 @@ def _unread_in_words(run: Run, lost: Iterable[tuple[Any, str]]) -> Iterator[str]
     names: dict[str, None] = {}
     for root, key in lost:
         reason = unread.lost_with_all(run, root)
-        if root == shared.stops:
+        if root in unread.ENDS:
             yield reason
         elif reason:
             reasons[reason] = None

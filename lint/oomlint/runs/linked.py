@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from oomlint.errors import FileError
 from oomlint.runs.run import Run
+from oomlint.runs.unused import Unused
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
@@ -27,6 +28,7 @@ class LinkOptions(Struct, frozen=True):
 class Linked(Struct):
     """Runs found, files that were opened, errors on the way, asides recognised."""
 
+    unused: Unused
     explicit: frozenset[str] = frozenset()
     """Display paths of the files that the user named one by one."""
     runs: list[Run] = field(default_factory=list)

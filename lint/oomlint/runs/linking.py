@@ -22,6 +22,7 @@ from oomlint.documents.base import Scalar, ShellDocument
 from oomlint.errors import FileError, InternalError, in_words
 from oomlint.files.requirements import is_commit
 from oomlint.files.workspace import Workspace
+from oomlint.runs.absent_programs import AbsentPrograms
 from oomlint.runs.asides import asides
 from oomlint.runs.claimed import (
     configs_of,
@@ -50,9 +51,9 @@ from oomlint.runs.selection import (
     without_repeats,
 )
 from oomlint.runs.shipped_configs import ShippedAround
-from oomlint.runs.shipped_examples import ShippedExamples
 from oomlint.runs.started_scripts import StartedScripts
 from oomlint.runs.templates import Templates
+from oomlint.runs.unused import Unused
 from oomlint.runs.vendored.carried import CarriedCode
 from oomlint.runs.vendored.declared import without_declared
 from oomlint.runs.vendored.files import copies_around
@@ -82,9 +83,10 @@ class Linker:
         self._own_programs = OwnPrograms(workspace)
         self._own_readers = OwnReaders(workspace)
         self._forward_only = ForwardOnly(workspace)
+        self._absent = AbsentPrograms(workspace)
         self._carried = CarriedCode(workspace)
         self._shipped_around = ShippedAround(workspace)
-        self._ships = ShippedExamples(workspace)
+        self._unused = Unused(workspace)
         self._templates = Templates(workspace)
         self._kept = KeptMeasurements(workspace)
 
@@ -113,8 +115,8 @@ class Linker:
                 is an error whatever it holds.
             elsewhere: files that runs use which ``names`` do not describe → one of these runs.
         """
-        linked = Linked(explicit)
-        self._ships = ShippedExamples(self.workspace, explicit)
+        self._unused = Unused(self.workspace, explicit)
+        linked = Linked(self._unused, explicit)
         claims: list[Claim] = []
         for name in dict.fromkeys(names):
             claims += self._recogniser.claims_of(name, linked, must_read=name in explicit)
@@ -235,8 +237,11 @@ class Linker:
             find_lengths=self._lookups.lengths_finder(main.path),
             find_attested=self._lookups.attested_finder(claim, main),
             find_shipped=partial(self._shipped_around.of, main.path),
-            ships=self._ships,
-            missing=tuple(self._placed(each, claim, launch) for each in joining.missing),
+            why_unused=self._unused.run,
+            missing=(
+                *(() if launch is None else self._absent.of(launch, claim.path)),
+                *(self._placed(each, claim, launch) for each in joining.missing),
+            ),
             versions={name: at for name, at in versions.items() if not is_commit(at[0])},
             floors=floors(self.workspace, claims),
             untold=untold(self.workspace, claims, versions),

@@ -48,6 +48,8 @@ class MissingFile(Struct, frozen=True, eq=False):
     started is not here either (another repository, a container), or the script writes it first."""
     is_blank: bool = False
     """Its name is to be filled in."""
+    is_program: bool = False
+    """It is the very program that is started, and the project says that it should be here: nothing of the run begins."""
 
 
 class Limits(Struct, frozen=True):
@@ -109,8 +111,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     find_lengths: Any = None
     find_attested: Callable[[], Attested | None] = lambda: None
     find_shipped: Any = None
-    ships: Callable[[Run], str] = lambda _run: ""
-    """Of which framework a run is an example that the project has as it came, as people call it; empty of its own."""
+    why_unused: Callable[[Run], str] = lambda _run: ""
+    """Why nobody starts a run as things are, in words; empty where somebody may."""
     missing: tuple[MissingFile, ...] = ()
     versions: MappingABC[str, tuple[str, str]] = field(default_factory=dict)
     """Package → version and the file that pins it."""

@@ -7,15 +7,14 @@ different.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from oomlint.dialects.upstream import PACKAGES
-from oomlint.files.reference_index import ProjectTexts
+from oomlint.files.live_texts import LiveTexts
 from oomlint.files.workspace import Workspace
-from oomlint.runs.run import Run
 
 if TYPE_CHECKING:
     from oomlint.runs.copies import Copies
@@ -25,25 +24,12 @@ _NO_USE = frozenset({"docs", "doc", "tests", "test"})
 _GUIDE = ".md"
 
 
-def as_shipped(framework: str) -> str:
-    """Why an example is no run of the project's."""
-    return f"{framework} ships this example as it is, and no file of the project's own names it"
-
-
 class ShippedExamples:
-    """The framework of which a run is an example, as people call it, looked up when first asked; empty for a run of the
-    project's. ``named`` are files that the user named."""
+    """Which runs are examples of a framework's."""
 
-    def __init__(self, workspace: Workspace, named: Collection[str] = ()) -> None:
+    def __init__(self, workspace: Workspace, texts: LiveTexts) -> None:
         self._workspace = workspace
-        self._named = frozenset(named)
-        self._texts = ProjectTexts(workspace)
-        self._known: dict[str, str] = {}
-
-    def __call__(self, run: Run) -> str:
-        if run.name not in self._known:
-            self._known[run.name] = self._shipping(run)
-        return self._known[run.name]
+        self._texts = texts
 
     @cached_property
     def _copies(self) -> Copies:
@@ -51,12 +37,9 @@ class ShippedExamples:
 
         return Copies(self._workspace)
 
-    def _shipping(self, run: Run) -> str:
-        root = run.claims[0] if run.parts.root is None else run.parts.root
-        files = [path for path in run.files if not path.endswith(".py") or path == root.path]
-        files = list(dict.fromkeys((root.path, *files)))
-        if any(map(self._is_named, files)):
-            return ""
+    def shipping(self, files: list[str]) -> str:
+        """The framework of which a run is an example that has these files, as people call it; empty for a run of the
+        project's."""
         if not any(self._may_hold_copy(path) for path in files):
             return ""
         copies = self._copies
@@ -68,12 +51,6 @@ class ShippedExamples:
         if any(self._is_own(other) for path in told for other in self._own(path)):
             return ""
         return next(framework.called for framework in frameworks if framework is not None)
-
-    def _is_named(self, path: str) -> bool:
-        """Whether the user named the file, or a folder of the project's that it is in: not the project as a whole."""
-        file, project = self._workspace.file(path), self._workspace.project_around(path)
-        folders = (f for f in self._workspace.named if project in f.parents)
-        return path in self._named or any(file.is_relative_to(f) for f in folders)
 
     def _may_hold_copy(self, path: str) -> bool:
         """Whether there is a folder of a framework's name around a file, so that what is known of copies is loaded."""

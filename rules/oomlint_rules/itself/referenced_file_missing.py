@@ -9,7 +9,8 @@ every folder above the config. The presets that Axolotl and LLaMA-Factory ship
 (`zero2.json`, `ds_z3_config.json` ...) are known by name and need not be there. It also
 finds a referenced file that is there and cannot be parsed, or that is named as a DeepSpeed
 config and has no key of one, or none that accelerate asks for: as it lies there no training
-starts with it.
+starts with it. And the program that a command starts, where the project has its folder without it, or
+has it in a package of another name.
 
 ## Why it runs out of memory
 
@@ -44,7 +45,7 @@ from collections.abc import Iterable
 
 from oomlint.linting.rule import Finding, Rule, Severity, Where, short
 from oomlint.runs.run import MissingFile, Run
-from oomlint_rules._examples import axolotl, example
+from oomlint_rules._examples import axolotl, command, example
 
 _RUN = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpointing: true\n")
 
@@ -86,6 +87,13 @@ class ReferencedFileMissing(Rule, code="OOM902"):
             },
             why="accelerate asks for the zero_optimization object",
         ),
+        example(
+            {
+                "train.sh": command("").replace("run_clm", "old/train/run_clm"),
+                "new/train/run_clm.py": "from transformers import Trainer\n",
+            },
+            why="the package of the program has another name now",
+        ),
     )
     good = (
         example(
@@ -101,6 +109,14 @@ class ReferencedFileMissing(Rule, code="OOM902"):
             why="Axolotl ships a file of that name",
         ),
         example({"train.yaml": f'{_RUN}deepspeed: "..."\n'}, why="the name is to be filled in"),
+        example(
+            {
+                "train.sh": command("", "torchrun --nproc_per_node 8").replace(
+                    "run_clm", "clm/run_clm"
+                )
+            },
+            why="the program is of a checkout that is elsewhere",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -116,6 +132,8 @@ class ReferencedFileMissing(Rule, code="OOM902"):
         name = short(missing.reference, _LONGEST_SHOWN)
         is_said = name == missing.reference and not unusable
         where = () if is_said else (f"{missing.reference} {missing.problem}",)
+        if missing.is_program:
+            return self._without_program(run, missing, name)
         consequence = (
             # A job may still make another of it, where its template or its source is what lies here.
             "with the file as it lies here the training would stop at start"
@@ -128,4 +146,17 @@ class ReferencedFileMissing(Rule, code="OOM902"):
             f"the file {name} {'cannot be used' if unusable else 'was not found'}",
             at=missing.location,
             details=(*where, consequence),
+        )
+
+    def _without_program(self, run: Run, missing: MissingFile, name: str) -> Finding:
+        is_said = name == missing.reference
+        return self.error(
+            run,
+            f"the program {name} was not found",
+            at=missing.location,
+            details=(
+                *(() if is_said else (f"{missing.reference} was not found",)),
+                "the project has its folder, or one of that name in another package",
+                "the command ends before anything is loaded",
+            ),
         )

@@ -10,7 +10,8 @@ such a mesh, whose product does not divide the number of processes.
 ## Why it runs out of memory
 
 A process too many stops with *invalid device ordinal*, or shares a card with another one and
-takes the memory twice; Ray's trainers stop before, since their pool has no place for it. With fewer processes than GPUs every share of the sharded states is
+takes the memory twice; Ray's trainers stop before, since their pool has no place for it, and so do
+DeepSpeed's launcher, which looks for all GPUs first, and Slurm, which takes no job that no node has room for. With fewer processes than GPUs every share of the sharded states is
 larger: 18 bytes a parameter divided by 1 instead of by 8 is what a run of one process
 (`NPROC_PER_NODE=1`) on an eight-card machine asks of its only card.
 
@@ -29,6 +30,9 @@ a GPU is left free on purpose for a generation server.
 ## Sources
 
 * torch 2.9 `distributed/run.py` (one process for each of `nproc_per_node`)
+* DeepSpeed 0.18 `launcher/runner.py` `parse_resource_filter` (*No slot '4' specified on host 'localhost'*), for
+  `CUDA_VISIBLE_DEVICES` too where no option says which GPUs to take
+* sbatch(1) of Slurm 24.05 (*Requested node configuration is not available*)
 * verl 0.2 to 0.7 `trainer/ppo/ray_trainer.py` (*Total available GPUs 8 is less than total desired GPUs 16*)
 * LLaMA-Factory ff6d4d12 `hparams/parser.py` `_validate_megatron_bridge_parallel_args`
 * https://github.com/modelscope/ms-swift/issues/2010 and /3456
@@ -40,8 +44,16 @@ from collections.abc import Iterable
 from math import lcm, prod
 from typing import Any
 
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.fields import launch, scene
-from oomlint.judgement import cards_missing, only_suggests_ranks, says_ranks
+from oomlint.judgement import (
+    cards_missing,
+    gpus_of_job,
+    only_suggests_ranks,
+    says_ranks,
+    shown_gpus,
+    slot_missing,
+)
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -50,6 +62,7 @@ from oomlint_rules._fixes import changed
 from oomlint_rules.host.ray_host_memory import ray_starts
 
 _PROCESSES = f.parallel.gpus_per_node
+_REFUSES = "sbatch refuses it (Requested node configuration is not available)"
 _DEGREES = ("tp", "pp", "cp", "ulysses")
 
 
@@ -82,6 +95,19 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             },
             on="1xA10G-24GB",
         ),
+        example(
+            {"train.sh": command("", "CUDA_VISIBLE_DEVICES=4,5,6,7 deepspeed")},
+            on="4xA100-80GB",
+            why="the launcher finds no slot 4",
+        ),
+        example(
+            {
+                "job.slurm": "#!/bin/bash\n#SBATCH --gres=gpu:8\n"
+                + command("", "torchrun --nproc_per_node 4")
+            },
+            on="4xA100-80GB",
+            why="no node has the eight GPUs that the job asks for",
+        ),
     )
     good = (
         example({"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2")}),
@@ -106,21 +132,43 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             on="1xA100-80GB",
             why="the second card that is shown is not there",
         ),
+        example(
+            {"train.sh": command("", "CUDA_VISIBLE_DEVICES=4,5 deepspeed --num_gpus 4")},
+            on="4xA100-80GB",
+            why="the launcher passes over the variable where an option says how many GPUs to take",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
         ranks = run.plan.parallel.gpus_per_node
+        hardware, asked = run.parts.hardware, gpus_of_job(run)
+        missing = cards_missing(run)
+        if asked is not None and hardware is not None and not missing:
+            yield self._refused(run, asked, hardware.gpus_per_node)
         if ranks is None or not says_ranks(run):
             return
-        visible, hardware = _visible(run), run.parts.hardware
+        visible = _visible(run)
         if visible is not None and visible != ranks:
             # Of cards that are shown and not there none is idle.
             are_there = hardware is None or visible <= hardware.gpus_per_node
             yield from self._against_visible(run, ranks, visible, are_there)
-        elif hardware is not None and cards_missing(run):
-            gpus = hardware.gpus_per_node
-            yield self._too_many(run, ranks, gpus, f"its {_counted(gpus, 'GPU', 'GPUs')}")
+        elif hardware is not None and missing:
+            gpus = ranks - missing
+            which = f"its {_counted(gpus, 'GPU', 'GPUs')}"
+            if gpus < hardware.gpus_per_node:
+                which = f"the {gpus} of the {visible} GPUs it sees that are there"
+            yield self._too_many(run, ranks, gpus, which)
         yield from self._degrees(run)
+
+    def _refused(self, run: Run, asked: int, gpus: int) -> Finding:
+        """A job that no node of the machine can take: it is refused before anything is started."""
+        return self.error(
+            run,
+            f"Slurm is asked for {asked} GPUs a node, and a node has {gpus}",
+            at=(scene.gpus_per_node, _PROCESSES),
+            details=(f"no node has room for the job: {_REFUSES}, or it waits for ever",),
+            rests_on=(scene.gpus_per_node,),
+        )
 
     def _against_visible(
         self, run: Run, ranks: int, visible: int, are_there: bool
@@ -146,14 +194,24 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
         # group that no node has room for.
         fails = "those without a card of their own stop with an invalid device ordinal"
         title = f"a node starts {ranks} processes for {where}"
-        if ray_starts(run):
+        # A program that stops as it is started gets to no card.
+        is_idle = run.is_fragment or run.settings.get(shared.refused) is not None
+        slot, asked = slot_missing(run), gpus_of_job(run)
+        if asked is not None:
+            fails = f"the job asks for {asked} GPUs a node: {_REFUSES}, so that none is started"
+        elif slot is not None:
+            fails = (
+                "DeepSpeed's launcher stops before it starts any: "
+                f"No slot '{slot}' specified on host 'localhost'"
+            )
+        elif ray_starts(run):
             title = f"Ray is asked for {ranks} workers a node on {where}"
             fails = (
                 "Ray has no place for so many: the trainer stops before a worker starts, or waits"
             )
         return self.finding(
             run,
-            Severity.INFO if run.is_fragment or only_suggests_ranks(run) else Severity.ERROR,
+            Severity.INFO if is_idle or only_suggests_ranks(run) else Severity.ERROR,
             title,
             at=(_PROCESSES, launch.total_processes),
             details=(
@@ -203,9 +261,8 @@ def _smallest_world(run: Run) -> int:
 
 def _visible(run: Run) -> int | None:
     """How many GPUs the environment shows, where it lists them by number."""
-    shown = run.plan.env.cuda_visible_devices
-    parts = [part.strip() for part in str(shown or "").split(",")]
-    return len(parts) if all(part.isdigit() for part in parts) else None
+    shown = shown_gpus(run)
+    return None if shown is None else len(shown)
 
 
 def _asked_of_a_node(run: Run) -> int:

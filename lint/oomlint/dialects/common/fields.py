@@ -12,13 +12,15 @@ class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read lik
     """``amp``: mixed precision in force: ``bf16``, ``fp16`` or ``no``; ``amp_is_open``: only running
     tells. ``loads``: the dtype that the
     weights are in before training touches them; ``load.dtype`` where a dialect says nothing else. ``stops``: why the
-    program is sure to end before its first step, whatever memory there is, in words. ``other_cards``: what says that it
+    program is sure to end before its first step, whatever memory there is, in words; ``refused``: the same, where it is
+    an error that no rule but one for these tells. ``other_cards``: what says that it
     is for accelerators of another maker than the machine has."""
 
     amp: str
     amp_is_open: bool
     loads: str
     stops: str
+    refused: str
     other_cards: str
 
 

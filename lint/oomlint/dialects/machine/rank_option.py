@@ -21,7 +21,7 @@ DASHED = LibraryChange(
 )
 
 
-@rank_option.derive(shared.stops, source=DASHED.source)
+@rank_option.derive(shared.refused, source=DASHED.source)
 def refused_rank(run: Cells) -> Any:
     """Where the script's argparse knows the option as it was spelled before torch 2 alone."""
     if not any(map(_hands_rank_over, run.blocks)) or not run.given.once(_knows_old_alone):

@@ -260,7 +260,7 @@ def _accelerates_before_loading(blocks: list[Block]) -> bool:
 # -- what ends before the first step ---------------------------------------------------------------
 
 
-@calls.derive(shared.stops)
+@calls.derive(shared.refused)
 def ends_early(run: Cells) -> Any:
     """By what its own code makes certain, where the switches lead there."""
     found = run.given.once(_ends)

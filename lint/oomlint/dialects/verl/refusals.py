@@ -21,7 +21,7 @@ _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 
 @refusals.derive(
-    shared.stops, source="hydra 1.3 _internal/config_loader_impl.py _apply_overrides_to_config"
+    shared.refused, source="hydra 1.3 _internal/config_loader_impl.py _apply_overrides_to_config"
 )
 def word_that_no_config_has(run: Cells) -> Any:
     """A word without ``+`` changes what the config has; where that is put together of others (``defaults``), it is
@@ -37,7 +37,7 @@ def word_that_no_config_has(run: Cells) -> Any:
 
 
 @refusals.derive(
-    shared.stops,
+    shared.refused,
     source="verl 0.2 to 0.5 trainer/ppo/ray_trainer.py _validate_config check_mutually_exclusive",
 )
 def micro_batch_said_twice(run: Cells) -> Any:

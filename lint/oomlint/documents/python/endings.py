@@ -34,7 +34,12 @@ def ending_facts(
     """``ends-early``: ``why`` in words, and the ``guards`` around it; ``trains-on-demand``: the first call
     that trains, of ``ways`` of which each hangs on switches or ``choices`` (see :class:`Training`); ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
     ``--local-rank``."""
-    for step, why in (*_lacking(tree, evaluator, steps), *_unlabelled(tree, steps)):
+    ends = (
+        *_lacking(tree, evaluator, steps),
+        *_unlabelled(tree, steps),
+        *_declared_twice(tree, steps),
+    )
+    for step, why in ends:
         where = Location(source.path, places.span(step.node))
         yield Fact("ends-early", where, {"why": why, "guards": step.guards})
     for step, training in _on_demand(tree, steps):
@@ -177,6 +182,7 @@ def _speaks_of_labels(node: ast.AST) -> bool:
 # -- training that nobody asks for -----------------------------------------------------------------
 
 _ASKED = "do_train"
+_PARSER = "ArgumentParser"
 
 
 class Choice(Struct, frozen=True):
@@ -299,6 +305,45 @@ def _sets_demand(node: ast.AST) -> bool:
         case ast.AnnAssign(target=ast.Name(id=name)):
             return name == _ASKED
     return False
+
+
+# -- an option that is declared twice ---------------------------------------------------------------
+
+
+def _declared_twice(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[ReachedCall, str]]:
+    """The first option that one parser of argparse is given a second time, which it refuses as it is told (CPython 3.13
+    argparse.py _handle_conflict_error: "conflicting option string")."""
+    made = [
+        target.id
+        for each in tree.assignments
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    ]
+    plain = {
+        each.targets[0].id
+        for each in tree.assignments
+        if isinstance(each.targets[0], ast.Name) and _is_plain_parser(each.value)
+    }
+    seen: set[tuple[str, int, object]] = set()
+    for step in steps:
+        holder = dotted(step.node.func.value) if isinstance(step.node.func, ast.Attribute) else None
+        if step.last != "add_argument" or holder not in plain or made.count(holder) != 1:
+            continue
+        if step.arms or not step.reached:
+            continue
+        for name in sorted(map(str, _option_names(step))):
+            key = (holder, id(step.function), name)
+            if key in seen and name.startswith("-"):
+                yield step, f"argparse refuses the option {name}, which is declared twice"
+                return
+            seen.add(key)
+
+
+def _is_plain_parser(value: ast.expr) -> bool:
+    """``ArgumentParser(...)`` that is not told what to do with options that are declared twice."""
+    if not isinstance(value, ast.Call) or (dotted(value.func) or "").split(".")[-1] != _PARSER:
+        return False
+    return not {keyword.arg for keyword in value.keywords} & {"conflict_handler", "parents", None}
 
 
 # -- an option that the parser does not know -------------------------------------------------------

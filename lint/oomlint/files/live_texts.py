@@ -1,0 +1,207 @@
+"""Which texts of a project use a file or a function, by what of them somebody may run or follow.
+
+A line that is commented out starts nothing, a function that no code names is never called, and the default of an option
+that no code reads is nobody's path. What guides say, strings, tests and notebooks count: they tell how a project is used.
+What is found is a guess by words; the linker decides what belongs together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oomlint.documents import (
+    HELD_LANGUAGES,
+    PYTHON_SUFFIXES,
+    SHELL_SUFFIXES,
+    SUFFIXES,
+    TOML_SUFFIXES,
+    YAML_SUFFIXES,
+    kind_of,
+)
+from oomlint.files.disk import walk
+from oomlint.files.reference_index import calls_of, names_in, naming, texts_below
+from oomlint.files.searched import SearchedTexts
+from oomlint.files.workspace import Workspace
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.outline import Lines, Outline
+
+# Where ``#`` begins a comment. In YAML and the shell, as in Python, what stands at the head of a file says what it is for.
+_HASHED = (*SHELL_SUFFIXES, *YAML_SUFFIXES, *TOML_SUFFIXES)
+# Where functions are named besides code: guides, and the entry points of a package.
+_NAMING = (*SUFFIXES, ".md", ".rst", ".txt", ".cfg")
+# What a program of training or a command that starts one has in its text.
+_TRAINING = (b"Trainer", b".backward(", b".fit(", b"torchrun", b"accelerate launch", b"deepspeed ")
+_PROGRAMS = (*PYTHON_SUFFIXES, *SHELL_SUFFIXES, *HELD_LANGUAGES)
+# Of a project with more files it is not known which names a function.
+_MOST_FILES = 20_000
+
+
+class LiveTexts:
+    """The texts of the projects of a workspace, guides included; those of a project are looked up when first asked for."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._near: dict[Path, SearchedTexts] = {}
+        self._whole: dict[Path, SearchedTexts | None] = {}
+        self._outlines: dict[str, tuple[list[str], Outline]] = {}
+        self._called: dict[tuple[str, str], bool] = {}
+        self._dead: dict[str, frozenset[int]] = {}
+
+    def naming(self, path: str) -> list[str]:
+        """The texts of a file's project that name it in a part that is live, the nearest first."""
+        wanted = calls_of(path)
+        found = naming(self._around(path), path)
+        return [each for each in found if each == path or self._names(each, wanted)]
+
+    def train(self, path: str) -> bool:
+        """Whether a file's project has a program that trains, or starts one: more than configs."""
+        texts = self._around(path)
+        return any(
+            kind_of(name) in _PROGRAMS for word in _TRAINING for name, _ in texts.holding(word)
+        )
+
+    def uncalled(self, path: str, line: int) -> str:
+        """The function of a Python file around a line which nothing of the project calls; empty where some code may, or
+        where the line stands in none."""
+        if kind_of(path) not in PYTHON_SUFFIXES:
+            return ""
+        function = self._outline(path)[1].function_at(line)
+        if function is None or self._is_called(path, function):
+            return ""
+        return function.name
+
+    def _around(self, path: str) -> SearchedTexts:
+        root = self._workspace.project_around(path)
+        if root not in self._near:
+            self._near[root] = texts_below(self._workspace, root, guides=True)
+        return self._near[root]
+
+    # -- what of a text is live ----------------------------------------------------------------
+
+    def _names(self, path: str, wanted: set[str]) -> bool:
+        text = self._text(path)
+        if kind_of(path) in PYTHON_SUFFIXES:
+            dead = self._dead_lines(path)
+            lines = enumerate(text.split("\n"), 1)
+            text = "\n".join(line for number, line in lines if number not in dead)
+        elif kind_of(path) in _HASHED:
+            text = "\n".join(_uncommented(text.split("\n")))
+        return not names_in(text.encode("utf-8", "replace")).isdisjoint(wanted)
+
+    def _dead_lines(self, path: str) -> frozenset[int]:
+        """Lines of a Python file that name files to no end."""
+        if path not in self._dead:
+            lines, outline = self._outline(path)
+            dead = set(outline.comments)
+            for function in outline.functions:
+                if _names_any(lines, function) and not self._is_called(path, function):
+                    dead.update(range(function.first, function.last + 1))
+            for option in outline.options:
+                if _names_any(lines, option) and not self._is_read(path, option):
+                    dead.update(range(option.first, option.last + 1))
+            self._dead[path] = frozenset(dead)
+        return self._dead[path]
+
+    # -- what names a function or an option ----------------------------------------------------
+
+    def _is_called(self, path: str, function: Lines, trail: frozenset[str] = frozenset()) -> bool:
+        """Whether code that may run itself names a function, or a guide does; ``trail`` are functions that are asked
+        for already, since those that only call each other nobody calls."""
+        key = (path, function.name)
+        if key not in self._called:
+            here = f"{path}:{function.name}"
+            uses = self._uses(path, function)
+            found = any(
+                around is None
+                or (
+                    f"{other}:{around.name}" not in trail
+                    and self._is_called(other, around, trail | {here})
+                )
+                for other, around in uses
+            )
+            if trail and not found:
+                return False  # by way of what is asked for
+            self._called[key] = found
+        return self._called[key]
+
+    def _uses(self, path: str, named: Lines) -> Iterator[tuple[str, Lines | None]]:
+        """Files that name what a Python file declares, each with the function around that place; one use in no file
+        where it is not known."""
+        word = re.compile(rf"(?<!\w){re.escape(named.name)}(?!\w)")
+        defined = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(named.name)}\b")
+        for other in self._holding(path, named.name):
+            if other is None:
+                yield path, None
+            elif kind_of(other) not in PYTHON_SUFFIXES:
+                yield other, None
+            else:
+                yield from self._uses_in(other, path, named, word, defined)
+
+    def _uses_in(
+        self,
+        other: str,
+        path: str,
+        named: Lines,
+        word: re.Pattern[str],
+        defined: re.Pattern[str],
+    ) -> Iterator[tuple[str, Lines | None]]:
+        lines, outline = self._outline(other)
+        # What a package takes into its own namespace it offers to others.
+        passed_over = outline.comments
+        if not other.endswith("__init__.py"):
+            passed_over |= outline.imports
+        for number, line in enumerate(lines, 1):
+            if not word.search(line) or defined.match(line) or number in passed_over:
+                continue
+            if other != path or not named.has(number):
+                yield other, outline.function_at(number)
+
+    def _is_read(self, path: str, option: Lines) -> bool:
+        return any(self._uses(path, option))
+
+    def _holding(self, path: str, word: str) -> Iterator[str | None]:
+        """The files in which a word stands, that itself first; ``None`` where there are too many to tell."""
+        yield path
+        root = self._workspace.project_around(path)
+        if root not in self._whole:
+            files = list(islice(walk(root, _NAMING), _MOST_FILES + 1))
+            names = {*self._workspace.overlay, *map(self._workspace.name, files)}
+            known = len(files) <= _MOST_FILES
+            self._whole[root] = SearchedTexts(self._workspace, names) if known else None
+        texts = self._whole[root]
+        if texts is None:
+            yield None
+            return
+        yield from (each for each, _ in texts.holding(word.encode()) if each != path)
+
+    def _text(self, path: str) -> str:
+        return (self._workspace.read_or_none(path) or b"").decode("utf-8", "replace")
+
+    def _outline(self, path: str) -> tuple[list[str], Outline]:
+        if path not in self._outlines:
+            from oomlint.documents.python.outline import outline  # most projects ask for none
+
+            text = self._text(path)
+            self._outlines[path] = (text.split("\n"), outline(text))
+        return self._outlines[path]
+
+
+def _names_any(lines: list[str], part: Lines) -> bool:
+    """Whether a part of a file names any file."""
+    text = "\n".join(lines[part.first - 1 : part.last])
+    return bool(names_in(text.encode("utf-8", "replace")))
+
+
+def _uncommented(lines: list[str]) -> Iterator[str]:
+    """The lines less the comments that stand below the head of a file."""
+    is_head = True
+    for line in lines:
+        is_comment = line.lstrip().startswith("#")
+        if not is_comment or is_head or line.startswith("#SBATCH"):
+            yield line
+        is_head = is_head and (is_comment or not line.strip())

@@ -1,0 +1,73 @@
+"""Runs that nobody starts as things are: what is wrong with them nobody meets before somebody does.
+
+What a command starts whose program is not here. An example that came with a copy of a framework (:mod:`oomlint.runs.shipped_examples`), and what trains in a function that
+nothing of the project calls. What the user named is asked about, whoever starts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+
+from oomlint.files.live_texts import LiveTexts
+from oomlint.files.workspace import Workspace
+from oomlint.runs.run import Run
+from oomlint.runs.shipped_examples import ShippedExamples
+
+
+class Unused:
+    """Why nobody starts a run, or uses what stands in a file, in words, looked up when first asked; empty where somebody
+    does. ``named`` are files that the user named."""
+
+    def __init__(self, workspace: Workspace, named: Collection[str] = ()) -> None:
+        self._workspace = workspace
+        self._named = frozenset(named)
+        self._texts = LiveTexts(workspace)
+        self._known: dict[str, str] = {}
+
+    @cached_property
+    def _examples(self) -> ShippedExamples:
+        return ShippedExamples(self._workspace, self._texts)
+
+    def run(self, run: Run) -> str:
+        """Why nobody starts a run."""
+        if run.name not in self._known:
+            self._known[run.name] = _without_program(run) or self._why(run)
+        return self._known[run.name]
+
+    def line(self, path: str, line: int) -> str:
+        """Why a line of a file is never run."""
+        name = "" if self._is_named(path) else self._texts.uncalled(path, line)
+        return f"nothing here calls {name}, in which it stands" if name else ""
+
+    def file(self, path: str, *, beside_runs: bool) -> str:
+        """Why nobody reads a config of which no run is known. One that lies beside nothing that trains may be all that
+        there is: nothing says that it is unused."""
+        if self._is_named(path) or set(self._texts.naming(path)) - {path}:
+            return ""
+        if not beside_runs and not self._texts.train(path):
+            return ""
+        return f"no run here uses {path}, and no other file names it in use"
+
+    def _why(self, run: Run) -> str:
+        root = run.claims[0] if run.parts.root is None else run.parts.root
+        files = [path for path in run.files if not path.endswith(".py") or path == root.path]
+        files = list(dict.fromkeys((root.path, *files)))
+        if any(map(self._is_named, files)):
+            return ""
+        framework = self._examples.shipping(files)
+        if framework:
+            return f"{framework} ships this example as it is, and no file of the project's own names it"
+        at = run.line_of(root.anchor) if root.is_program else None
+        return "" if at is None else self.line(root.path, at)
+
+    def _is_named(self, path: str) -> bool:
+        """Whether the user named the file, or a folder of the project's that it is in: not the project as a whole."""
+        file, project = self._workspace.file(path), self._workspace.project_around(path)
+        folders = (f for f in self._workspace.named if project in f.parents)
+        return path in self._named or any(file.is_relative_to(f) for f in folders)
+
+
+def _without_program(run: Run) -> str:
+    program = next((each.reference for each in run.missing if each.is_program), "")
+    return f"{program}, which the command starts, is not here: nothing is loaded" if program else ""

@@ -1,0 +1,46 @@
+"""A command whose program the project no longer has starts nothing: one error says so, all else is a remark."""
+
+import pytest
+from tests.linked import report_of
+
+from oomlint.linting.rule import Severity
+
+OPTIONS = (
+    "--model_name_or_path meta-llama/Llama-3.1-8B --do_train --bf16 --output_dir out"
+    " --per_device_train_batch_size 64 --dataset_name a/b\n"
+)
+PROGRAM = "from transformers import Trainer\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "program", "is_absent"),
+    [
+        ("torchrun --nproc_per_node 8 old/train/run.py", "new/train/run.py", True),
+        ("torchrun --nproc_per_node 8 -m old.train.run", "new/train/run.py", True),
+        ("torchrun --nproc_per_node 8 src/train/run.py", "src/train/other.py", True),
+        ("torchrun --nproc_per_node 8 src/run.py", "src/other.py", True),
+        ("torchrun --nproc_per_node 8 src/run.py", "deep/src/other.py", False),
+        ("torchrun --nproc_per_node 8 train/run.py", "deep/train/run.py", False),
+        ("torchrun --nproc_per_node 8 old/run.py", "new/run.py", False),
+        ("torchrun --nproc_per_node 8 run.py", "other.py", False),
+        ("torchrun --nproc_per_node 8 /opt/old/train/run.py", "new/train/run.py", False),
+        ("cd $CODE && torchrun --nproc_per_node 8 old/train/run.py", "new/train/run.py", False),
+    ],
+)
+def test_program_that_is_not_here(command: str, program: str, is_absent: bool) -> None:
+    files = {"train.sh": f"{command} {OPTIONS}", program: PROGRAM}
+    report = report_of(files, "train.sh", hardware="8xA100-80GB")
+    told = [d for d in report.diagnoses if d.severity > Severity.INFO]
+    absent = [d for d in told if d.finding.message.startswith("the program")]
+    assert [d.rule.code for d in absent] == (["OOM902"] if is_absent else [])
+    assert not is_absent or told == absent
+    (run,) = report.runs
+    assert any(each.is_program for each in run.missing) is is_absent
+
+
+def test_what_the_run_would_need_is_said_beside() -> None:
+    files = {"train.sh": f"torchrun old/train/run.py {OPTIONS}", "new/train/run.py": PROGRAM}
+    report = report_of(files, "train.sh", hardware="8xA100-80GB")
+    why = "old/train/run.py, which the command starts, is not here: nothing is loaded"
+    remarks = [d for d in report.diagnoses if d.severity is Severity.INFO]
+    assert any(why in d.finding.details for d in remarks)
