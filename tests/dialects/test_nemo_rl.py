@@ -110,7 +110,9 @@ def _with(section: str, leaf: str = _LEAF) -> Run:
 
 
 def test_megatron_builds_the_layers_of_multi_token_prediction_that_it_is_told() -> None:
-    of_megatron = "  dtensor_cfg: {enabled: false}\n  megatron_cfg: {enabled: true, mtp_num_layers: %d}\n"
+    of_megatron = (
+        "  dtensor_cfg: {enabled: false}\n  megatron_cfg: {enabled: true, mtp_num_layers: %d}\n"
+    )
     assert _with(of_megatron % 2).plan.model.mtp_layers == 2
     assert _with(of_megatron % 0).plan.model.mtp_layers is None
     automodel = "  megatron_cfg: {enabled: false, mtp_num_layers: 2}\n"
