@@ -2,13 +2,14 @@
 
 FOLDER is a checkout of the repository that the rows of ``notebooks.jsonl`` name, at their commit. A notebook is read
 as it stands, on the card that it printed; what it prints is torch's max_memory_reserved. Rows whose figures stand in
-another notebook too are counted apart, and a notebook whose file is another than the row's is passed over.
+another notebook too, or are less than the weights that they printed, are counted apart, and a notebook whose file is another than the row's is passed over.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from msgspec import Struct
 
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
+from oomlint.plan import Plan
 from oomlint.plugins import dialects_in_force
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.linking import Linker
@@ -58,8 +60,22 @@ def predicted(folder: Path, row: Mapping[str, Any]) -> Printed | str:
         return f"nothing is predicted of {run.plan.model.id}"
     return Printed(
         row["id"], row["peak_reserved_gib"] * 2**30, gpu.reserved_bytes,
-        gpu.reserved.low, gpu.reserved.high, bool(row["suspect"]),
+        gpu.reserved.low, gpu.reserved.high,
+        bool(row["suspect"]) or is_less_than_its_weights(data.decode(), row["peak_reserved_gib"], run.plan),
     )  # fmt: skip
+
+
+_COUNTED = re.compile(r"Trainable parameters = ([\d,]+) of ([\d,]+)")
+
+
+def is_less_than_its_weights(notebook: str, peak_gib: float, plan: Plan) -> bool:
+    """Whether the frozen parameters that a run printed alone fill more, in half precision, than its printed peak: a
+    part of the model was not on that card."""
+    counted = _COUNTED.search(notebook)
+    if counted is None or plan.quant.method not in (None, "none"):
+        return False
+    trained, whole = (int(number.replace(",", "")) for number in counted.groups())
+    return 2 * (whole - trained) > peak_gib * 2**30
 
 
 def _run_of(folder: Path, row: Mapping[str, Any]) -> Run | None:
@@ -72,7 +88,7 @@ def _run_of(folder: Path, row: Mapping[str, Any]) -> Run | None:
 def _summaries(found: Sequence[Printed]) -> Iterator[str]:
     for name, chosen in (
         ("notebooks", [each for each in found if not each.is_suspect]),
-        ("with figures that stand in two", found),
+        ("with figures that stand in two, or are less than the weights", found),
     ):
         if not chosen:
             continue

@@ -92,6 +92,7 @@ def step_plan(row: Mapping[str, Any]) -> Plan:
                 experts_impl="grouped",
             ),
             "trainable.target_params": adapts,
+            "seq.pad": "longest" if row.get("padded") else plan.seq.pad,
             "checkpointing.offload": away,
             "checkpointing.input_grads": bool(row["gc"]),
             "offload.activations": away,

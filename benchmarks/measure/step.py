@@ -31,16 +31,18 @@ _CLASSES = {
 
 
 def text_inputs(case: Case) -> dict[str, Any]:
-    """Token ids with labels; an encoder-decoder has as many target tokens as ``target_len``."""
+    """Token ids with labels; an encoder-decoder has as many target tokens as ``target_len``, and a mask where
+    inputs are ``padded``."""
     rows, length = case["micro_batch"], case["seq_len"]
     ids = torch.zeros(rows, length, dtype=torch.long, device="cuda")
     if case["kind"] == "classification":
         return {"input_ids": ids, "labels": torch.zeros(rows, dtype=torch.long, device="cuda")}
     target = case.get("target_len", length)
-    return {
+    given = {
         "input_ids": ids,
         "labels": torch.zeros(rows, target, dtype=torch.long, device="cuda"),
     }
+    return {**given, "attention_mask": torch.ones_like(ids)} if case.get("padded") else given
 
 
 def build(case: Case) -> tuple[Any, Any]:

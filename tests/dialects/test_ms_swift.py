@@ -45,6 +45,13 @@ swift sft \\
 """
 
 
+def test_bitsandbytes_skips_the_towers() -> None:
+    packed = LORA + "    --quant_method bnb --quant_bits 4\n"
+    script = packed.replace("2048\n", "2048 \\\n", 1)
+    assert "visual" in (_run(script).plan.quant.skip_modules or ())
+    assert _run(LORA).plan.quant.skip_modules is None
+
+
 def test_lora_defaults() -> None:
     run = _run(LORA)
     plan = run.plan

@@ -109,6 +109,16 @@ def _with(section: str, leaf: str = _LEAF) -> Run:
     return _run(leaf.replace("policy:\n", f"policy:\n{section}"))
 
 
+def test_megatron_builds_the_layers_of_multi_token_prediction_that_it_is_told() -> None:
+    of_megatron = (
+        "  dtensor_cfg: {enabled: false}\n  megatron_cfg: {enabled: true, mtp_num_layers: %d}\n"
+    )
+    assert _with(of_megatron % 2).plan.model.mtp_layers == 2
+    assert _with(of_megatron % 0).plan.model.mtp_layers is None
+    automodel = "  megatron_cfg: {enabled: false, mtp_num_layers: 2}\n"
+    assert _with(automodel).plan.model.mtp_layers is None
+
+
 def test_a_chain() -> None:
     run = _run()
     plan = run.plan

@@ -393,3 +393,18 @@ def test_of_batches_of_many_lengths_one_comes_near_the_most_of_a_chunk() -> None
     run = _run("from datasets import load_dataset\n" + known)
     assert run.plan.seq.longest is not None
     assert run.plan.loss.chunks == 1
+
+
+def test_all_of_a_model_in_fp16_is_trained_in_fp32() -> None:
+    whole = _SFT.replace(
+        "max_seq_length = max_seq_length", "full_finetuning = True, load_in_4bit = False", 1
+    )
+    fields = ("precision.param", "precision.compute", "precision.autocast")
+    assert _facts(_run(whole, hardware="1xT4-16GB"), *fields) == ("fp32", "fp16", True)
+    assert _facts(_run(whole, hardware="1xA100-80GB"), *fields)[:2] == ("bf16", "bf16")
+
+
+def test_towers_are_skipped_by_name() -> None:
+    assert _run(_SFT).plan.quant.skip_modules == ("lm_head", "merger", "vision_tower")
+    wide = _SFT.replace("max_seq_length = max_seq_length", "load_in_4bit = False", 1)
+    assert _run(wide).plan.quant.skip_modules is None

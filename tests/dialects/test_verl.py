@@ -349,6 +349,20 @@ def test_micro_batches_by_gpu_are_no_key_of_the_first_release() -> None:
     assert open_releases(by_all) == {"0.2", "0.7"}
 
 
+def test_megatron_alone_builds_layers_of_multi_token_prediction() -> None:
+    """As many as the checkpoint has: MiMo-7B one."""
+    asked = _MEGATRON.replace(
+        "actor_rollout_ref.actor.megatron.tensor",
+        "actor_rollout_ref.model.mtp.enable=True actor_rollout_ref.model.path=XiaomiMiMo/MiMo-7B-RL "
+        "actor_rollout_ref.actor.megatron.tensor",
+        1,
+    )
+    assert _run(asked).plan.model.mtp_layers == 1
+    assert _run(asked.replace("mtp.enable=True", "mtp.enable=False")).plan.model.mtp_layers is None
+    by_fsdp = _GRPO.rstrip() + " actor_rollout_ref.model.mtp.enable=True\n"
+    assert _run(by_fsdp).plan.model.mtp_layers is None
+
+
 def test_reads_megatron() -> None:
     plan = _run(_MEGATRON).plan
     assert (plan.parallel.backend, plan.parallel.tp, plan.parallel.pp) == ("megatron", 2, 2)

@@ -265,6 +265,18 @@ def test_torch_chooses_a_kernel(changes: dict[str, Any], kernel: str, dense: boo
     assert (f.regime.kernel, f.regime.dense_mask) == (kernel, dense)
 
 
+@pytest.mark.parametrize(
+    ("release", "kernel"), [("5.14.0", "eager"), ("5.15.0", "efficient"), (None, "efficient")]
+)
+def test_t5_takes_a_fused_kernel_since_its_class_does(release: str | None, kernel: str) -> None:
+    """Its bias of positions, given as a mask, is what flash attention does not take."""
+    versions = {"transformers": release} if release else {}
+    f = facts(model__dims=replace(LLAMA_8B, arch="t5", kv_heads=32), versions=versions)
+    assert f.regime is not None
+    assert (f.regime.kernel, f.regime.dense_mask) == (kernel, False)
+    assert f.regime.bias_share == (kernel == "efficient") / f.samples.rows
+
+
 def test_a_window_gets_a_mask_from_its_own_length_on() -> None:
     def masks(length: int, **changes: Any) -> bool:
         dims = replace(LLAMA_8B, sliding_window=512)

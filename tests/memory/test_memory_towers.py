@@ -11,6 +11,7 @@ from tests.plans import plan_of
 from oomlint.memory.facts import Facts
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import layer_profile
+from oomlint.memory.states import frozen_weight_bytes
 from oomlint.memory.vision import tower_of
 from oomlint.models import lookup
 from oomlint.plan.model import ModelDims, VisionTower
@@ -40,6 +41,26 @@ def test_a_tower_may_be_trained_beside_adapters() -> None:
     assert beside.model is not None
     assert beside.trained.numel - alone.trained.numel == beside.model.vision_numel
     assert images_of(beside).grads > images_of(alone).grads == 0
+
+
+def test_bitsandbytes_packs_a_tower_unless_told_to_skip_it() -> None:
+    """As large as Unsloth's -bnb-4bit copy is, 5.56 GiB (a download that unslothai/notebooks bdda2efc printed)."""
+    model = "Qwen/Qwen2.5-VL-7B-Instruct"
+    packed: dict[str, Any] = {
+        "trainable__method": "qlora", "quant__method": "bnb4", "quant__double": True,
+    }  # fmt: skip
+    taken = frozen_weight_bytes(facts(model, **packed))
+    assert taken == pytest.approx(5.56 * 2**30, rel=0.01)
+    skips = {"quant__skip_modules": ("lm_head", "model.visual")}
+    wide = frozen_weight_bytes(facts(model, **packed, **skips))
+    assert wide > taken + 0.8 * 2**30
+    assert (
+        frozen_weight_bytes(facts(model, **packed, quant__skip_modules=("vision_tower",))) == taken
+    )
+    is_checkpoint = {**skips, "model__native_quant": "bnb4"}
+    assert frozen_weight_bytes(facts(model, **packed, **is_checkpoint)) == taken
+    dynamic = {"model__native_quant": "bnb4_dynamic"}
+    assert frozen_weight_bytes(facts(model, **packed, **dynamic)) == wide
 
 
 def test_checkpointing_asks_gradients_of_a_frozen_tower() -> None:

@@ -22,7 +22,7 @@ from oomlint.memory.regimes import regime_of, tower_regime_of
 from oomlint.memory.result import Assumption
 from oomlint.memory.samples import Samples, samples_of
 from oomlint.memory.trained import Trained, trained_of
-from oomlint.memory.vision import Tower, tower_of
+from oomlint.memory.vision import Tower, tower_name, tower_of
 from oomlint.models.architectures import is_new_in_transformers_5, stacks_experts_early
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
@@ -165,6 +165,25 @@ class Facts:
         traits = self.model.traits
         since = traits.wide_loss_since
         return traits.narrow_loss or (since is not None and self.older("transformers", since))
+
+    @property
+    def tower_packed(self) -> int:
+        """Elements of the vision tower that bitsandbytes packs: its linear layers, like all others, unless it is
+        told to skip the tower (transformers 5.23 quantizers/base.py get_modules_to_not_convert).
+
+        Checkpoints packed so are as small: Qwen2.5-VL-7B-Instruct-bnb-4bit has 5.56 GiB, where 5.17 are the text
+        model's, and Pixtral-12B-2409's 7.95, where Mistral-Nemo's has 7.74 (downloads of unslothai/notebooks
+        bdda2efc). What Unsloth's dynamic ones leave wide no name tells.
+        """
+        quant, native = self.plan.quant, self.plan.model.native_quant
+        if self.tower is None or self.model is None or quant.method not in ("bnb4", "bnb8"):
+            return 0
+        if native == "bnb4_dynamic":
+            return 0
+        name = tower_name(self.model.arch)
+        skips = () if native == "bnb4" else quant.skip_modules or ()
+        is_skipped = any(name in skipped.split(".") for skipped in skips)
+        return 0 if is_skipped else self.tower.skeleton.linear_numel
 
     @property
     def head_packed(self) -> bool:

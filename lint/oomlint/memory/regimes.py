@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from oomlint.memory.layers import Kernel, Regime, interned
 from oomlint.memory.parameters import DecoderStructure
-from oomlint.memory.samples import Samples
 from oomlint.memory.trained import fused_roles, is_frozen_tower, splits_ranks
 from oomlint.memory.vision import TYPICAL_PIXELS
 from oomlint.plan import Plan
@@ -30,7 +29,7 @@ def regime_of(f: Facts, model: DecoderStructure) -> Regime:
     """How the blocks of a model compute."""
     bytes_per = f.bytes_per
     plan, trained, ranks = f.plan, f.trained, f.ranks
-    kernel, dense = _kernel(plan, model, f.samples, bytes_per.compute)
+    kernel, dense = _kernel(f, model, bytes_per.compute)
     mixers = {kind for b in model.blocks for kind in b.mixers}
     for kind, package in _KERNEL_PACKAGES.items():
         if kind in mixers:
@@ -64,6 +63,7 @@ def regime_of(f: Facts, model: DecoderStructure) -> Regime:
         scattered=_scattered(plan, model),
         kernel=kernel,
         dense_mask=dense,
+        bias_share=1 / max(1, f.samples.rows) if model.traits.biased_scores and kernel == "efficient" else 0.0,
         masks_window=_masks_window(plan, kernel, f.samples.length),
         experts="loop" if plan.model.experts_impl == "loop" else "grouped",
         fused_norm=bool(liger.rms or fuses),
@@ -150,15 +150,14 @@ def _shape_is_known(plan: Plan) -> bool:
     return dims is not None and bool(dims.layers)
 
 
-def _kernel(
-    plan: Plan, model: DecoderStructure, samples: Samples, bytes_computed: float
-) -> tuple[Kernel, bool]:
+def _kernel(f: Facts, model: DecoderStructure, bytes_computed: float) -> tuple[Kernel, bool]:
     """Which attention kernel runs, and whether it is given a dense mask.
 
     PyTorch's choice (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): flash needs
     half precision, no mask and equal head sizes up to 256; memory-efficient needs as many
     key heads as query heads; all else is materialised.
     """
+    plan, samples, traits = f.plan, f.samples, model.traits
     impl = plan.model.attn_impl
     packed = plan.seq.packing not in (None, "none")
     padded = plan.seq.pad in ("longest", "max_len") and samples.rows > 1 and not packed
@@ -166,8 +165,11 @@ def _kernel(
         return "flash", False
     if impl == "eager" and _shape_is_known(plan):
         return "eager", False
-    if impl is None and model.traits.refuses_sdpa:
+    since = traits.sdpa_since
+    if impl is None and traits.refuses_sdpa and (not since or f.older("transformers", since)):
         return "eager", False
+    if traits.biased_scores:
+        return "efficient", padded
     half = bytes_computed == 2
     grouped = model.kv_heads != model.heads
     if model.arch == "falcon" and model.kv_heads == 1:

@@ -123,7 +123,7 @@ def frozen_weight_bytes(f: Facts) -> float:
     return (
         _packed_numel(f) * packed
         + (0.0 if f.experts_packed else experts * max(2.0, stored))
-        + other * max(2.0, stored)
+        + (other - f.tower_packed / ranks.pp) * max(2.0, stored)
         + (ends + rest) * kept
     )
 
@@ -135,7 +135,8 @@ def _packed_numel(f: Facts) -> float:
     assert m is not None
     head = m.head_numel / ranks.tp if f.head_packed else 0.0
     experts = m.expert_numel / (ranks.pp * ranks.ep * expert_split(f)) if f.experts_packed else 0.0
-    return m.linear_numel / (ranks.tp * ranks.pp) + head + experts
+    linear = m.linear_numel / (ranks.tp * ranks.pp) + f.tower_packed / ranks.pp
+    return linear + head + experts
 
 
 @batchless

@@ -39,6 +39,8 @@ class Traits(Struct, frozen=True):
     ``fused_gate_up``, of the shared expert. ``transforms_head``: a projection, its activation and a norm stand before the output projection; without a head the pooler
     of a classifier or embedder is as large.
     ``clamped_qkv``: the fused projection's output is clamped in place, which keeps a copy for backward.
+    ``refuses_sdpa``: its class takes no fused attention, or none until ``sdpa_since``; ``biased_scores``: positions are a
+    learned bias of the scores, a tensor of all heads that each block gets a mask from.
     ``narrow_loss``: cross entropy takes the logits in the width that they have; ``wide_loss_since``: the first transformers
     that makes them fp32.
     """
@@ -61,6 +63,8 @@ class Traits(Struct, frozen=True):
     attention_dropout: bool = False
     scaled_query: bool = False
     refuses_sdpa: bool = False
+    sdpa_since: Release | None = None
+    biased_scores: bool = False
     attention_softcap: bool = False
     logit_softcap: bool = False
     head_bias: bool = False
@@ -96,8 +100,8 @@ class Traits(Struct, frozen=True):
 
 
 _T5 = Traits(norm="t5", rotary=0, dropout=True, attention_dropout=True, inner_dropout=True,
-             refuses_sdpa=True, half_softmax=True, narrow_loss=True,
-             activation="gelu_tanh_python")  # fmt: skip
+             refuses_sdpa=True, sdpa_since=(5, 15), biased_scores=True, half_softmax=True,
+             narrow_loss=True, activation="gelu_tanh_python")  # fmt: skip
 _BART = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, positions=2,
                rotary=0, dropout=True, narrow_loss=True, half_softmax=True)  # fmt: skip
 # Encoders normalise after the residual sum, which keeps as much.

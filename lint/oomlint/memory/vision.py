@@ -97,6 +97,20 @@ _ACROSS = frozenset({"mllama"})
 # GradientCheckpointingLayer (transformers 4.57.1 to 5.24 models/mllama/modeling_mllama.py).
 _WITHOUT_CHECKPOINTS = frozenset({"minicpmv2", "mllama"})
 
+# What transformers 5.23 calls the tower inside the model: models/*/modeling_*.py; MiniCPM-V's own code says vpm.
+_NAMES = {
+    "mllama": "vision_model", "idefics3": "vision_model", "smolvlm": "vision_model",
+    "minicpmv": "vpm", "minicpmv2": "vpm",
+}  # fmt: skip
+_VISUAL = ("qwen", "glm")
+
+
+def tower_name(arch: str) -> str:
+    """The name of the module that the tower is."""
+    if arch.startswith(_VISUAL):
+        return "visual"
+    return _NAMES.get(arch, "vision_tower")
+
 
 @lru_cache(maxsize=512)
 def _tower(

@@ -159,6 +159,17 @@ def double(run: Cells) -> Any:
     return True if run[f.quant.method] == "bnb4" else None
 
 
+@meaning.derive(
+    f.quant.skip_modules,
+    source="SW/arguments/base_args/quant_args.py:99 get_modules_to_not_convert",
+)
+def skips_towers(run: Cells) -> Any:
+    """A multimodal model's tower and aligner keep their width, whatever the tower's name is."""
+    if run[asked.bits] is None:
+        return None
+    return ("lm_head", "vision_model", "vision_tower", "visual", "vpm")
+
+
 meaning.always(
     f.quant.prepares_kbit,
     False,

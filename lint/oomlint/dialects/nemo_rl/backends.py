@@ -183,6 +183,12 @@ def fp8(run: Cells) -> Any:
     return "te" if is_megatron(run) and run[own.mc_fp8] else "none"
 
 
+@backends.derive(f.model.mtp_layers, source=f"{MEGATRON}:1029")
+def later_tokens(run: Cells) -> Any:
+    """Automodel ignores the checkpoint's layers of multi-token prediction."""
+    return run[own.mc_mtp] or None if is_megatron(run) else None
+
+
 backends.follows(_P.optim_state)
 
 # -- the optimizer ---------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ class own(Private, prefix="nemo_rl"):  # noqa: N801  a namespace of fields, read
     mc_ep: int
     mc_etp: int
     mc_sp: bool
+    mc_mtp: int
     mc_gc: bool
     mc_granularity: str
     mc_modules: tuple[str, ...]
@@ -187,6 +188,7 @@ NEMO_RL = Table(
         Row(f"{_M}expert_model_parallel_size", own.mc_ep, POSITIVE),
         Row(f"{_M}expert_tensor_parallel_size", own.mc_etp, POSITIVE),
         Row(f"{_M}sequence_parallel", own.mc_sp, BOOLEAN),
+        Row(f"{_M}mtp_num_layers", own.mc_mtp, COUNT),
         Row(f"{_M}activation_checkpointing", own.mc_gc, BOOLEAN, False, source=CONFIG),
         Row(f"{_M}recompute_granularity", own.mc_granularity, _GRANULARITY, "full", source=f"{SOURCE} nemo_rl/models/megatron/setup.py:1071"),
         Row(f"{_M}recompute_modules", own.mc_modules, LIST),

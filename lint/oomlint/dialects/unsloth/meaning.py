@@ -44,6 +44,14 @@ def quantizes_twice(run: Cells) -> Any:
     return loads_4bit(run) or None
 
 
+@meaning.derive(
+    f.quant.skip_modules, source="unsloth_zoo 2026.10.9 peft_utils.py SKIP_QUANTIZATION_MODULES"
+)
+def skips_towers(run: Cells) -> Any:
+    """By their names: Qwen's tower has another."""
+    return ("lm_head", "merger", "vision_tower") if loads_4bit(run) or loads_8bit(run) else None
+
+
 @meaning.override(f.quant.requested_bits)
 def asks_for_nothing(run: Cells) -> Any:
     """Unsloth loads its own copy of a model that comes quantized (U models/mapper.py): nothing is
@@ -177,14 +185,19 @@ def usual_dtype(run: Cells) -> Any:
 
 @meaning.override(f.load.dtype, source="unsloth models/vision.py:1256")
 def trains_wide(run: Cells) -> Any:
-    return "fp32" if run[unsloth.full] and run[unsloth.fp32] else None
+    """Training all of a model in fp16 "uses more memory since we upcast weights to float32"."""
+    return "fp32" if run[unsloth.full] and _mixes_all(run) else None
+
+
+def _mixes_all(run: Cells) -> bool:
+    return bool(run[unsloth.fp32]) or run.base(f.load.dtype) == "fp16"
 
 
 @meaning.override(hf.bf16, hf.fp16, source="unsloth models/rl.py:2385")
 def mixes_precision(run: Cells) -> Any:
     """``bf16 = is_bfloat16_supported()``: a flag that does not match is turned."""
     half = hf.fp16 if run.base(f.load.dtype) == "fp16" else hf.bf16
-    mixed = not run[unsloth.full] or bool(run[unsloth.fp32])
+    mixed = not run[unsloth.full] or _mixes_all(run)
     return {flag: mixed and flag == half for flag in (hf.bf16, hf.fp16)}
 
 

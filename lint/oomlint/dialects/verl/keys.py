@@ -75,6 +75,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     compute: str
     recompute: str
     recompute_layers: int
+    mtp: bool
     hybrid: bool
     estimator: str
     kl_loss: bool
@@ -227,6 +228,7 @@ VERL_PPO = Table(
         Row(_MEGATRON + "override_transformer_config.recompute_granularity", own.recompute, TEXT),
         Row(_MEGATRON + "override_transformer_config.recompute_modules", f.checkpointing.recompute_modules, LIST),
         Row(_MEGATRON + "override_transformer_config.recompute_num_layers", own.recompute_layers, POSITIVE),
+        Row(ACTOR_MODEL + "mtp.enable", own.mtp, BOOLEAN, default=False, source=f"{SOURCE} trainer/config/model/hf_model.yaml:79"),
         Row(_R + "name", f.objective.rollout.engine, _ROLLOUT),
         Row("actor_rollout_ref.hybrid_engine", own.hybrid, BOOLEAN, default=True, source=PPO_SOURCE),
         Row(_R + "gpu_memory_utilization", f.objective.rollout.gpu_mem_util, NUMBER, default=0.5, source=PPO_SOURCE),

@@ -267,6 +267,16 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {f.optimizer.name: named[0], own.optimizer_impl: named[1]}
 
 
+@meaning.derive(
+    f.model.mtp_layers,
+    source="verl b178a3cd workers/megatron_workers.py:156, workers/fsdp_workers.py:365",
+)
+def later_tokens(run: Cells) -> Any:
+    """Megatron's actor builds as many layers as the checkpoint has; else all are left out."""
+    dims = run[f.model.dims]
+    return dims.mtp_layers if run[own.mtp] and is_megatron(run) and dims is not None else None
+
+
 @meaning.derive(f.optimizer.fused)
 def is_fused(run: Cells) -> Any:
     return is_megatron(run)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from oomlint.memory.layers.basics import Basics
 from oomlint.memory.parameters import Linear
 from oomlint.memory.tape import Size, Tensor
@@ -10,7 +12,10 @@ from oomlint.memory.tape import Size, Tensor
 class Attention(Basics):
     """Writes attention on the tape."""
 
-    __slots__ = ()
+    __slots__ = ("masks",)
+
+    masks: Literal["none", "causal", "crossed"]
+    """What is masked beside padding, where positions are a bias of the scores."""
 
     def rotate(self, x: Tensor, share: float = 1.0) -> Tensor:
         """apply_rotary_pos_emb: x * cos + rotate_half(x) * sin. cos and sin are shared by all
@@ -60,7 +65,9 @@ class Attention(Basics):
                 k, v = self.spread(k, q.width), self.spread(v, values)
             else:
                 k, v = self.repeat(k, q.width), self.repeat(v, values)
-            if r.dense_mask:
+            if r.bias_share:
+                saves.extend(self.biased_mask(heads))
+            elif r.dense_mask:
                 saves.append(self.mask())
         tape = self.tape
         out = tape.tensor(values, q.bytes)
@@ -75,6 +82,17 @@ class Attention(Basics):
     def mask(self) -> Tensor:
         """The bf16 copy of the [b, 1, s, s] mask that SDPA makes in every layer."""
         return self.tape.scores(1, self.r.compute)
+
+    def biased_mask(self, heads: float) -> tuple[Tensor, ...]:
+        """The bias of all heads, copied in every block for the batch as one, or for each sample where padding is masked
+        in it (transformers 5.15 integrations/sdpa_attention.py create_position_bias_mask). Attention to the encoder has
+        one of zeros for all blocks until padding is; a decoder's own masks no padding."""
+        share = self.r.bias_share
+        if self.r.dense_mask and self.masks != "causal":
+            share = 1.0
+        elif self.masks == "crossed":
+            return ()
+        return (self.tape.scores(heads * share, self.r.compute),)
 
     def repeat(self, x: Tensor, width: float) -> Tensor:
         """repeat_kv: expand and copy to all heads; backward sums over the group."""

@@ -136,6 +136,7 @@ class Decoder(Attention, Streams, Mixers):
     def block(self, x: Tensor, block: DecoderBlock) -> Tensor:
         traits = self.model.traits
         linears = {layer.role: layer for layer in block.linears}
+        self.masks = "causal" if block.crosses else "none"
         if traits.streams > 1:
             return self.streamed(x, block, linears)
         if traits.parallel:
@@ -176,6 +177,7 @@ class Decoder(Attention, Streams, Mixers):
             for role, layer in linears.items()
             if role.startswith("cross_")
         }
+        self.masks = "crossed"
         attended = self.project_and_attend(self.norm(x), crossed, encoded)
         return self.add(self.residual_dropout(attended), x)
 

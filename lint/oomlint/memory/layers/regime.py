@@ -20,7 +20,7 @@ class Regime(Struct, frozen=True, cache_hash=True):
     layer has a trained scale and bias behind it; ``scattered``: the share of the fused projection's outputs
     that carry an adapter; ``expert_tensor_parallel``: over how many of the ranks that split a layer each
     expert is split too; ``recomputed``: parts of a block (``mlp``, ``moe``) of which backward has the
-    input alone; ``keeps_gathered``: layers keep their input with the tokens of all ranks.
+    input alone; ``bias_share``: of how many samples a bias of scores is one's; ``keeps_gathered``: layers keep their input with the tokens of all ranks.
 
     Each estimate makes one and looks up profiles by it.
     """
@@ -42,6 +42,7 @@ class Regime(Struct, frozen=True, cache_hash=True):
     scattered: float = 1.0
     kernel: Kernel = "flash"
     dense_mask: bool = False
+    bias_share: float = 0.0
     masks_window: bool = False
     experts: Literal["grouped", "loop"] = "grouped"
     fused_norm: bool = False
