@@ -31,6 +31,7 @@ from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.optimizers import optimizers
+from oomlint.dialects.trainer.own_models import check_checkpoints
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -213,6 +214,8 @@ def checkpointing(run: Cells) -> Any:
 def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
     if mode not in ("full", "none"):
         raise CannotEdit("the Trainer checkpoints every layer or none")
+    if mode == "full":
+        check_checkpoints(run)
     return {hf.checkpointing: mode == "full"}
 
 
