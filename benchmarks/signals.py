@@ -78,6 +78,7 @@ def kills(number: int) -> Counter[str]:
         start = time.perf_counter()
         write_all(new, old, whole, [whole])
         seconds = time.perf_counter() - start
+        _fix(whole)  # what it imports, each child would import anew
         found: Counter[str] = Counter()
         while found[_STRUCK] < number:
             at = Path(base, "project")
@@ -110,10 +111,14 @@ def _killed(
     yield from ["TORN"] * any(now.get(name) not in (old[name], new[name]) for name in old)
     child = os.fork()
     if not child:
-        os._exit(oomlint(("check", "--isolated", "--quiet", "--fix", str(at))))
+        os._exit(_fix(at))
     _, status = os.waitpid(child, 0)
     yield from ["NEXT RUN FAILED"] * (os.waitstatus_to_exitcode(status) not in (0, 1))
     yield from ["LEFT BEHIND"] * (_texts(at).keys() != old.keys())
+
+
+def _fix(folder: Path) -> int:
+    return oomlint(("check", "--isolated", "--quiet", "--fix", str(folder)))
 
 
 # -- Ctrl-C ---------------------------------------------------------------------------------

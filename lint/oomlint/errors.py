@@ -67,6 +67,10 @@ class ReadError(FileError):
     kind = "io"
 
 
+class DeniedError(ReadError):
+    """The user may not read the file, so that nobody knows what it holds."""
+
+
 class InternalError(FileError):
     """oomlint failed on this file; a bug of ours, never a traceback for the user."""
 

@@ -144,6 +144,8 @@ def test_calls_are_read_with_exact_spans(newline: str, bom: bool) -> None:
         ("import os\nTrainer(x=os.getenv('A') or 'b')", "b"),
         (("p.add_argument('--path')\np.add_argument('--name', default='n')\nargs = p.parse_args()\n"
           "Trainer(x=args.path or args.name)"), "n"),
+        (("p.add_argument('--path', default=f())\np.add_argument('--name', default='n')\nargs = p.parse_args()\n"
+          "Trainer(x=args.path or args.name)"), UNKNOWN),
         # What only the run can tell is never guessed.
         ("Trainer(x=f())", UNKNOWN),
         ("Trainer(x=f() or 4)", UNKNOWN),

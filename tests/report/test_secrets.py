@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.command import oomlint
 
+from oomlint.report.runs import as_json
 from oomlint.report.secrets import masked
 
 HF = "hf_" + "AbCdEfGhIjKlMnOpQrStUv0123456789"
@@ -48,3 +50,27 @@ def test_no_report_shows_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     shown = oomlint("axolotl.yaml", "--hardware", "8xA100-80GB")
     assert "hf_use_auth_toke: hf_****" in shown.output
     assert HF not in shown.output
+
+
+@pytest.mark.parametrize(
+    "form", ["text", "json", "jsonl", "sarif", "github", "gitlab", "junit", "rdjson", "lsp"]
+)
+def test_no_format_shows_a_token(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "axolotl.yaml").write_text(
+        "base_model: meta-llama/Llama-2-70b-hf\ndatasets:\n  - path: tatsu-lab/alpaca\n"
+        f"micro_batch_size: 8\nsequence_len: {HF}\n"
+    )
+    shown = oomlint("axolotl.yaml", "--output-format", form)
+    assert "sequence_len cannot be hf_****" in shown.output
+    assert HF not in shown.output
+
+
+def test_what_a_fix_writes_is_no_report() -> None:
+    told = as_json({"message": f"token {HF}", "edits": [{"path": "a", "replacement": HF}]})
+    assert json.loads(told) == {
+        "message": "token hf_****",
+        "edits": [{"path": "a", "replacement": HF}],
+    }

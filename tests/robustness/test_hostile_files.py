@@ -115,6 +115,19 @@ def test_closed_folders(project: Path, oomlint: Oomlint, powerless: list[str]) -
         closed.chmod(0o755)
 
 
+def test_a_closed_file_is_told_of_and_the_rest_is_linted(
+    project: Path, oomlint: Oomlint, powerless: list[str]
+) -> None:
+    closed = project / "sub" / "closed.yaml"
+    closed.parent.mkdir()
+    closed.write_text(AXOLOTL)
+    closed.chmod(0)
+    result = oomlint("check", "--no-cache", "--output-format", "json", ".", wrap=powerless)
+    assert result.returncode == 3, result.stderr
+    assert '"name": "train.yaml"' in result.stdout
+    assert "sub/closed.yaml" in result.stdout
+
+
 @pytest.mark.parametrize("mode", [0o000, 0o300, 0o600], ids=["none", "no list", "no look"])
 def test_a_closed_folder_is_told_of_and_the_rest_is_linted(
     mode: int, project: Path, oomlint: Oomlint, powerless: list[str]

@@ -33,7 +33,7 @@ def emit(
 
     What files and their names hold is made visible here, whatever the format: characters that control
     a terminal or hide text stand as ``\\u001b``, which JSON reads as the character itself, and what looks
-    like a secret is masked in what people read. ``paint`` is what has coloured the text.
+    like a secret is masked (data have that done value by value: a fix writes what it says). ``paint`` is what has coloured the text.
 
     Raises:
         ReadError: the file cannot be written.

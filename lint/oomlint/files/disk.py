@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from oomlint.documents import STAGED, kind_of
-from oomlint.errors import ReadError
+from oomlint.errors import DeniedError, ReadError
 from oomlint.files import dependencies
 
 # A config is at most a few hundred kilobytes; what is larger is data, and named so.
@@ -106,7 +106,8 @@ class Disk:
             return _read(path, name)
         except OSError as error:
             dependencies.saw_no_bytes(path)
-            raise ReadError(name, f"cannot be read: {error.strerror or error}") from None
+            kind = DeniedError if isinstance(error, PermissionError) else ReadError
+            raise kind(name, f"cannot be read: {error.strerror or error}") from None
         except ValueError as error:
             raise ReadError(name, f"cannot be read: {error}") from None
 

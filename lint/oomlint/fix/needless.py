@@ -56,8 +56,8 @@ def unless_stopped(found: Sequence[Diagnosis], level: Applicability) -> list[Dia
     no fix mends: neither its memory nor what takes a decision. What is plainly wrong is mended all the same."""
     errors: dict[str, list[Diagnosis]] = {}
     for each in found:
-        if each.run is not None and _stops(each):
-            errors.setdefault(each.run.name, []).append(each)
+        for name in each.run_names if _stops(each) else ():
+            errors.setdefault(name, []).append(each)
     return [
         replace(each, ask=partial(_unless_stopped, each, tuple(others), level))
         if (

@@ -377,7 +377,8 @@ _DATA = (*YAML_SUFFIXES, *TOML_SUFFIXES)
 
 
 def warning_at(source: Source, edit: Edit) -> str | None:
-    """What a comment behind the text that an edit replaces says against it."""
+    """What a comment behind the text that an edit replaces says against it, or one above its line that says by
+    name what is "only supported"."""
     if edit.creates or edit.start == edit.end:
         return None
     end = source.text.find("\n", edit.end)
@@ -385,9 +386,29 @@ def warning_at(source: Source, edit: Edit) -> str | None:
     mark = _COMMENT.get(os.path.splitext(source.path)[1], "#")
     _, found, comment = rest.partition(f" {mark}")
     said = " ".join(comment.split())
-    if not found or not re.search(_WARNS, said):
-        return None
+    if found and re.search(_WARNS, said):
+        return _shortened(said)
+    old = source.text[edit.start : edit.end]
+    for above in _comments_above(source, edit, mark):
+        only = re.search(_SUPPORTS_ONLY, above)
+        if only and len(only[1]) > 1 and only[1].lower() in old.lower():
+            return _shortened(above)
+    return None
+
+
+def _shortened(said: str) -> str:
     return said if len(said) <= _MOST_SHOWN else f"{said[: _MOST_SHOWN - 1]}…"
+
+
+def _comments_above(source: Source, edit: Edit, mark: str) -> list[str]:
+    """The lines of comment that stand right above the line of an edit, a few at most."""
+    start = source.text.rfind("\n", 0, edit.start) + 1
+    above = re.search(
+        rf"(?:^[ \t]*{re.escape(mark)}[^\n]*\n){{0,{_MOST_ABOVE}}}\Z",
+        source.text[:start],
+        re.MULTILINE,
+    )
+    return [" ".join(line.split()) for line in above[0].splitlines()] if above else []
 
 
 def untrue_beside(source: Source, edit: Edit) -> str | None:
@@ -401,23 +422,21 @@ def untrue_beside(source: Source, edit: Edit) -> str | None:
     # A key that goes is named with its value: "recommended to use fused=True".
     named = rf"{re.escape(gone[1])}\s*[:=]\s*{re.escape(gone[2])}" if gone else re.escape(old)
     mark = _COMMENT.get(os.path.splitext(source.path)[1], "#")
-    start = source.text.rfind("\n", 0, edit.start) + 1
     end = source.text.find("\n", edit.end)
     behind = source.text[edit.end : end if end >= 0 else len(source.text)]
-    above = re.search(
-        rf"(?:^[ \t]*{re.escape(mark)}[^\n]*\n){{0,{_MOST_ABOVE}}}\Z",
-        source.text[:start],
-        re.MULTILINE,
-    )
-    comments = [*behind.partition(mark)[2:], *(above[0].splitlines() if above else ())]
+    comments = [*behind.partition(mark)[2:], *_comments_above(source, edit, mark)]
     for comment in comments:
         said = " ".join(comment.split())
         names = re.search(rf"(?<![\w.]){named}(?![\w.])", said)
         if names and not re.search(_CHOICES, said) and (old != "1" or re.search(_RECKONS, said)):
-            return said if len(said) <= _MOST_SHOWN else f"{said[: _MOST_SHOWN - 1]}…"
+            return _shortened(said)
     return None
 
 
 _MOST_ABOVE = 3
+# "MoE model only supports zero2": what the line below names.
+_SUPPORTS_ONLY = (
+    r"(?i)\b(?:only supports?|supports? only|only works? with|works? only with)\s+([\w-]+)"
+)
 _CHOICES = r"(?i)[\[|]|\bchoices?\b|\bor\b|\be\.g\b|\bdefaults?\b"
 _RECKONS = r"\d\s*[*x×/=]\s*\d"

@@ -74,6 +74,12 @@ class Diagnosis(Told, frozen=True, eq=False):
     """A finding, placed in a run."""
 
     run: Run | None
+    others: tuple[str, ...] = ()
+    """Names of further runs of which it says the same, word for word, of the same place."""
+
+    @property
+    def run_names(self) -> tuple[str, ...]:
+        return self.others if self.run is None else (self.run.name, *self.others)
 
 
 def fingerprint(code: str, path: str, message: str) -> str:

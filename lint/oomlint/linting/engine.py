@@ -380,11 +380,16 @@ def _agreed(
 
 def _distinct(found: Iterable[Diagnosis], told: Sequence[str]) -> list[Diagnosis]:
     """One diagnosis per place and message, none of what is told elsewhere: runs that share a file would repeat it."""
-    seen: dict[tuple[Any, ...], Diagnosis] = {}
+    seen: dict[tuple[Any, ...], list[Diagnosis]] = {}
     for diagnosis in found:
         finding = diagnosis.finding
-        seen.setdefault((finding.rule.code, finding.location, finding.message), diagnosis)
-    return [each for each in seen.values() if not told or said_once(each.finding) not in told]
+        same = seen.setdefault((finding.rule.code, finding.location, finding.message), [])
+        same.append(diagnosis)
+    return [
+        first if not others else replace(first, others=tuple(o.run.name for o in others if o.run))
+        for first, *others in seen.values()
+        if not told or said_once(first.finding) not in told
+    ]
 
 
 def said_once(finding: Finding) -> str:

@@ -9,6 +9,7 @@ from oomlint.hardware import Hardware, usable_bytes
 from oomlint.judgement import Cause, Forecast, Judgement, Risk
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.plan import plan_to_dict
+from oomlint.report.secrets import masked
 
 if TYPE_CHECKING:
     from oomlint.documents.text import Edit
@@ -204,8 +205,25 @@ def hardware_object(hardware: Hardware | None, host_bytes: int | None) -> Hardwa
     }
 
 
+# Under these names stands text that is written into files: in JSON, LSP, SARIF and rdjson.
+_WRITTEN = frozenset({"replacement", "newText", "insertedContent", "suggestions"})
+
+
 def as_json(value: Any, *, indent: int | None = 2) -> str:
-    """JSON text; what is not ASCII stays readable."""
+    """JSON text; what is not ASCII stays readable, and what looks like a secret does not, but in what a fix writes."""
     import json
 
-    return json.dumps(value, indent=indent, ensure_ascii=False, default=list) + "\n"
+    told = _without_secrets(value)
+    return json.dumps(told, indent=indent, ensure_ascii=False, default=list) + "\n"
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {
+            key: each if key in _WRITTEN else _without_secrets(each) for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_without_secrets(each) for each in value]
+    return value

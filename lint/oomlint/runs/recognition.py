@@ -22,7 +22,7 @@ from oomlint.documents.base import (
     ShellDocument,
 )
 from oomlint.documents.text import Source
-from oomlint.errors import FileError, InternalError, in_words
+from oomlint.errors import DeniedError, FileError, InternalError, in_words
 from oomlint.files.workspace import Workspace
 from oomlint.runs.linked import Linked
 
@@ -62,7 +62,8 @@ class Recogniser:
             claims = self.claims(name)
         except FileError as error:
             is_ours = self._has_marker(name, data, proof=True) and not _holds_records(name, data)
-            if must_read or is_ours:
+            # One that may not be read may be any run.
+            if must_read or is_ours or isinstance(error, DeniedError):
                 linked.errors.append(error)
             return ()
         if name in self._failures and (must_read or self._has_marker(name, data, proof=True)):

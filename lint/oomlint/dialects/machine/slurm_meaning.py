@@ -23,6 +23,10 @@ _SOURCE = "Slurm"
 _SAYS_MEMORY = ("mem", "mem_per_gpu", "mem_per_cpu", "exclusive")
 
 
+# A node has rarely more; what asks for no more of them in all is on one.
+_MOST_GPUS = 8
+
+
 def is_asked(run: Cells) -> bool:
     """Whether the run stands in a job, as far as a script or a command says so."""
     return any(map(_is_job, run.blocks))
@@ -46,7 +50,9 @@ def _nodes(run: Cells) -> int | None:
     tasks, per_node = run[slurm.tasks], run[slurm.tasks_per_node]
     if tasks is not None and per_node is not None:
         return math.ceil(tasks / per_node)
-    is_spread = (tasks or 1) > 1 or run[slurm.gpus] is not None
+    gpus = run[slurm.gpus]
+    # sbatch(1), "--nodes": as many as satisfy what the job asks for in all.
+    is_spread = (tasks or 1) > 1 or (gpus is not None and gpus.number > _MOST_GPUS)
     return None if is_spread else 1
 
 

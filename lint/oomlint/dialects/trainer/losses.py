@@ -13,6 +13,7 @@ from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.releases import EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.own_losses import check_logits_unread
+from oomlint.dialects.trainer.own_models import check_class_is_patched
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -45,6 +46,7 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     check_logits_unread(run)
     if run[f.objective.kind] in (None, "sft", "pretrain"):
         check_liger_patches(run)
+    check_class_is_patched(run)
     return {hf.liger: True}
 
 

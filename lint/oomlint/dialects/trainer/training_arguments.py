@@ -31,6 +31,7 @@ from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.optimizers import optimizers
+from oomlint.dialects.trainer.own_models import check_checkpoints
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -213,6 +214,8 @@ def checkpointing(run: Cells) -> Any:
 def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
     if mode not in ("full", "none"):
         raise CannotEdit("the Trainer checkpoints every layer or none")
+    if mode == "full":
+        check_checkpoints(run)
     return {hf.checkpointing: mode == "full"}
 
 
@@ -378,11 +381,18 @@ def _take_fsdp_arguments(own: dict[Any, Any], run: Cells) -> None:
     if own.pop(_F.strategy, None) == "full":
         own[hf_fsdp.reshard_after_forward] = True
     # Both releases read the word (transformers 4.57 training_args.py:1997, 5.23 _process_fsdp_args); of the keys of
-    # fsdp_config only 5 has this one.
+    # fsdp_config only 5 has this one, and how weights are saved.
     has_section = any(block.find("fsdp_config") is not None for block in run.blocks)
-    if own.get(hf_fsdp.cpu_offload) and not (has_section and _is_option(hf_fsdp.cpu_offload, run)):
+    has_keys = has_section and run.made(FSDP2_BY_DEFAULT) is True
+    if own.get(hf_fsdp.cpu_offload) and not (
+        run.says(hf_fsdp.cpu_offload) or (has_keys and _is_option(hf_fsdp.cpu_offload, run))
+    ):
         own.pop(hf_fsdp.cpu_offload)
         own[hf.fsdp_words] = (*run[hf.fsdp_words], "offload")
+    if own.keys() & {hf_fsdp.state_dict} and not (run.says(hf_fsdp.state_dict) or has_keys):
+        raise CannotEdit(
+            "only transformers 5 reads in fsdp_config how weights are saved, and nothing says that this is the release"
+        )
 
 
 def _is_option(field: Any, run: Cells) -> bool:

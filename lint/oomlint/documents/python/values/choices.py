@@ -112,12 +112,12 @@ def _operand(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) ->
 def _set_or(home: Evaluator, first: Node, other: Node, span: Span) -> Node:
     plain = plain_value(first)
     if isinstance(first, PythonScalar) and first.option and first.either is None:
-        value = plain if plain else plain_value(other)
+        is_open = plain is UNKNOWN
         return PythonScalar(
             span,
-            UNKNOWN if plain is UNKNOWN else value,
+            plain if is_open or plain else plain_value(other),
             locked="an option of the command line decides on it",
-            may_differ=may_differ(first) or (not plain and may_differ(other)),
+            may_differ=may_differ(first) or ((is_open or not plain) and may_differ(other)),
             option=first.option,
             either=(first, other),
             unset=plain,
