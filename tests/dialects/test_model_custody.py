@@ -161,6 +161,25 @@ def test_what_another_file_loads_the_model_with(given: str, decided: set[str]) -
     assert _decided(imports="from ways import load", load=load, ways=ways) == decided
 
 
+@pytest.mark.parametrize(
+    ("given", "decided"),
+    [
+        ("", set()),
+        ("four=True", {"quantization"}),
+        ("four=False, kind=None", set()),
+        ("kind=args.torch_dtype", set()),
+        ("kind=torch.float16", {"dtype"}),
+    ],
+)
+def test_what_a_call_hands_on_to_the_loader(given: str, decided: set[str]) -> None:
+    ways = (
+        "from transformers import AutoModelForCausalLM\ndef load(name, four=False, *, kind=None):\n"
+        "    return AutoModelForCausalLM.from_pretrained(name, load_in_4bit=four, torch_dtype=kind)\n"
+    )
+    load = f"model = load('Qwen/Qwen2.5-7B', {given})"
+    assert _decided(imports="from ways import load", load=load, ways=ways) == decided
+
+
 def test_a_model_that_nobody_knows_who_makes() -> None:
     every = {*_ALL, "placement"}
     assert _decided(imports="from elsewhere import build", load="model = build()") == every

@@ -14,6 +14,7 @@ from functools import cached_property
 from msgspec import Struct, field
 
 from oomlint.documents.python.calls import ReachedCall, steps_of
+from oomlint.documents.python.config_paths import default_of
 from oomlint.documents.python.flow import Flow, returned
 from oomlint.documents.python.known_touches import (
     ALL,
@@ -107,6 +108,8 @@ class Custody:
         """Functions and the parameters of theirs that the model comes in by."""
         self.touches: dict[int, Touch] = {}
         self.casts: list[ReachedCall] = []
+        self.forwarded: list[tuple[str, frozenset[str]]] = []
+        """Parameters of the function that say how a model is loaded, and what each decides."""
         self.made_by: list[tuple[ast.Call, Custody]] = []
         """Functions of other files that make it."""
         self._seen: set[tuple[int, int | None]] = set()
@@ -208,7 +211,7 @@ class Custody:
         if entered is None:
             self._touch(call, LOAD)
             return
-        self._add(call, entered)
+        self._add(call, scope, target, entered)
         self.made_by.append((call, entered))
         handed = {name for owner, name in entered.outside if owner == function.name}
         for name in handed:
@@ -244,9 +247,26 @@ class Custody:
             self._touch(call, decided)
 
     def _said(self, name: str, value: ast.expr, scope: Scope) -> frozenset[str]:
-        """What an argument of a call decides that loads a model, unless it is an option's by a name that is known."""
-        decided = OF_LOADING.get(name, frozenset())
-        return frozenset() if decided and self._is_by_option(value, scope) else decided
+        """What an argument of a call decides that loads a model."""
+        return self._decided_by(OF_LOADING.get(name, frozenset()), value, scope)
+
+    def _decided_by(self, decides: frozenset[str], value: ast.expr, scope: Scope) -> frozenset[str]:
+        """What a value decides: nothing that is off, or an option's by a name that is known; what the function is given
+        its caller says."""
+        if not decides or (isinstance(value, ast.Constant) and not value.value):
+            return frozenset()
+        if isinstance(value, ast.Name) and value.id in self._parameters:
+            self.forwarded.append((value.id, decides))
+            return frozenset()
+        return frozenset() if self._is_by_option(value, scope) else decides
+
+    @cached_property
+    def _parameters(self) -> frozenset[str]:
+        if self.function is None:
+            return frozenset()
+        arguments = self.function.args
+        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        return frozenset(each.arg for each in every)
 
     def _is_by_option(self, value: ast.expr, scope: Scope) -> bool:
         for each in self.flow.path(value, scope):
@@ -411,7 +431,7 @@ class Custody:
             if entered is None:
                 self._touch(call, decided_by(last))
             else:
-                self._add(call, entered)
+                self._add(call, scope, target, entered)
             return
         if self._known(call, last) or last in FUNCTIONS or last in WRAPPERS or is_harmless(last):
             return
@@ -440,8 +460,8 @@ class Custody:
         if target is not None and target.home is self.home:
             return
         entered = None if target is None else self._enter(target, frozenset(), None)
-        if entered is not None:
-            self._add(step.node, entered)
+        if entered is not None and target is not None:
+            self._add(step.node, step.scope, target, entered)
         else:
             decided = kinds_of(name) - {"trainable"}
             if decided:
@@ -576,9 +596,13 @@ class Custody:
             node, words, decided, "" if earlier is None else earlier.home
         )
 
-    def _add(self, call: ast.Call, entered: Custody) -> None:
+    def _add(self, call: ast.Call, scope: Scope, target: Target, entered: Custody) -> None:
         """What a function that was entered decides, as if the call did."""
         decided: frozenset[str] = frozenset().union(*(t.decides for t in entered.touches.values()))
+        for name, decides in entered.forwarded:
+            value = _argument(call, target, name) or default_of(target.function, name)
+            if value is not None:
+                decided |= self._decided_by(decides, value, scope)
         if decided:
             home = entered.home.places.source.path
             self.touches[id(call)] = Touch(call, _words(call), decided, home)
