@@ -132,6 +132,8 @@ def test_what_comes_when_the_model_is_trained_decides_nothing() -> None:
         ("model.to(torch.float16)", {"dtype"}),
         ("model.to('cuda')\n    print(model)", set()),
         ("deeper(model)\ndef deeper(it):\n    it.requires_grad_(False)", {"trainable"}),
+        ("if args.use_lora:\n        model = get_peft_model(model, config)", set()),
+        ("if args.deep:\n        model = get_peft_model(model, config)", {"trainable"}),
         ("unknown(model)", _ALL),
     ],
 )

@@ -32,11 +32,13 @@ from oomlint.documents.python.known_touches import (
     PACKAGES,
     PATCHES,
     READ_ELSEWHERE,
+    SWITCHES,
     WRAPPERS,
     decided_by,
     is_harmless,
     kinds_of,
 )
+from oomlint.documents.python.loops import OPTIMIZER
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
 from oomlint.documents.python.side_facts import OTHER_MODEL, sets_gradient
 from oomlint.documents.python.values import Evaluator
@@ -46,6 +48,21 @@ _DEEPEST = 4
 _MOST_HANDS = 20
 # What a pass over the calls learns of names the next one uses.
 _MOST_PASSES = 4
+# What a function of the project's is called that is not worth entering.
+_LOOKS = (
+    "print",
+    "log",
+    "count",
+    "save",
+    "eval",
+    "test",
+    "generate",
+    "show",
+    "is_",
+    "has_",
+    "get_",
+    "num_",
+)
 # Fields of a model, or of its config, that say what the Trainer or the forward pass makes of it (transformers 5.23
 # trainer.py is_model_parallel, modeling_utils.py); others are noted for whoever asks.
 _PLACES = frozenset({"is_parallelizable", "model_parallel", "hf_device_map"})
@@ -367,11 +384,11 @@ class Custody:
                 self._method(step, whole=whole)
                 return
         if id(call) in self.values:
-            self._known(call, call_name(call))
+            self._known(step)
             return
         given = list(self._given(call, scope))
         if given and not OTHER_MODEL.search(self.flow.names_of(id(call))):
-            self._function(call, scope, given)
+            self._function(step, given)
         elif (
             not given
             and PATCHES.search(step.last)
@@ -400,7 +417,7 @@ class Custody:
                 if not self.is_here and (last != "to" or _names_dtype(call)):
                     self._touch(call, frozenset({"dtype"}))
             return
-        if self._known(call, last) or last in METHODS or is_harmless(last):
+        if self._known(step) or last in METHODS or is_harmless(last):
             return
         if not whole and not kinds_of(last):
             return
@@ -408,41 +425,43 @@ class Custody:
         if not own:
             self._touch(call, decided_by(last))
 
-    def _known(self, call: ast.Call, last: str) -> bool:
-        """Whether a call is one that the tables read; of another file it counts as decided there."""
-        decided = MEANINGS.get(last)
-        if decided is not None and not self.is_here and _may_switch(call, last):
-            self._touch(call, decided)
+    def _known(self, step: ReachedCall) -> bool:
+        """Whether a call is one that the tables read; of another file it counts as decided there, unless an option
+        decides on it by a name that they know."""
+        decided = MEANINGS.get(step.last)
+        is_option = any(name in SWITCHES for name, _ in step.guards)
+        if decided and not self.is_here and not is_option and _may_switch(step.node, step.last):
+            self._touch(step.node, decided)
         return decided is not None
 
     def _function(
-        self, call: ast.Call, scope: Scope, given: Sequence[tuple[int | str | None, ast.expr]]
+        self, step: ReachedCall, given: Sequence[tuple[int | str | None, ast.expr]]
     ) -> None:
-        last, name = call_name(call), scope.resolved(dotted(call.func) or "")
+        call, scope, last = step.node, step.scope, step.last
         if HARMLESS_CLASSES.search(last):
             return  # of trainers their methods tell
         target = self._target(call, scope)
-        if target is not None and target.home is self.home:
-            return  # its calls are among the steps
-        if target is not None:
-            if is_harmless(last) and target.function.name != "__init__" and _only_names(last):
-                return
+        if target is None:
+            self._of_library(step)
+        elif target.home is not self.home and not _only_looks(last):
+            # Of a function of this file the calls are among the steps.
             entered = self._enter(target, frozenset(_parameters(call, target, given)), None)
             if entered is None:
                 self._touch(call, decided_by(last))
             else:
                 self._add(call, scope, target, entered)
+
+    def _of_library(self, step: ReachedCall) -> None:
+        """A function that is given the model and is not here."""
+        call, last = step.node, step.last
+        if self._known(step) or last in FUNCTIONS or last in WRAPPERS or is_harmless(last):
             return
-        if self._known(call, last) or last in FUNCTIONS or last in WRAPPERS or is_harmless(last):
-            return
-        if last in LOADERS or _is_optimizer(last):
+        if last in LOADERS or OPTIMIZER.fullmatch(last):
             return
         if last == "setattr" and len(call.args) > 2 and isinstance(call.args[1], ast.Constant):
             self._set(call, str(call.args[1].value), call.args[2], "setattr()")
-            return
-        if name.startswith(PACKAGES) and not kinds_of(last):
-            return
-        self._touch(call, decided_by(last))
+        elif kinds_of(last) or not step.name.startswith(PACKAGES):
+            self._touch(call, decided_by(last))
 
     def _patch(self, step: ReachedCall) -> None:
         """A call that changes a library's code for all models that are made after it."""
@@ -715,23 +734,9 @@ def _may_switch(call: ast.Call, last: str) -> bool:
     return last != "requires_grad_" or sets_gradient(call)
 
 
-def _only_names(last: str) -> bool:
-    return last.startswith(
-        (
-            "print",
-            "log",
-            "count",
-            "save",
-            "eval",
-            "test",
-            "generate",
-            "show",
-            "is_",
-            "has_",
-            "get_",
-            "num_",
-        )
-    )
+def _only_looks(last: str) -> bool:
+    """Whether a function of the project's is not worth entering."""
+    return last.startswith(_LOOKS)
 
 
 def _chooses(function: FunctionNode) -> bool:
@@ -754,10 +759,6 @@ def _is_plain_class(call: ast.Call) -> bool:
     """``AutoModelForCausalLM``, ``LlamaForCausalLM``: classes of transformers, which quantize nothing by themselves."""
     owner = (dotted(call.func) or "").rpartition(".")[0].rpartition(".")[2]
     return owner.startswith(("Auto", "Peft", "model", "cls")) or "For" in owner or "LM" in owner
-
-
-def _is_optimizer(last: str) -> bool:
-    return last.endswith(("AdamW", "Adam", "SGD", "Lion", "Adafactor", "Muon", "8bit"))
 
 
 def _words(node: ast.AST) -> str:

@@ -173,5 +173,10 @@ OPTIONS: Final = frozenset(
     "bits device_map model_init_kwargs".split()
 )
 """Options of transformers' examples, TRL's ModelConfig and QLoRA's script that the tables read by these names."""
+SWITCHES: Final = frozenset(
+    "use_peft use_lora lora_enable enable_lora use_peft_lora q_lora use_qlora "
+    "gradient_checkpointing activation_checkpointing".split()
+)
+"""Switches of such scripts that the tables read."""
 BY_OPTIONS: Final = frozenset({"get_quantization_config", "get_kbit_device_map"})
 """What TRL (f2cd5771 trainer/utils.py) makes of them."""
