@@ -149,6 +149,8 @@ def test_a_function_of_another_file_is_entered(code: str, decided: set[str]) -> 
         ("", set()),
         ("torch_dtype=torch.float16", {"dtype"}),
         ("load_in_4bit=True", {"quantization"}),
+        ("attn_implementation='sdpa' if asks() else 'flash_attention_2'", set()),
+        ("attn_implementation='eager'", {"attention"}),
         ("device_map='auto'", {"placement"}),
         ("**settings", {"dtype", "quantization", "checkpointing", "attention", "placement"}),
         ("torch_dtype=args.torch_dtype, attn_implementation=args.attn_implementation", set()),
@@ -171,12 +173,15 @@ def test_what_another_file_loads_the_model_with(given: str, decided: set[str]) -
         ("four=False, kind=None", set()),
         ("kind=args.torch_dtype", set()),
         ("kind=torch.float16", {"dtype"}),
+        ("attn_implementation='sdpa', trust_remote_code=True", set()),
+        ("attn_implementation='eager'", {"attention"}),
+        ("**more", {"dtype", "quantization", "checkpointing", "attention", "placement"}),
     ],
 )
 def test_what_a_call_hands_on_to_the_loader(given: str, decided: set[str]) -> None:
     ways = (
-        "from transformers import AutoModelForCausalLM\ndef load(name, four=False, *, kind=None):\n"
-        "    return AutoModelForCausalLM.from_pretrained(name, load_in_4bit=four, torch_dtype=kind)\n"
+        "from transformers import AutoModelForCausalLM\ndef load(name, four=False, *, kind=None, **rest):\n"
+        "    return AutoModelForCausalLM.from_pretrained(name, load_in_4bit=four, torch_dtype=kind, **rest)\n"
     )
     load = f"model = load('Qwen/Qwen2.5-7B', {given})"
     assert _decided(imports="from ways import load", load=load, ways=ways) == decided

@@ -127,6 +127,8 @@ class Custody:
         self.casts: list[ReachedCall] = []
         self.forwarded: list[tuple[str, frozenset[str]]] = []
         """Parameters of the function that say how a model is loaded, and what each decides."""
+        self.hands_on_all = False
+        """Whether all further keywords of the function's are the loader's."""
         self.made_by: list[tuple[ast.Call, Custody]] = []
         """Functions of other files that make it."""
         self._seen: set[tuple[int, int | None]] = set()
@@ -270,15 +272,15 @@ class Custody:
     def _decided_by(self, decides: frozenset[str], value: ast.expr, scope: Scope) -> frozenset[str]:
         """What a value decides: nothing that is off, or an option's by a name that is known; what the function is given
         its caller says."""
-        if not decides or (isinstance(value, ast.Constant) and not value.value):
+        if not decides or _is_usual(value):
             return frozenset()
-        if isinstance(value, ast.Name) and value.id in self._parameters:
+        if isinstance(value, ast.Name) and value.id in self.given:
             self.forwarded.append((value.id, decides))
             return frozenset()
         return frozenset() if self._is_by_option(value, scope) else decides
 
     @cached_property
-    def _parameters(self) -> frozenset[str]:
+    def given(self) -> frozenset[str]:
         if self.function is None:
             return frozenset()
         arguments = self.function.args
@@ -296,6 +298,11 @@ class Custody:
 
     def _unpacked(self, value: ast.expr, scope: Scope) -> frozenset[str]:
         """What a dictionary decides that is unpacked into a call which loads a model."""
+        if self.function is not None and isinstance(value, ast.Name):
+            more = self.function.args.kwarg
+            if more is not None and more.arg == value.id:
+                self.hands_on_all = True
+                return frozenset()
         decided, is_known = frozenset[str](), False
         for each, inner in ((value, scope), *self.flow.stands_for(value, scope)):
             pairs: list[tuple[str, ast.expr]] = []
@@ -622,6 +629,11 @@ class Custody:
             value = _argument(call, target, name) or default_of(target.function, name)
             if value is not None:
                 decided |= self._decided_by(decides, value, scope)
+        for keyword in call.keywords if entered.hands_on_all else ():
+            if keyword.arg is None:
+                decided |= self._unpacked(keyword.value, scope)
+            elif keyword.arg not in entered.given:
+                decided |= self._said(keyword.arg, keyword.value, scope)
         if decided:
             home = entered.home.places.source.path
             self.touches[id(call)] = Touch(call, _words(call), decided, home)
@@ -753,6 +765,17 @@ def _chosen_from(function: FunctionNode) -> Iterator[str]:
                 words = ast.unparse(owner)
                 if "model" in words:
                     yield words
+
+
+# transformers 5.23 modeling_utils.py: what keeps no scores of attention, as the default does not.
+_USUAL = (None, False, 0, "", "sdpa", "flash_attention_2", "flash_attention_3")
+
+
+def _is_usual(value: ast.expr) -> bool:
+    """Whether what a loader is told is off, or as good as its default."""
+    if isinstance(value, ast.IfExp):
+        return _is_usual(value.body) and _is_usual(value.orelse)
+    return isinstance(value, ast.Constant) and value.value in _USUAL
 
 
 def _is_plain_class(call: ast.Call) -> bool:
