@@ -70,9 +70,12 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     if leaf == f.objective.pairs_per_sample:
         group = run.plan.objective.rollout.n
         return ({leaf: 1}, {leaf: group}) if group else ()
+    dims = run.plan.model.dims
+    if leaf == f.quant.method and dims is not None and dims.moe is not None:
+        # Who loads a mixture in 4 bit may have its experts packed as well, as Unsloth's copies are.
+        return (*PLAUSIBLE[leaf], {leaf: "bnb4", f.quant.quantises_moe_experts: True})
     if leaf != f.model.dims:
         return PLAUSIBLE[leaf]
-    dims = run.plan.model.dims
     if dims is None or not dims.params_total:
         return ()
     sizes = {dims.params_total, one_of_mixture(str(run.plan.model.id)) or dims.params_total}

@@ -43,6 +43,7 @@ from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.releases import NOT_REENTRANT
 from oomlint.dialects.table import Block, Origin, Setting
+from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.model import loading, model
 from oomlint.dialects.trainer.own_losses import own_losses
@@ -63,6 +64,7 @@ made = Meaning()
 """Which of a script's calls count: asked before options are read into them, as the last included is."""
 
 meaning = Meaning(
+    custody,
     lightning,
     own_losses,
     classifier,

@@ -11,6 +11,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import NOTHING, Meaning
 from oomlint.dialects.table import Setting
+from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.model import asks_gradients_of_patches, loading, model, one_process
 from oomlint.dialects.trainer.own_losses import embedding, own_losses
@@ -25,6 +26,7 @@ usual = Meaning()
 """What holds where nothing else is known of a script."""
 
 meaning = Meaning(
+    custody,
     own_ways,
     own_losses,
     classifier,

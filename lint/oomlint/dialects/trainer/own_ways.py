@@ -9,10 +9,8 @@ from collections.abc import Mapping as MappingABC
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.meaning import Meaning, Said, Sourced
+from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.table import Block, Origin
-from oomlint.dialects.trainer.script import are_held
-from oomlint.dialects.trainer.statements import switches_of
 from oomlint.documents.base import UNKNOWN, Entry, Fact, PythonDocument, Scalar, Sequence
 from oomlint.plan.fields import Private, f
 
@@ -20,8 +18,8 @@ own_ways = Meaning()
 
 
 class own(Private, prefix="own_trainer"):  # noqa: N801  a namespace of fields, read like ``f``
-    """What a method of the trainer's own class decides, each unread where one is not followed. ``attention``: what is
-    put in the place of a model's own; ``arguments``: what is unpacked into the training arguments."""
+    """What a method of the trainer's own class decides, each unread where one is not followed. ``arguments``: what is
+    unpacked into the training arguments."""
 
     loss: Any
     steps: Any
@@ -29,8 +27,6 @@ class own(Private, prefix="own_trainer"):  # noqa: N801  a namespace of fields, 
     optimizer: Any
     batches: Any
     sharding: Any
-    attention: Any
-    dtype: Any
     arguments: Any
 
 
@@ -41,8 +37,6 @@ _ASPECTS = {
     own.optimizer: "optimizer",
     own.batches: "batches",
     own.sharding: "sharding",
-    own.attention: "attention",
-    own.dtype: "dtype",
 }
 
 
@@ -61,12 +55,6 @@ def _by_aspect(blocks: list[Block]) -> MappingABC[str, Origin]:
             for fact in block.document.facts:
                 if fact.kind == "own-way" and fact.detail["class"] == _called(block):
                     found.setdefault(fact.detail["decides"], _of_method(block, fact))
-                elif fact.kind == "patches-forward":
-                    target = fact.detail["target"]
-                    found.setdefault(fact.detail["decides"], _not_followed(block, target))
-                elif fact.kind == "casts-model" and fact.detail["dtype"] is None:
-                    why = "whether the model is cast, and to what, is known only when it runs"
-                    found.setdefault("dtype", _origin(block, "model", why))
             if _gives_optimizer(block):
                 made = _origin(block, "optimizers", "the script makes the optimizer itself")
                 found.setdefault("optimizer", made)
@@ -134,29 +122,6 @@ def perhaps_unpacked(run: Cells, field: Any, said: Said) -> Said:
     return said
 
 
-# -- the dtype of a model that is cast ---------------------------------------------------------------
-
-
-@own_ways.override(f.load.dtype)
-def cast(run: Cells) -> Any:
-    """``model.half()``, where the switches around it lead there; quantized weights refuse it (transformers 5.23
-    modeling_utils.py half)."""
-    found = run.given.once(_casts)
-    if not found or run[f.quant.method] in ("bnb4", "bnb8"):
-        return None
-    switches = switches_of(run.given.blocks)
-    reached = [each for each in found if are_held(each.detail["guards"], switches)]
-    dtype = reached[-1].detail["dtype"] if reached else None
-    if dtype is None:
-        return run[own.dtype] if reached else None
-    return Sourced(dtype, f"{reached[-1].location.path} casts the model")
-
-
-def _casts(blocks: list[Block]) -> tuple[Fact, ...]:
-    documents = {id(b.document): b.document for b in blocks if b.table.section == "trainer"}
-    return tuple(fact for d in documents.values() for fact in d.facts if fact.kind == "casts-model")
-
-
 # -- what follows ------------------------------------------------------------------------------------
 
 # What an override reads and does not answer makes its field as weak.
@@ -180,11 +145,6 @@ def made_by_own(run: Cells) -> Any:
 @own_ways.override(f.batch.micro)
 def batches_of_own(run: Cells) -> Any:
     return run[own.batches] or run[own.steps]
-
-
-@own_ways.override(f.model.attn_impl)
-def attention_of_own(run: Cells) -> Any:
-    return run[own.attention]
 
 
 @own_ways.override(f.parallel.backend, f.parallel.zero.stage, f.offload.optimizer, f.offload.params)

@@ -16,6 +16,7 @@ from oomlint.dialects.common.fields import machine
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value
+from oomlint.dialects.trainer.custody import of_unaccounted
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.script import are_held, is_reached
 from oomlint.dialects.trainer.statements import is_command, switches_of
@@ -120,13 +121,7 @@ def placed_elsewhere(run: Cells, field: Any, said: Said) -> Said:
         if is_reached(block.mapping, switches):
             why = "which of the script's calls loads the model is not followed"
             return _unread_call("from_pretrained", block, block.anchor, why)
-    loading = run.given.once(_loading_helper)
-    if loading is None:
-        return said
-    block, fact = loading
-    helper = fact.detail["function"]
-    why = f"how {helper} loads the model is not followed"
-    return _unread_call(helper, block, fact.location.span, why)
+    return of_unaccounted(run, "placement")
 
 
 def _unread_call(name: str, block: Block, at: Span, why: str) -> Origin:
@@ -136,17 +131,6 @@ def _unread_call(name: str, block: Block, at: Span, why: str) -> Origin:
 
 def _loading_besides(blocks: list[Block]) -> tuple[Block, ...]:
     return tuple(block for block in blocks if block.table is PLACED_ELSEWHERE)
-
-
-def _loading_helper(blocks: list[Block]) -> tuple[Block, Fact] | None:
-    found = (
-        (block, fact)
-        for block in blocks
-        if block.table.section == "trainer"
-        for fact in block.document.facts
-        if fact.kind == "placed-by-helper"
-    )
-    return next(found, None)
 
 
 def _loading_with_more(blocks: list[Block]) -> Block | None:

@@ -13,6 +13,7 @@ from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import Bounds, Meaning, Said
 from oomlint.dialects.table import Block, Origin, Setting
+from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import loading
 from oomlint.dialects.trainer.own_ways import own_ways
@@ -29,7 +30,15 @@ from oomlint.plan.fields import f
 from oomlint.plan.library_changes import Release
 
 meaning = Meaning(
-    own_ways, early_load, scripts, trainers, loading, launch_all_visible, idle_flags, unfollowed
+    custody,
+    own_ways,
+    early_load,
+    scripts,
+    trainers,
+    loading,
+    launch_all_visible,
+    idle_flags,
+    unfollowed,
 )
 
 

@@ -183,11 +183,17 @@ def drives_one_patched(run: Cells) -> Any:
 
 
 def _is_patched(blocks: list[Block]) -> bool:
+    """Whether a function of the project makes the model in a file that imports Unsloth, and loads it by nothing else."""
     return any(
-        fact.kind == "patched-by-helper"
+        "unsloth" in {name.partition(".")[0] for name in fact.detail["imports"]}
+        and not any(
+            name.rpartition(".")[0].rpartition(".")[2].startswith("Auto")
+            for name in fact.detail["loads"]
+        )
         for block in blocks
         if block.table.section == "trainer"
         for fact in block.document.facts
+        if fact.kind == "made-elsewhere"
     )
 
 

@@ -13,6 +13,7 @@ from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.machine.named_hardware import gpu_named
 from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
 from oomlint.dialects.table import Block
+from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.own_ways import own_ways
 from oomlint.dialects.trainer.scripts import calls
@@ -23,7 +24,7 @@ from oomlint.dialects.unsloth.training import training
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
-meaning = Meaning(own_ways, training, calls, trainers, launch_one_process)
+meaning = Meaning(custody, own_ways, training, calls, trainers, launch_one_process)
 
 # -- the width of the weights ----------------------------------------------------------------------
 

@@ -325,10 +325,10 @@ def _read(
     )
     from oomlint.documents.python.config_files import LoadedFiles
     from oomlint.documents.python.configs import ConfigFiles
+    from oomlint.documents.python.custody_facts import custody_facts
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loops import read_loop, read_parts
-    from oomlint.documents.python.model_helpers import model_helper_facts
     from oomlint.documents.python.model_names import model_names
     from oomlint.documents.python.modules import Module, Modules
     from oomlint.documents.python.named_lengths import length_facts
@@ -356,23 +356,24 @@ def _read(
     stores = reached_by_files(stores, tree, evaluator)
     module = Module(source, tree)
     named_alone = LoadedFiles(find)
+    loop = read_loop(tree, steps, evaluator, places, calls, origin)
     facts = (
         *facts_of(source, tree, places, evaluator, steps, calls, origin),
         *sampler_facts(module, calls, taken_in),
         *own_trainer_facts(module, calls, taken_in),
-        *model_helper_facts(module, calls, taken_in),
         *model_names(calls, declared, named_alone, evaluator),
         *saved_models(every, calls, evaluator),
         *length_facts(evaluator),
     )
-    loop = read_loop(tree, steps, evaluator, places, calls, origin)
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
     bases = {name: taken_in.bases_of(module.qualified(name), source.path) for name in named}
     parts = read_parts(tree, steps, evaluator, places, calls, origin)
+    # Last, since it enters whatever touches the model.
+    held = custody_facts(evaluator, steps, calls, origin, loop=loop)
     return PythonScript(
         source,
         tuple(calls),
-        facts,
+        (*facts, *held),
         frozenset(scopes.imports),
         _modules(scopes),
         declared,

@@ -38,6 +38,7 @@ def ending_facts(
         *_lacking(tree, evaluator, steps),
         *_unlabelled(tree, steps),
         *_declared_twice(tree, steps),
+        *_never_asked(tree, steps),
     )
     for step, why in ends:
         where = Location(source.path, places.span(step.node))
@@ -177,6 +178,56 @@ def _speaks_of_labels(node: ast.AST) -> bool:
         case ast.keyword(arg=str(word)) | ast.arg(arg=word):
             return _LABELS in word.lower()
     return False
+
+
+# -- a trainer that nobody asks to train ------------------------------------------------------------
+
+_TRAINERS_METHOD = re.compile(r"train|fit|search|loop|resume|learn", re.IGNORECASE)
+
+
+def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[ReachedCall, str]]:
+    """The first Trainer of a script whose Trainers all have a name by which nothing is done that may train: they are
+    handed to nobody, and their own methods are others."""
+    trainers = [step for step in steps if _MAKES_TRAINER.search(step.last) and _is_given(step.node)]
+    named = {id(n.value): n.targets[0] for n in tree.assignments if len(n.targets) == 1}
+    names: set[str] = set()
+    for step in trainers:
+        target = named.get(id(step.node))
+        if not step.reached or not isinstance(target, ast.Name):
+            return
+        names.add(target.id)
+    if not trainers or any(_may_ask(node, names) for node in _uses(tree.root)):
+        return
+    yield trainers[0], f"nothing asks {trainers[0].last} to train"
+
+
+# Lightning's are given the model later.
+_MAKES_TRAINER = re.compile(r"^(?!TF[A-Z])\w*Trainer$")
+
+
+def _is_given(call: ast.Call) -> bool:
+    return bool(call.args) or any(k.arg in ("model", "args", None) for k in call.keywords)
+
+
+def _uses(root: ast.Module) -> Iterator[tuple[ast.Name, ast.AST | None]]:
+    """Every name that is read, with the attribute of it that is."""
+    held = {
+        id(node.value): node
+        for node in ast.walk(root)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    for node in ast.walk(root):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node, held.get(id(node))
+
+
+def _may_ask(use: tuple[ast.Name, ast.AST | None], names: set[str]) -> bool:
+    name, attribute = use
+    if name.id not in names:
+        return False
+    return not isinstance(attribute, ast.Attribute) or bool(
+        _TRAINERS_METHOD.search(attribute.attr) and not attribute.attr.startswith("train_dataset")
+    )
 
 
 # -- training that nobody asks for -----------------------------------------------------------------

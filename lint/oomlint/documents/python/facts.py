@@ -15,7 +15,6 @@ from oomlint.documents.python.data_facts import data_facts
 from oomlint.documents.python.endings import ending_facts
 from oomlint.documents.python.evaluation_facts import evaluation_facts
 from oomlint.documents.python.loss_facts import loss_facts
-from oomlint.documents.python.model_changes import model_change_facts
 from oomlint.documents.python.nodes import option_of
 from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, enclosed
@@ -62,8 +61,7 @@ def facts_of(
     :func:`~oomlint.documents.python.side_facts.side_facts`,
     :func:`~oomlint.documents.python.loss_facts.loss_facts`,
     :func:`~oomlint.documents.python.evaluation_facts.evaluation_facts`,
-    :func:`~oomlint.documents.python.data_facts.data_facts`,
-    :func:`~oomlint.documents.python.model_changes.model_change_facts` and
+    :func:`~oomlint.documents.python.data_facts.data_facts` and
     :func:`~oomlint.documents.python.endings.ending_facts`.
     """
     look = _Look(source, tree, places, evaluator, steps, calls, origin)
@@ -79,7 +77,6 @@ def facts_of(
         *side_facts(source, tree, places, steps),
         *evaluation_facts(source, tree, places, evaluator, steps),
         *data_facts(source, tree.root, places, evaluator, steps),
-        *model_change_facts(source, tree, places, evaluator, steps),
         *ending_facts(source, tree, places, evaluator, steps),
     ]
     return tuple(sorted(facts, key=lambda fact: (fact.location.span, fact.kind)))

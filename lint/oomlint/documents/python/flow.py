@@ -22,7 +22,7 @@ class Flow:
         self.tree = tree
         self.scope_of = tree.scope_of
         self._given: dict[tuple[int, str], list[tuple[ast.expr, int | None]]] = {}
-        self._attributes: dict[str, list[tuple[ast.expr, Scope]]] = {}
+        self._attributes: dict[str, list[tuple[ast.expr, Scope, int | None]]] = {}
         self._scopes: dict[int, Scope] = {}
         self._names: dict[int, str] = {}
         for scope in tree.scopes.of_node.values():
@@ -45,21 +45,23 @@ class Flow:
                 elif isinstance(node, ast.withitem) and node.optional_vars is not None:
                     self._bind(node.optional_vars, node.context_expr, scope)
 
-    def _bind(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
+    def _bind(
+        self, target: ast.expr, value: ast.expr, scope: Scope, number: int | None = None
+    ) -> None:
         if isinstance(target, ast.Name):
-            self._given.setdefault((id(scope), target.id), []).append((value, None))
+            self._given.setdefault((id(scope), target.id), []).append((value, number))
             self._names[id(value)] = f"{self._names.get(id(value), '')} {target.id}"
         elif isinstance(target, ast.Attribute):
             name = dotted(target)
             if name is not None:
-                self._attributes.setdefault(name, []).append((value, scope))
+                self._attributes.setdefault(name, []).append((value, scope, number))
                 self._names[id(value)] = f"{self._names.get(id(value), '')} {name}"
         elif isinstance(target, (ast.Tuple, ast.List)):
             for number, element in enumerate(target.elts):
                 if isinstance(element, ast.Name):
                     self._given.setdefault((id(scope), element.id), []).append((value, number))
                 elif isinstance(element, ast.Attribute):
-                    self._bind(element, value, scope)
+                    self._bind(element, value, scope, number)
 
     def _bind_each(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
         """Names of a loop come from what it goes over."""
@@ -68,6 +70,14 @@ class Flow:
                 self._given.setdefault((id(scope), node.id), []).append((value, None))
 
     # -- asking --------------------------------------------------------------------------------------
+
+    def all_given(self) -> Iterator[tuple[str, ast.expr, int, int | None]]:
+        """Every name with a value that it is given, the ``id`` of the scope that it is a name in, nothing of an
+        attribute, and the place in a tuple."""
+        for (owner, name), values in self._given.items():
+            yield from ((name, value, owner, number) for value, number in values)
+        for name, held in self._attributes.items():
+            yield from ((name, value, 0, number) for value, _, number in held)
 
     def scope_at(self, node: ast.AST) -> Scope:
         """The scope in which a node stands."""
@@ -94,11 +104,11 @@ class Flow:
 
     def made(self, value: ast.expr, scope: Scope) -> Iterator[ast.Call]:
         """The calls that may have made a value at first hand."""
-        for each, inner, _ in self._values(value, scope):
+        for each, inner, _ in self.values(value, scope):
             if isinstance(each, ast.Call):
                 yield each
             elif isinstance(each, (ast.Name, ast.Attribute)) and each is not value:
-                yield from (c for c, _, _ in self._values(each, inner) if isinstance(c, ast.Call))
+                yield from (c for c, _, _ in self.values(each, inner) if isinstance(c, ast.Call))
 
     def asked(self, call: ast.Call, methods: tuple[str, ...]) -> Iterator[tuple[ast.Call, Scope]]:
         """Calls of these methods in what a call is given, or in what the names in it stand for."""
@@ -119,22 +129,20 @@ class Flow:
     def _behind(self, node: ast.AST, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
         """What a name stands for, or a function of the file returns."""
         if isinstance(node, (ast.Name, ast.Attribute)):
-            yield from ((value, where) for value, where, _ in self._values(node, scope))
+            yield from ((value, where) for value, where, _ in self.values(node, scope))
         function = self._function(node) if isinstance(node, ast.Call) else None
         if function is not None:
             home = self.tree.scopes.of_node[id(function)]
-            yield from ((value, home) for value in _returned(function))
+            yield from ((value, home) for value in returned(function))
 
     def stands_for(self, value: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
         """What a name is given, each value with the scope that it stands in."""
         if isinstance(value, ast.Name):
-            yield from ((each, inner) for each, inner, _ in self._values(value, scope))
+            yield from ((each, inner) for each, inner, _ in self.values(value, scope))
 
     # -- following -----------------------------------------------------------------------------------
 
-    def _values(
-        self, value: ast.expr, scope: Scope
-    ) -> Iterator[tuple[ast.expr, Scope, int | None]]:
+    def values(self, value: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope, int | None]]:
         """What a name or an attribute may stand for, with the place in a tuple; itself otherwise."""
         if isinstance(value, ast.Name):
             found = scope.find(value.id)
@@ -145,8 +153,8 @@ class Flow:
                 yield from self._passed(owner, value.id)
         elif isinstance(value, ast.Attribute):
             name = dotted(value)
-            for given, owner in self._attributes.get(name or "", ()):
-                yield given, owner, None
+            for given, owner, number in self._attributes.get(name or "", ()):
+                yield given, owner, number
         else:
             yield value, scope, None
 
@@ -210,9 +218,9 @@ class Flow:
             return [(value.body, scope, number), (value.orelse, scope, number)]
         if isinstance(value, ast.Name):
             own = self._own(value) if value.id == "self" else ()
-            return [*self._values(value, scope), *own]
+            return [*self.values(value, scope), *own]
         if isinstance(value, ast.Attribute):
-            return list(self._values(value, scope)) or [(value.value, scope, None)]
+            return list(self.values(value, scope)) or [(value.value, scope, None)]
         if isinstance(value, (ast.Await, ast.Starred, ast.Subscript)):
             return [(value.value, scope, None)]
         return ()
@@ -224,8 +232,8 @@ class Flow:
         function = self._function(call)
         if function is not None:
             home = self.tree.scopes.of_node[id(function)]
-            for returned in _returned(function):
-                yield returned, home, number
+            for value in returned(function):
+                yield value, home, number
             return
         name = call.func.id if isinstance(call.func, ast.Name) else None
         cls = self.tree.scopes.classes.get(name or "")
@@ -258,12 +266,13 @@ class Flow:
     def _held(self, cls: ast.ClassDef) -> Iterator[tuple[ast.expr, Scope, int | None]]:
         """What the methods of a class keep in its objects."""
         for values in self._attributes.values():
-            for value, scope in values:
+            for value, scope, _ in values:
                 if cls.lineno <= value.lineno <= (cls.end_lineno or 0):
                     yield value, scope, None
 
 
-def _returned(function: FunctionNode) -> Iterator[ast.expr]:
+def returned(function: FunctionNode) -> Iterator[ast.expr]:
+    """What a function gives back, wherever it does."""
     for statement in function.body:
         for node in enclosed(statement):
             if isinstance(node, ast.Return) and node.value is not None:

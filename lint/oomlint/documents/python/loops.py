@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Call, Entry, Mapping, Node, Scalar
 from oomlint.documents.python.calls import ReachedCall
-from oomlint.documents.python.config_paths import function_of
 from oomlint.documents.python.flow import Flow
 from oomlint.documents.python.lightning import (
     ProjectClass,
@@ -31,7 +30,7 @@ from oomlint.documents.python.named_lengths import named_lengths
 from oomlint.documents.python.plain_values import plain_value
 from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import call_name, dotted
-from oomlint.documents.python.side_facts import OTHER_MODEL, sets_gradient
+from oomlint.documents.python.side_facts import OTHER_MODEL
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.python.wording import code_says
@@ -454,8 +453,6 @@ class _Reader:
                 off = isinstance(value, ast.Constant) and value.value is False
                 if off and self.flow.may_lead_to(step.node.func.value, step.scope, wanted):
                     return self.places.span(step.node)
-            if self._is_frozen_elsewhere(step, wanted):
-                return self.places.span(step.node)
         for node in self.tree.assignments:
             target = node.targets[0]
             if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
@@ -466,19 +463,6 @@ class _Reader:
             if self.flow.may_lead_to(target.value, scope, wanted):
                 return self.places.span(node)
         return None
-
-    def _is_frozen_elsewhere(self, step: ReachedCall, wanted: dict[int, Call]) -> bool:
-        """``apply_adapters(model)`` of another file of the project, which switches gradients off; not of a copy, as
-        ``reference = frozen_copy(model)`` does."""
-        found = function_of(step.node, step.scope, self.evaluator)
-        if found is None or found[1] is self.evaluator:
-            return False
-        if OTHER_MODEL.search(f"{step.last} {self.flow.names_of(id(step.node))}"):
-            return False
-        given = (*step.node.args, *(keyword.value for keyword in step.node.keywords))
-        return any(map(sets_gradient, ast.walk(found[0]))) and any(
-            self.flow.leads_to(value, step.scope, wanted) for value in given
-        )
 
     def _checkpoints(self) -> Entry | None:
         for node in self.tree.assignments:

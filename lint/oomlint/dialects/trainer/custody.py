@@ -1,0 +1,152 @@
+"""What touches a model between its load and its training, and was not followed: nobody knows what it decides.
+
+The values stay what they would be without it, and are unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingABC
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.meaning import Meaning, Said, Sourced
+from oomlint.dialects.table import Block, Origin
+from oomlint.dialects.trainer.script import are_held
+from oomlint.dialects.trainer.statements import switches_of
+from oomlint.documents.base import UNKNOWN, Entry, Fact, PythonDocument, Scalar
+from oomlint.plan.fields import Private, f
+
+custody = Meaning()
+
+
+class held(Private, prefix="model_custody"):  # noqa: N801  a namespace of fields, read like ``f``
+    """What is done to the model on its way, each unread where that is not accounted for."""
+
+    trainable: Any
+    dtype: Any
+    quantization: Any
+    checkpointing: Any
+    attention: Any
+    loss: Any
+
+
+_ASPECTS = {
+    held.trainable: "trainable",
+    held.dtype: "dtype",
+    held.quantization: "quantization",
+    held.checkpointing: "checkpointing",
+    held.attention: "attention",
+    held.loss: "loss",
+}
+
+
+@custody.said(*_ASPECTS)
+def unaccounted(run: Cells, field: Any, said: Said) -> Said:
+    return of_unaccounted(run, _ASPECTS[field])
+
+
+def of_unaccounted(run: Cells, aspect: str) -> Origin | None:
+    """The first statement that may decide something about the model, and is not followed."""
+    return run.given.once(_by_aspect).get(aspect)
+
+
+def _by_aspect(blocks: list[Block]) -> MappingABC[str, Origin]:
+    found: dict[str, Origin] = {}
+    switches = switches_of(blocks)
+    for block, fact in _about_model(blocks):
+        if fact.kind == "unaccounted" and are_held(fact.detail["guards"], switches):
+            origin = _origin(block, fact)
+            for aspect in fact.detail["decides"]:
+                found.setdefault(aspect, origin)
+        elif fact.kind == "casts-model" and fact.detail["dtype"] is None:
+            why = "whether the model is cast, and to what, is known only when it runs"
+            found.setdefault("dtype", _origin(block, fact, "model", why))
+    return found
+
+
+def _about_model(blocks: list[Block]) -> list[tuple[Block, Fact]]:
+    """The facts of the model that a run trains, each with the block of its trainer or its loop."""
+    return [
+        (block, fact)
+        for block in blocks
+        if isinstance(block.document, PythonDocument)
+        for fact in block.document.facts
+        if fact.kind in ("unaccounted", "casts-model") and fact.detail["class"] == _centre(block)
+    ]
+
+
+def _centre(block: Block) -> str | None:
+    """The trainer's class that a block is the call of; nothing of a loop of the script's own."""
+    if block.table.section == "trainer":
+        return block.document.source.text[block.anchor.start : block.anchor.end]
+    return "" if block.table.name == "training loop" else None
+
+
+def _origin(block: Block, fact: Fact, what: str = "", why: str = "") -> Origin:
+    name, home = what or fact.detail["what"], fact.detail.get("home", "")
+    if not why and home:
+        why = f"{name} decides it in {home}"
+    elif not why:
+        why = f"{name} is not followed" if " " in name else f"what {name} does is not followed"
+    span = fact.location.span
+    return Origin(
+        "explicit", block, None, Entry(name, span, Scalar(span, UNKNOWN), span), source=why
+    )
+
+
+# -- the dtype of a model that is cast ---------------------------------------------------------------
+
+
+@custody.override(f.load.dtype)
+def cast(run: Cells) -> Any:
+    """``model.half()``, where the switches around it lead there; quantized weights refuse it (transformers 5.23
+    modeling_utils.py half)."""
+    if run[f.quant.method] in ("bnb4", "bnb8"):
+        return None
+    found = run.given.once(_casts)
+    switches = switches_of(run.given.blocks)
+    reached = [each for each in found if are_held(each.detail["guards"], switches)]
+    dtype = reached[-1].detail["dtype"] if reached else None
+    if dtype is None:
+        return run[held.dtype]
+    return Sourced(dtype, f"{reached[-1].location.path} casts the model")
+
+
+def _casts(blocks: list[Block]) -> tuple[Fact, ...]:
+    return tuple(
+        fact
+        for block, fact in _about_model(blocks)
+        if fact.kind == "casts-model" and block.table.section == "trainer"
+    )
+
+
+# -- what follows ------------------------------------------------------------------------------------
+
+# What an override reads and does not answer makes its field as weak.
+
+
+@custody.override(f.trainable.method)
+def trained(run: Cells) -> Any:
+    """PEFT freezes all but adapters by itself, whatever was frozen before."""
+    return None if is_adapter_run(run) else run[held.trainable]
+
+
+@custody.override(f.quant.method)
+def quantized(run: Cells) -> Any:
+    return run[held.quantization]
+
+
+@custody.override(f.checkpointing.mode)
+def checkpointed(run: Cells) -> Any:
+    return run[held.checkpointing]
+
+
+@custody.override(f.model.attn_impl)
+def attends(run: Cells) -> Any:
+    return run[held.attention]
+
+
+@custody.override(f.loss.logits_materialised)
+def makes_logits(run: Cells) -> Any:
+    return run[held.loss]

@@ -1,0 +1,228 @@
+"""The model is accounted for from where it is loaded to where it is trained, or what was done to it is open."""
+
+from __future__ import annotations
+
+import pytest
+from tests.linked import run_of, workspace_of
+
+from oomlint.dialects.common.fields import shared
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
+from oomlint.runs.run import Run
+
+_FIELDS = {
+    "trainable": f.trainable.method,
+    "dtype": f.load.dtype,
+    "quantization": f.quant.method,
+    "checkpointing": f.checkpointing.mode,
+    "attention": f.model.attn_impl,
+    "loss": f.loss.logits_materialised,
+}
+_ALL = {"trainable", "dtype", "quantization", "checkpointing", "attention"}
+_SCRIPT = """\
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, modeling_llama
+{imports}
+{load}
+{body}
+trainer = Trainer(model={name}, train_dataset=data,
+    args=TrainingArguments(output_dir='o', per_device_train_batch_size=2, bf16=True))
+{before}
+trainer.train()
+{behind}
+"""
+_LOAD = "{} = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', torch_dtype='bfloat16')"
+
+
+def _files(
+    body: str = "",
+    *,
+    imports: str = "",
+    load: str = "",
+    name: str = "model",
+    before: str = "",
+    behind: str = "",
+    **files: str,
+) -> dict[str, str]:
+    text = _SCRIPT.format(
+        imports=imports,
+        load=load or _LOAD.format(name),
+        body=body,
+        name=name,
+        before=before,
+        behind=behind,
+    )
+    return {"train.py": text, **{f"{module}.py": code for module, code in files.items()}}
+
+
+def _run(body: str = "", **given: str) -> Run:
+    return run_of(_files(body, **given), "train.py")
+
+
+def _decided(body: str = "", **given: str) -> set[str]:
+    """What the script's own facts leave open, whatever else of the run is not known."""
+    document = workspace_of(_files(body, **given)).document("train.py")
+    assert document is not None
+    facts = [fact for fact in document.facts if fact.kind == "unaccounted"]
+    return {aspect for fact in facts for aspect in fact.detail["decides"]}
+
+
+def _open(run: Run) -> set[str]:
+    return {aspect for aspect, field in _FIELDS.items() if run.level(field) is Level.UNREAD}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "model.config.use_cache = False\nmodel.resize_token_embeddings(len(tokenizer))",
+        "model.gradient_checkpointing_enable()\nmodel.enable_input_require_grads()",
+        "print(model, sum(p.numel() for p in model.parameters()))",
+        "model = torch.compile(model.to('cuda').train())",
+        "print_trainable(model)",
+        "count = get_size(model)\nassert isinstance(model, object)",
+        "collator = Collator(tokenizer, model=model)",
+        "reference = freeze(model)",
+        "model.generation_config.max_length = 5\nmodel.save_pretrained('x')",
+        "text = text.replace('flash', 'attention')",
+    ],
+)
+def test_what_is_known_to_decide_nothing_leaves_nothing_open(body: str) -> None:
+    assert _open(_run(body)) == set()
+
+
+@pytest.mark.parametrize(
+    ("body", "decided"),
+    [
+        ("apply(model)", _ALL),
+        ("model = surgery.apply(model, 4)", _ALL),
+        ("freeze_top(model)", {"trainable"}),
+        ("model.unfreeze_projector()", {"trainable"}),
+        ("to_half_precision(model=model)", {"dtype"}),
+        ("model.forward = forward", {"loss", "attention"}),
+        ("model.model.norm = Norm(8)\nclass Norm:\n    pass", _ALL),
+        ("setattr(model, 'forward', forward)", {"loss", "attention"}),
+        ("modeling_llama.eager_attention_forward = attend", {"attention"}),
+        ("modeling_llama.cross_entropy = own", {"loss"}),
+    ],
+)
+def test_what_is_not_known_leaves_open_what_it_may_decide(body: str, decided: set[str]) -> None:
+    assert _open(_run(body)) == decided
+
+
+def test_under_whatever_name_the_model_goes() -> None:
+    assert _open(_run("wrapped = net\nfreeze_top(wrapped)", name="net")) == {"trainable"}
+    assert _open(_run("def adapt(it):\n    freeze_top(it)\nadapt(net)", name="net")) == {
+        "trainable"
+    }
+    assert _open(_run("freeze_top(other)", name="net")) == set()
+    assert _run("net.half()", name="net").plan.load.dtype == "fp16"
+
+
+def test_what_comes_when_the_model_is_trained_decides_nothing() -> None:
+    assert _open(_run(behind="apply(model)")) == set()
+    assert _open(_run(before="freeze_top(trainer.model)")) == {"trainable"}
+
+
+@pytest.mark.parametrize(
+    ("code", "decided"),
+    [
+        ("for p in model.parameters():\n        p.requires_grad = False", {"trainable"}),
+        ("for p in ref_model.parameters():\n        p.requires_grad = False", set()),
+        ("model.gradient_checkpointing_enable()", {"checkpointing"}),
+        ("model.to(torch.float16)", {"dtype"}),
+        ("model.to('cuda')\n    print(model)", set()),
+        ("deeper(model)\ndef deeper(it):\n    it.requires_grad_(False)", {"trainable"}),
+        ("if args.use_lora:\n        model = get_peft_model(model, config)", set()),
+        ("if args.deep:\n        model = get_peft_model(model, config)", {"trainable"}),
+        ("unknown(model)", _ALL),
+    ],
+)
+def test_a_function_of_another_file_is_entered(code: str, decided: set[str]) -> None:
+    ways = f"def prepare(model):\n    {code}\n"
+    run = _run("prepare(model)", imports="from ways import prepare", ways=ways)
+    assert _open(run) == decided
+
+
+@pytest.mark.parametrize(
+    ("given", "decided"),
+    [
+        ("", set()),
+        ("torch_dtype=torch.float16", {"dtype"}),
+        ("load_in_4bit=True", {"quantization"}),
+        ("attn_implementation='sdpa' if asks() else 'flash_attention_2'", set()),
+        ("attn_implementation='eager'", {"attention"}),
+        ("device_map='auto'", {"placement"}),
+        ("**settings", {"dtype", "quantization", "checkpointing", "attention", "placement"}),
+        ("torch_dtype=args.torch_dtype, attn_implementation=args.attn_implementation", set()),
+    ],
+)
+def test_what_another_file_loads_the_model_with(given: str, decided: set[str]) -> None:
+    ways = (
+        "from transformers import AutoModelForCausalLM\ndef load(name, args):\n"
+        f"    return AutoModelForCausalLM.from_pretrained(name, {given})\n"
+    )
+    load = "model = load('Qwen/Qwen2.5-7B', args)"
+    assert _decided(imports="from ways import load", load=load, ways=ways) == decided
+
+
+@pytest.mark.parametrize(
+    ("given", "decided"),
+    [
+        ("", set()),
+        ("four=True", {"quantization"}),
+        ("four=False, kind=None", set()),
+        ("kind=args.torch_dtype", set()),
+        ("kind=torch.float16", {"dtype"}),
+        ("attn_implementation='sdpa', trust_remote_code=True", set()),
+        ("attn_implementation='eager'", {"attention"}),
+        ("**more", {"dtype", "quantization", "checkpointing", "attention", "placement"}),
+    ],
+)
+def test_what_a_call_hands_on_to_the_loader(given: str, decided: set[str]) -> None:
+    ways = (
+        "from transformers import AutoModelForCausalLM\ndef load(name, four=False, *, kind=None, **rest):\n"
+        "    return AutoModelForCausalLM.from_pretrained(name, load_in_4bit=four, torch_dtype=kind, **rest)\n"
+    )
+    load = f"model = load('Qwen/Qwen2.5-7B', {given})"
+    assert _decided(imports="from ways import load", load=load, ways=ways) == decided
+
+
+def test_a_model_that_nobody_knows_who_makes() -> None:
+    every = {*_ALL, "placement"}
+    assert _decided(imports="from elsewhere import build", load="model = build()") == every
+    assert _decided(load="name = args.model", name="name") == set()
+
+
+_PATCHING = """\
+from transformers.models.llama import modeling_llama
+def patch_all():
+    modeling_llama.eager_attention_forward = own
+"""
+
+
+def test_a_library_whose_code_is_replaced() -> None:
+    imports = "from patching import patch_all"
+    assert _open(_run("patch_all()", imports=imports, patching=_PATCHING)) == {"attention"}
+    assert _open(_run("pass", imports=imports, patching=_PATCHING)) == set()
+    assert _open(_run("replace_llama_attn()", imports="from own import replace_llama_attn")) == {
+        "attention"
+    }
+
+
+@pytest.mark.parametrize(
+    ("end", "stops"),
+    [
+        ("# trainer.train()\ntrainer.log({})", True),
+        ("# trainer.train()", True),
+        ("trainer.train()", False),
+        ("start(trainer)", False),
+        ("trainer.hyperparameter_search()", False),
+        ("run = trainer.train\nrun()", False),
+    ],
+)
+def test_a_trainer_that_nobody_asks_to_train(end: str, stops: bool) -> None:
+    text = _SCRIPT.format(
+        imports="", load=_LOAD.format("model"), body="", name="model", before="", behind=""
+    ).replace("trainer.train()", end)
+    run = run_of({"train.py": text + "\ntrainer.save_model('o')\n"}, "train.py")
+    assert (run.settings.get(shared.stops) is not None) is stops
