@@ -49,6 +49,7 @@ FIRST_READINGS = (
     ("eighteenth, half of it, 2026-11-29", "findings-18.jsonl", 60),
     ("nineteenth, 2026-11-29", "findings-19.jsonl", 64),
     ("twentieth, 2026-11-29", "findings-20.jsonl", 99),
+    ("twenty-first, 2026-11-29", "findings-21.jsonl", 80),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

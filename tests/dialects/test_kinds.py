@@ -14,6 +14,7 @@ from oomlint.dialects.kinds import (
     NUMBER,
     POSITIVE,
     TEXT,
+    TRAINER_OPTIMIZER,
     BadValue,
     StandIn,
     choice,
@@ -157,3 +158,10 @@ def test_other_words_are(kind, word):
     with pytest.raises(BadValue) as refused:
         kind.read(word)
     assert not isinstance(refused.value, StandIn)
+
+
+def test_the_trainer_knows_no_optimizer_by_another_programs_name():
+    assert TRAINER_OPTIMIZER.read("adamw_torch") == "adamw_torch"
+    assert TRAINER_OPTIMIZER.read("one_of_a_later_release") == "one_of_a_later_release"
+    with pytest.raises(BadValue, match="adamw_torch"):
+        TRAINER_OPTIMIZER.read("AdamW")

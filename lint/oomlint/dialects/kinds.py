@@ -359,17 +359,32 @@ OPTIMIZER_KINDS: Mapping[str, str] = {
     "flash_adamw": "adamw",
 }
 
-# Axolotl's own, and what only releases of transformers before 5.23 or command lines of other programs take.
+# Axolotl's own, and what only releases of transformers before 5.23 take, or command lines of other programs.
 _AXOLOTL_OPTIMIZERS = (
     "optimi_adamw", "ao_adamw_4bit", "ao_adamw_8bit", "ao_adamw_fp8", "adopt_adamw", "came_pytorch", "muon",
     "dion", "flash_adamw", "q_galore_adamw8bit",
 )  # fmt: skip
-_OLD_OPTIMIZERS = (
-    "adamw_hf", "adamw_apex_fused", "adamw", "adam", "paged_adamw", "lion", "paged_lion", "anyprecision", "lamb",
+_OLD_OPTIMIZERS = ("adamw_hf", "adamw_apex_fused")
+# Of which no release of transformers had a member (4.12, the first with OptimizerNames, to 5.24 training_args.py).
+_FOREIGN_OPTIMIZERS = (
+    "adamw", "adam", "paged_adamw", "lion", "paged_lion", "anyprecision", "lamb",
 )  # fmt: skip
 _TRAINER_OPTIMIZERS = tuple(
-    name for name in OPTIMIZER_KINDS if name not in {*_AXOLOTL_OPTIMIZERS, *_OLD_OPTIMIZERS}
+    name
+    for name in OPTIMIZER_KINDS
+    if name not in {*_AXOLOTL_OPTIMIZERS, *_OLD_OPTIMIZERS, *_FOREIGN_OPTIMIZERS}
 )
+
+
+def _read_trainer_optimizer(raw: Any) -> str:
+    name = read_text(raw)
+    if name.lower() in _FOREIGN_OPTIMIZERS:
+        near = [known for known in _TRAINER_OPTIMIZERS if known.startswith(f"{name.lower()}_")]
+        named = ", ".join(near[:3]) or "adamw_torch"
+        raise BadValue(f"expected one of transformers' OptimizerNames: {named} ...")
+    return name
+
+
 # Open lists: a name that is not among them may be one of a newer release, or of a plug-in.
-TRAINER_OPTIMIZER = replace(TEXT, spellings=_TRAINER_OPTIMIZERS)
+TRAINER_OPTIMIZER = replace(TEXT, read=_read_trainer_optimizer, spellings=_TRAINER_OPTIMIZERS)
 AXOLOTL_OPTIMIZER = replace(TEXT, spellings=(*_TRAINER_OPTIMIZERS, *_AXOLOTL_OPTIMIZERS))
