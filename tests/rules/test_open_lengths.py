@@ -9,6 +9,7 @@ from oomlint.linting.rule import Rule, Severity
 from oomlint_rules.gpu.logits_materialized_large_vocab import LogitsMaterializedLargeVocab
 from oomlint_rules.gpu.long_context_over_budget import LongContextOverBudget
 from oomlint_rules.gpu.micro_batch_too_large import MicroBatchTooLarge
+from oomlint_rules.gpu.no_gradient_checkpointing import NoGradientCheckpointing
 from oomlint_rules.gpu.seq_len_uncapped import SeqLenUncapped
 
 _AXOLOTL = """\
@@ -53,6 +54,19 @@ def test_it_is_no_cause_where_something_else_is_too_much(rule: type[Rule]) -> No
     found = _severities(rule, "1xT4-16GB", micro=8)
     assert found
     assert all(each is Severity.INFO for each in found)
+
+
+def test_checkpointing_that_long_samples_alone_need_is_a_remark() -> None:
+    none = _AXOLOTL.replace("gradient_checkpointing: true", "gradient_checkpointing: false")
+
+    def severities(**said: object) -> list[Severity]:
+        told = {"data": "our/data", "packing": "false", "length": 4096, "micro": 8} | said
+        files = {"axolotl.yaml": none.format(**told)}
+        found = report_of(files, hardware="1xA100-80GB", rules=[NoGradientCheckpointing])
+        return [each.severity for each in found.diagnoses]
+
+    assert severities() == [Severity.INFO]
+    assert severities(packing="true") == [Severity.ERROR]
 
 
 def test_a_limit_that_no_sample_is_known_to_reach_is_a_remark() -> None:

@@ -129,7 +129,9 @@ class StartedScripts:
                 if script in scripts:
                     blocks = tuple(replace(block, level=Level.FACT) for block in claim.blocks)
                     starts = shown.setdefault(script, {})
-                    starts.setdefault(words_of(claim), replace(claim, blocks=blocks))
+                    # Two READMEs say it twice; what a script says of itself stands beside that.
+                    said = (readme.endswith(".md"), words_of(claim))
+                    starts.setdefault(said, replace(claim, blocks=blocks))
         each_way = (islice(starts.values(), _MOST_SHOWN) for starts in shown.values())
         return [claim for starts in each_way for claim in starts]
 

@@ -22,7 +22,8 @@ wrapper's own option is set where the framework has one.
 
 ## When not to
 
-Where the run fits anyway the rule is silent. Some architectures refuse checkpointing in
+Where the run fits anyway the rule is silent. Where no file says how long samples are, it only remarks on a run that
+checkpointing does not save, or that fits without, with samples like those of short data sets. Some architectures refuse checkpointing in
 some frameworks (MPT in Axolotl).
 
 ## Sources
@@ -37,8 +38,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import Relief, judge_gpu
-from oomlint.linting.rule import Applicability, Where
+from oomlint.judgement import Relief, is_needed_by_any_samples, judge_gpu
+from oomlint.linting.rule import Applicability, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -78,6 +79,12 @@ class NoGradientCheckpointing(LowersPeak, code="OOM101", fixes=Applicability.SAF
     def concerns(self, run: Run) -> bool:
         judged = judge_gpu(run)
         return judged is not None and judged.may_gain_by("activations", "temporary")
+
+    def severity(self, run: Run, found: Relief) -> Severity | None:
+        severity = found.severity
+        if severity is None or is_needed_by_any_samples(run, found.changes):
+            return severity
+        return min(severity, Severity.INFO)
 
     def cause(self, run: Run, found: Relief) -> str:
         kept = gib(found.before.components.get("activations"))
