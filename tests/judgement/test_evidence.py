@@ -179,6 +179,7 @@ trainer = SFTTrainer(
     data_collator=collate,
     train_dataset=data,
 )
+trainer.train()
 """
 
 

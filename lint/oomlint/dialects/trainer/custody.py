@@ -102,9 +102,11 @@ def _origin(block: Block, fact: Fact, what: str = "", why: str = "") -> Origin:
 def cast(run: Cells) -> Any:
     """``model.half()``, where the switches around it lead there; quantized weights refuse it (transformers 5.23
     modeling_utils.py half)."""
+    found = run.given.once(_casts)
+    if not found:
+        return run[held.dtype]
     if run[f.quant.method] in ("bnb4", "bnb8"):
         return None
-    found = run.given.once(_casts)
     switches = switches_of(run.given.blocks)
     reached = [each for each in found if are_held(each.detail["guards"], switches)]
     dtype = reached[-1].detail["dtype"] if reached else None

@@ -19,6 +19,7 @@ from oomlint.documents.python.flow import Flow, returned
 from oomlint.documents.python.known_touches import (
     ALL,
     BY_OPTIONS,
+    CALLED_MODEL,
     CLASSES,
     FUNCTIONS,
     GIVES_BACK,
@@ -211,7 +212,8 @@ class Custody:
         """Whether a value comes of a call that loads a model, or is called like one."""
         made = [each for each in self.flow.path(value, scope) if isinstance(each, ast.Call)]
         loads = any(call_name(each) in LOADERS and _is_of_model(each) for each in made)
-        return loads or bool(_CALLED_MODEL.fullmatch((dotted(value) or "").rpartition(".")[2]))
+        owner, _, name = (dotted(value) or "").rpartition(".")
+        return loads or (owner in ("", "self") and bool(CALLED_MODEL.fullmatch(name)))
 
     def _trace_into(
         self, call: ast.Call, scope: Scope, target: Target, number: int | None, hand: int
@@ -639,7 +641,6 @@ class Custody:
             self.touches[id(call)] = Touch(call, _words(call), decided, home)
 
 
-_CALLED_MODEL = re.compile(r"(?:\w+_)?(?:model|policy|actor|llm|backbone|net)")
 _HOLDERS = re.compile(r"(?:model|trainer|engine|ddp|fsdp|wrapper|wrapped)$", re.IGNORECASE)
 
 

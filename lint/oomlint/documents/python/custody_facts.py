@@ -10,7 +10,7 @@ from typing import Any, Final
 from oomlint.documents.base import Call, Fact, Scalar
 from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.custody import Around, Custody, Touch
-from oomlint.documents.python.known_touches import LOAD
+from oomlint.documents.python.known_touches import CALLED_MODEL, LOAD
 from oomlint.documents.python.loops import OPTIMIZER, Loop
 from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.python.values import Evaluator
@@ -18,8 +18,6 @@ from oomlint.documents.text import Location
 
 _TRAINER: Final = re.compile(r"(?:^|\.)(?!TF[A-Z])\w*Trainer$")
 _OWNS_TRAINING: Final = re.compile(r"trainer$", re.IGNORECASE)
-# A trainer of the project's own may be given anything first.
-_CALLED_MODEL: Final = re.compile(r"model|policy|llm|net", re.IGNORECASE)
 # torch 2.9 nn/modules/module.py.
 _CASTS: Final = {"half": "fp16", "bfloat16": "bf16", "float": "fp32"}
 _DTYPES: Final = {
@@ -73,7 +71,9 @@ def _given_to(trainer: ast.Call) -> ast.expr | None:
         if keyword.arg == "model":
             return keyword.value
     first = trainer.args[0] if trainer.args else None
-    is_model = first is not None and _CALLED_MODEL.search(ast.unparse(first))
+    # A trainer of the project's own may be given anything first.
+    name = "" if first is None else (dotted(first) or "").rpartition(".")[2]
+    is_model = isinstance(first, ast.Call) or CALLED_MODEL.fullmatch(name)
     return first if is_model else None
 
 

@@ -17,6 +17,9 @@ ALL: Final = frozenset({"trainable", "dtype", "quantization", "checkpointing", "
 LOAD: Final = ALL | {"placement"}
 """What a function may decide that makes one."""
 
+CALLED_MODEL: Final = re.compile(r"(?:\w+_)?(?:model|policy|actor|llm|backbone|net)")
+"""What scripts call a model, where nothing shows what a function is given."""
+
 # -- methods of a model -------------------------------------------------------------------------------
 
 METHODS: Final = frozenset(
@@ -39,7 +42,7 @@ METHODS: Final = frozenset(
     # Unsloth
     "for_inference for_training push_to_hub_gguf push_to_hub_merged save_pretrained_gguf save_pretrained_merged "
     # of dicts and modules
-    "items keys values get split lower upper strip rstrip lstrip replace startswith endswith format join".split()
+    "module transformer encoder decoder visual lm_head items keys values get split lower upper strip rstrip lstrip replace startswith endswith format join".split()
 )  # fmt: skip
 MEANINGS: Final[Mapping[str, frozenset[str]]] = {
     "gradient_checkpointing_enable": frozenset({"checkpointing"}),
@@ -67,9 +70,9 @@ GIVES_BACK: Final = frozenset(
 )
 """Methods that give the model back, or its base."""
 WRAPPERS: Final = frozenset(
-    "get_peft_model prepare_model_for_kbit_training prepare_model_for_int8_training compile unwrap_model "
+    "get_peft_model prepare_model_for_kbit_training prepare_model_for_int8_training compile unwrap_model _unwrap_model "
     "extract_model_from_parallel DistributedDataParallel DDP DataParallel FullyShardedDataParallel FSDP fully_shard "
-    "prepare_model setup_module dispatch_model setup_chat_format prepare setup setup_for_distributed "
+    "prepare_model setup_module dispatch_model setup_chat_format clone_chat_template prepare setup setup_for_distributed "
     "for_training for_inference torch_distributed_zero_first cast deepcopy deepspeed_init_inference".split()
 )
 """Functions that give back the model that they are given first, in whatever it is wrapped."""
@@ -87,7 +90,7 @@ FUNCTIONS: Final = frozenset(
     "autocast clip_grad_norm_ clip_grad_value_ summon_full_params summary state_dict_type set_state_dict_type no_sync "
     "get_model_state_dict get_state_dict get_optimizer_state_dict set_model_state_dict set_optimizer_state_dict wait_for_everyone accumulate "
     "GatheredParameters initialize register_for_checkpointing infer_auto_device_map get_balanced_memory "
-    "find_tied_parameters load_state_dict load_checkpoint watch parameters_to_vector backward no_init_weights "
+    "find_tied_parameters load_state_dict load_state_dict_from_zero_checkpoint load_checkpoint watch parameters_to_vector backward no_init_weights "
     "skip_first_batches safe_save_model_for_hf_trainer register_comm_hook init_process_group export full_state_dict "
     # transformers, PEFT, TRL, Unsloth
     "get_peft_model_state_dict set_peft_model_state_dict get_parameter_names get_decay_parameter_names add_hook_to_module "
@@ -105,13 +108,15 @@ HARMLESS_CLASSES: Final = re.compile(
     r"|Analyzer|Recorder|Visualizer|Parser|Generator|Loss|Interface|Path|TensorBoard\w*|SummaryWriter|LLM|SamplingParams)$"
 )
 _HARMLESS: Final = frozenset(
-    "all moving optimizer analyse analyze on prediction answer ask assert attach backward barrier benchmark broadcast build calc calculate call chat check clean "
-    "clear clip collate collect compare compute count create debug decode deploy describe diagnose display dump embed empty "
-    "encode ensure estimate eval evaluate evaluation export extract find finetune fit flush format forward free gen generate "
-    "get has human infer inference init initialize inspect is list load log main make measure memory merge monitor name "
-    "num param parameters plot predict prepare print profile publish push rank register report reset resize resolve respond "
-    "restore resume run sample save score seed serve show size smart step summarize summary sync synchronize test tie "
-    "tokenize total track train training translate update upload validate validation verify visualize write zero".split()
+    "all analyse analyze answer ask assert attach backward barrier benchmark broadcast build calc calculate "
+    "call chat check clean clear clip collate collect compare compute count create debug decode deploy "
+    "describe diagnose display dump embed empty encode ensure estimate eval evaluate evaluation export "
+    "extract find finetune fit flush format forward free gen generate get has human infer inference init "
+    "initialize inspect is list load log main make measure memory merge monitor moving name num on optimizer "
+    "param parameters plot predict prediction prepare print profile publish push rank register report reset "
+    "resize resolve respond restore resume run sample save score seed serve show size smart step summarize "
+    "summary sync synchronize test tie tokenize total track train training translate update upload validate "
+    "validation verify visualize write zero".split()
 )
 _FIRST_WORD: Final = re.compile(r"_*([A-Z]?[a-z]+)")
 # Of these it depends on what follows: a data set or an optimizer is made of a model, and so is another model.
@@ -138,6 +143,7 @@ _KINDS: Final = (
     ("dtype", re.compile(r"half|b?f(?:loat|p)_?(?:16|32)|dtype|cast|precision|quant", re.I)),
     ("checkpointing", re.compile(r"(?:grad|act)\w*checkpoint|recompute|remat", re.I)),
     ("attention", re.compile(r"att(?:entio)?n|flash|sdpa|xformers|bettertransformer|ring_|ulysses", re.I)),
+    ("placement", re.compile(r"parallelize$|device_?map|dispatch_model", re.I)),
     ("loss", re.compile(r"loss|logits|cross_?entropy|lm_?head|liger|(?:For(?:CausalLM|ConditionalGeneration)|LMHeadModel|(?:^|[._])model)\.forward$", re.I)),
 )  # fmt: skip
 PATCHES: Final = re.compile(r"(?:^|_)(?:monkey|patch|replace|inject|hijack|swap|override)", re.I)
