@@ -103,6 +103,11 @@ def _registry_run(name: str, text: str = _REGISTRY) -> Run:
     return next(r for r in link({_MODULE: text}).runs if r.name.endswith(f":{name}"))
 
 
+def test_a_function_of_a_registry_is_asked_for_by_its_name() -> None:
+    run = _registry_run("plain")
+    assert run.parts.why_unused(run) == ""
+
+
 def test_a_family_that_is_not_counted_is_named() -> None:
     module = "torchtitan/models/muse_glimmer/config_registry.py"
     runs = link({module: _REGISTRY.replace("llama3", "muse_glimmer")}).runs

@@ -48,7 +48,7 @@ class UnusedParts:
         if run.is_fragment and is_part:
             return self._unused.file(path, beside_runs=self._trains)
         line = run.line_of(finding.location)
-        return "" if line is None else self._unused.line(path, line)
+        return "" if line is None else self._unused.line(path, line, run)
 
 
 def _says_what_is_missing(finding: Finding, run: Run) -> bool:

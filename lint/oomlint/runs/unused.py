@@ -35,10 +35,12 @@ class Unused:
             self._known[run.name] = _without_program(run) or self._why(run)
         return self._known[run.name]
 
-    def line(self, path: str, line: int) -> str:
-        """Why a line of a file is never run."""
+    def line(self, path: str, line: int, run: Run) -> str:
+        """Why a line of a file of a run is never run. A function that is a config itself is asked for by its name."""
         name = "" if self._is_named(path) else self._texts.uncalled(path, line)
-        return f"nothing here calls {name}, in which it stands" if name else ""
+        if not name or any(claim.name == f"{path}:{name}" for claim in run.claims):
+            return ""
+        return f"nothing here calls {name}, in which it stands"
 
     def file(self, path: str, *, beside_runs: bool) -> str:
         """Why nobody reads a config of which no run is known. One that lies beside nothing that trains may be all that
@@ -59,7 +61,7 @@ class Unused:
         if framework:
             return f"{framework} ships this example as it is, and no file of the project's own names it"
         at = run.line_of(root.anchor) if root.is_program else None
-        return "" if at is None else self.line(root.path, at)
+        return "" if at is None else self.line(root.path, at, run)
 
     def _is_named(self, path: str) -> bool:
         """Whether the user named the file, or a folder of the project's that it is in: not the project as a whole."""

@@ -156,7 +156,8 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             gpus = ranks - missing
             which = f"its {_counted(gpus, 'GPU', 'GPUs')}"
             if gpus < hardware.gpus_per_node:
-                which = f"the {gpus} of the {visible} GPUs it sees that are there"
+                ids = ",".join(map(str, shown_gpus(run) or ()))
+                which = f"GPUs {ids}, and has 0 to {hardware.gpus_per_node - 1}"
             yield self._too_many(run, ranks, gpus, which)
         yield from self._degrees(run)
 
