@@ -192,6 +192,34 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
         yield replace(run, among=len(found), others=(*run.others, *_own_quantizer(run, document)))
 
 
+def _quantizer_of(given: Call | None) -> Call | None:
+    """The ``BitsAndBytesConfig`` that a call is given. Where an option decides whether it is (``BitsAndBytesConfig(...) if
+    args.quantize else None``), the option decides on each of its settings."""
+    entry = None if given is None else given.arguments.entries.get("quantization_config")
+    if entry is None or not is_decided(entry.value):
+        found = _argument(given, "quantization_config")
+        return found if found and found.callee.endswith("BitsAndBytesConfig") else None
+    node = entry.value
+    for place, side in enumerate(node.either or ()):
+        call = side.value if isinstance(side, Scalar) else None
+        if isinstance(call, Call) and call.callee.endswith("BitsAndBytesConfig"):
+            entries = {
+                key: replace(each, value=_on_one_side(node, place, each.value))
+                for key, each in call.arguments.entries.items()
+            }
+            return replace(call, arguments=replace(call.arguments, entries=entries))
+    return None
+
+
+def _on_one_side(node: PythonScalar, place: int, value: Node) -> PythonScalar:
+    """A value that counts where an option leads to this side of a choice, and nothing where it does not."""
+    nothing = Scalar(node.span, None)
+    either = (value, nothing) if place == 0 else (nothing, value)
+    by_default = value if isinstance(node.value, Call) else nothing
+    said = by_default.value if isinstance(by_default, Scalar) else UNKNOWN
+    return replace(node, value=UNKNOWN if node.value is UNKNOWN else said, either=either)
+
+
 def _own_quantizer(run: ScriptRun, document: PythonDocument) -> Iterator[tuple[Call, Table]]:
     """The call that quantizes a model which is loaded with what a function of the script returns; where the script has
     none such or several, how the model is quantized is not known."""
@@ -296,9 +324,11 @@ def calls_beside(
 ) -> Iterator[tuple[Call, Table]]:
     """The calls that quantize, adapt and checkpoint a model, each with its table; ``defaults`` are
     those of the script's own switches."""
-    quantizer = _argument(model, "quantization_config") or _argument(trainer, "quantization_config")
-    if quantizer is not None and quantizer.callee.endswith("BitsAndBytesConfig"):
-        yield quantizer, QUANTIZATION
+    for given in (model, trainer):
+        quantizer = _quantizer_of(given)
+        if quantizer is not None:
+            yield quantizer, QUANTIZATION
+            break
     adapter = _adapter_of(calls, trainer, defaults)
     if adapter is not None:
         yield adapter, ADAPTER

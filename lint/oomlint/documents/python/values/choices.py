@@ -36,6 +36,7 @@ def conditional(
 ) -> Node | None:
     """``a if test else b`` of which somebody else than the script decides the test; ``None`` where it is but its
     ``value``."""
+    expression = _affirmed(expression)
     decided = home.decided(expression.test, scope, depth)
     if decided is not None:
         branch = expression.body if decided else expression.orelse
@@ -47,6 +48,16 @@ def conditional(
     chosen = _choice(home, expression, scope, depth)
     is_open = value is UNKNOWN or isinstance(chosen, PythonScalar)
     return replace(chosen, value=value) if is_open else None
+
+
+def _affirmed(expression: ast.IfExp) -> ast.IfExp:
+    """``a if not test else b`` as ``b if test else a``."""
+    test, body, other = expression.test, expression.body, expression.orelse
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, body, other = test.operand, other, body
+    if test is expression.test:
+        return expression
+    return ast.copy_location(ast.IfExp(test=test, body=body, orelse=other), expression)
 
 
 def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) -> Scalar:
