@@ -199,3 +199,15 @@ def test_a_shell_script_is_made_blank_once_for_all_the_files_that_it_writes(
     document = parse_shell(Source("run.sh", f"{written}python train.py --deepspeed ds1.json\n"))
     assert len(document.files) == 20
     assert made == 1
+
+
+def test_what_an_object_was_given_is_what_its_methods_ask_for() -> None:
+    text = (
+        f"{_HEAD}class Run:\n    def __init__(self, size=1024):\n        self.size = size\n"
+        "    def train(self):\n        TrainingArguments('o', seed=self.size)\nRun().train()\n"
+    )
+    document = parse_python(Source("train.py", text))
+    assert document is not None
+    value = document.calls[0].arguments.entries["seed"].value
+    assert isinstance(value, Scalar)
+    assert value.value == 1024

@@ -26,6 +26,8 @@ from oomlint.judgement import (
 from oomlint.judgement.change import Relief
 from oomlint.judgement.evidence import Basis
 from oomlint.judgement.peak import Otherwise, Peak
+from oomlint.judgement.plausible import plausible_of
+from oomlint.judgement.trials import decided_from, decided_in, eased_in, elsewise, swing_of
 from oomlint.linting.rule import Severity
 from oomlint.memory import Bounds, DeviceEstimate, Estimate, HostEstimate, estimate as estimate_of
 from oomlint.memory.result import GPU_PHASES, HOST_PHASES
@@ -624,27 +626,27 @@ def test_what_a_field_moves_is_tried_at_what_it_plausibly_is() -> None:
 
 def test_groups_and_sizes_are_tried_by_what_the_run_says() -> None:
     each = f.objective.pairs_per_sample
-    assert evidence._plausible(run(objective__rollout__n=6), each) == ({each: 1}, {each: 6})
-    assert evidence._plausible(run(), each) == ()
+    assert plausible_of(run(objective__rollout__n=6), each) == ({each: 1}, {each: 6})
+    assert plausible_of(run(), each) == ()
     dims = f.model.dims
     sized = run(model__dims=replace(LLAMA_8B, params_total=7_000_000_000), model__id="ours-7b")
-    tried = [change[dims] for change in evidence._plausible(sized, dims)]
+    tried = [change[dims] for change in plausible_of(sized, dims)]
     assert [(d.vocab, d.params_total) for d in tried] == [
         (32_000, 7_000_000_000), (152_064, 7_000_000_000),
     ]  # fmt: skip
-    assert evidence._plausible(run(), dims) == ()
-    assert evidence._plausible(run(model__dims=None), dims) == ()
+    assert plausible_of(run(), dims) == ()
+    assert plausible_of(run(model__dims=None), dims) == ()
 
 
 def test_swings_and_what_is_needed_otherwise() -> None:
     three = [given(5, 50), given(9, 50), given(7, 40)]
     nobody = Estimate(DeviceEstimate(), HostEstimate(), None, (), ())
-    assert evidence._swing([*three, nobody]) == 4
-    assert evidence._swing([nobody]) is None
-    assert evidence._elsewise([*three, nobody], {"gpu": 5, "host": 50}) == {
+    assert swing_of([*three, nobody]) == 4
+    assert swing_of([nobody]) is None
+    assert elsewise([*three, nobody], {"gpu": 5, "host": 50}) == {
         "gpu": (7, 9), "host": (40, 40),
     }  # fmt: skip
-    assert evidence._elsewise([given(5, 50)], {"gpu": 5, "host": 50}) == {}
+    assert elsewise([given(5, 50)], {"gpu": 5, "host": 50}) == {}
 
 
 @pytest.mark.parametrize(
@@ -660,20 +662,20 @@ def test_swings_and_what_is_needed_otherwise() -> None:
 def test_what_decides_and_what_eases(
     estimates: list[Estimate], decided: set[str], eased: set[str]
 ) -> None:
-    assert evidence._decided(run(), estimates) == decided
-    assert evidence._eased(run(), estimates) == eased
+    assert decided_in(run(), estimates) == decided
+    assert eased_in(run(), estimates) == eased
     # Where nobody says which GPU, the largest that most have; of RAM then nothing.
     nowhere = run({"limits": SimpleNamespace(gpu_bytes=None, host_bytes=None)})
-    assert evidence._decided(nowhere, estimates) == decided
+    assert decided_in(nowhere, estimates) == decided
     ram = run({"limits": SimpleNamespace(gpu_bytes=2**60, host_bytes=LIMIT)})
-    assert evidence._decided(ram, estimates) == ({"host"} if decided else set())
+    assert decided_in(ram, estimates) == ({"host"} if decided else set())
 
 
 def test_what_dies_with_some_risk_by_the_run_itself() -> None:
     heavy = run({"estimated_by": lambda plan: HEAVY})
-    assert evidence._from(heavy, 0.97) == set()
-    assert evidence._from(heavy, 0.9) == {"gpu"}
-    assert evidence._from(run({"estimated_by": lambda plan: LIGHT}), 0.2) == set()
+    assert decided_from(heavy, 0.97) == set()
+    assert decided_from(heavy, 0.9) == {"gpu"}
+    assert decided_from(run({"estimated_by": lambda plan: LIGHT}), 0.2) == set()
 
 
 BASIS = Basis(

@@ -12,6 +12,7 @@ from oomlint.files.workspace import Workspace
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import Peak, evidence, judgement_of, words
 from oomlint.judgement.peak import Otherwise
+from oomlint.judgement.plausible import PLAUSIBLE
 from oomlint.linting.engine import Options, lint
 from oomlint.plan.called import called
 from oomlint.plan.evidence import Level
@@ -88,4 +89,4 @@ def test_an_error_that_nobody_foresaw_is_told_in_one_line_of_bounded_length() ->
 
 
 def test_whatever_is_tried_at_other_values_has_a_name_for_people() -> None:
-    assert [field for field in evidence._PLAUSIBLE if called(field) is None] == []
+    assert [field for field in PLAUSIBLE if called(field) is None] == []

@@ -44,7 +44,7 @@ def attribute_of(home: Evaluator, expression: ast.Attribute, scope: Scope, depth
     found = attribute(expression, scope, home)
     if found is not None:
         return _of_object(home, found, span, name, depth)
-    own = home.own(rest, scope) if root == "home" else None
+    own = home.own(rest, scope) if root == "self" else None
     if own is not None:
         return seen_at(home, home.node(*own, depth + 1), span, name, alone=False)
     if "." not in rest and not {name, f"{root}.*"} & home.scopes.changed:
