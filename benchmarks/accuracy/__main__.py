@@ -185,13 +185,19 @@ def fits(truth: Path) -> None:
         plan, usable = plan_of(row), usable_memory(row)
         if plan is None or usable is None:
             continue
-        risk = Risk.by(estimate(plan, limits_of(row, plan)), usable, None)
+        risk = Risk.by(estimate(plan, limits_of(row, plan)), usable, _ram_that_was_short(row))
         if risk.any is not None:
             kept = left_out if row["id"] in DISTRUSTED else right
             kept[row["fits"]].append(risk.is_lost != row["fits"])
     print()
     _balance("fits", right)
     _balance("fits, with the rows left out", {k: right[k] + left_out[k] for k in right})
+
+
+def _ram_that_was_short(row: Mapping[str, Any]) -> int | None:
+    """The node's RAM, of a failure that is its."""
+    is_its = str(row["evidence"]).startswith("HOST RAM")
+    return round(row["host_ram_gib"] * 2**30) if is_its and row.get("host_ram_gib") else None
 
 
 def _balance(name: str, right: Mapping[bool, Sequence[bool]]) -> None:

@@ -407,6 +407,12 @@ def test_defaults_of_several_releases_are_those_of_the_oldest_that_is_not_made()
     assert workers("2.0")[0] == 4
 
 
+def test_what_nobody_says_is_known_as_a_default_is():
+    cells = cells_of("key: 1\n")
+    assert cells[f.seq.longest] is None
+    assert cells.level(f.seq.longest) is Level.DEFAULT
+
+
 def test_groups_that_ask_each_other_are_a_circle():
     meaning = Meaning()
     meaning.derive(f.seq.max_len, f.seq.longest)(lambda run: {f.seq.max_len: run[f.total_steps]})

@@ -172,6 +172,11 @@ def test_a_packed_head_is_unpacked_for_backward() -> None:
     packed = logits(**chunked, quant__method="bnb4", quant__skip_modules=())
     assert highest(packed) == 5 * EACH + 2 * HEAD
     assert highest(logits(**chunked, quant__method="bnb4")) == 5 * EACH
+    # Compiled, six chunks of eight wait in half precision while it is.
+    compiled = logits(
+        **chunked, compile__enabled=True, quant__method="bnb4", quant__skip_modules=()
+    )
+    assert highest(compiled) == 1.5 * EACH + 2 * HEAD
 
 
 # What benchmarks/measure/compiled.py measured with torch 2.15, less what hidden states take.

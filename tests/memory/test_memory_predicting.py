@@ -72,6 +72,7 @@ def test_each_keeps_a_loss_of_its_own() -> None:
     each = tokens * 32_000
     assert more.kept == 3 * bare.kept
     assert more.loss == bare.loss + 2 * (bare.kept + 2 * each)
+    assert more.early == max(bare.early, bare.kept) + 2 * bare.kept > 2 * bare.kept
     assert max(late[1] for late in more.late) == max(late[1] for late in bare.late) + 2 * bare.kept
 
 

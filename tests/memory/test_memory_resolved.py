@@ -63,6 +63,8 @@ _PARALLEL = frozenset(
         ({"backend": "zero", "world": 16, "dp": 4, "ulysses": 4}, 16, 4, 16),
         ({"backend": "zero", "world": 16, "ulysses": 4}, 16, 16, 16),
         ({"backend": "zero", "world": 16, "dp": 4, "cp": 4}, 16, 4, 16),
+        # One rank is left over.
+        ({"backend": "zero", "world": 7, "dp": 3, "cp": 2}, 7, 3, 6),
         ({"backend": "zero", "world": 16, "dp": 2, "cp": 4, "tp": 2}, 16, 2, 8),
         ({"backend": "mics", "nodes": 2, "gpus_per_node": 8}, 16, 16, 8),
         ({"backend": "mics", "world": 16, "parallel__zero__mics": 4}, 16, 16, 4),

@@ -657,10 +657,6 @@ class Cells:
         if key not in self._groups:
             forces = derivation.fields if derivation.rank == "override" else ()
             inner = _Frame(derivation.fields, "group", forces)
-            for other in self._trail:
-                if other.tier == "group" and other.field is derivation.fields:
-                    path = [str(each.field) for each in self._trail]
-                    raise CircularDerivation(" -> ".join((*path, derivation.name)))
             self._trail.append(inner)
             try:
                 found = derivation.compute(self) or {}

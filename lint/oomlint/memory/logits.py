@@ -380,7 +380,8 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
     at_loss = kept + (e + wide / n) * each
     late = [
         (norm, kept + 2 * wide / n * each + unpacked, 0.0),
-        (norm, e * each * _left(n, 2) + unpacked + _of_head(f, n), 0.0),
+        # A head whose gradient adds up is not packed.
+        (norm, e * each * _left(n, 2) + _of_head(f, n), 0.0),
     ]
     return Logits(kept, at_loss, 0.0, norm, late)
 

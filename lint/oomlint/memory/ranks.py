@@ -112,7 +112,7 @@ def _of_the_rest(
     if backend == "zero":
         if p.zero.mics and p.zero.mics > 0:
             return p.zero.mics
-        if sequence > 1 and dp * one_model < world:
+        if dp * one_model < world:
             # ZeRO shards over the ranks of a sequence too: over all whose parameters are the same where
             # deepspeed.initialize is given no groups, as for rings of a framework's own (OpenRLHF 0.8 to 0.11
             # utils/deepspeed/deepspeed.py _ds_init_train_model), else deepspeed/utils/groups.py

@@ -59,13 +59,14 @@ def _smallest(run: Run, card: Gpu) -> HardwareOption | None:
 
 
 def _sizes(run: Run) -> Iterator[tuple[int, int]]:
-    if run.is_explicit(f.parallel.gpus_per_node) or run.is_explicit(f.parallel.world):
-        parallel = run.plan.parallel
-        yield parallel.nodes or 1, parallel.gpus_per_node or parallel.world or 1
+    parallel = run.plan.parallel
+    said = parallel.gpus_per_node or parallel.world
+    if said and (run.is_explicit(f.parallel.gpus_per_node) or run.is_explicit(f.parallel.world)):
+        yield parallel.nodes or 1, said
         return
     for per_node in _COUNTS:
         yield 1, per_node
-    if run.plan.parallel.backend in ("zero", "fsdp1", "fsdp2", "megatron"):
+    if parallel.backend in ("zero", "fsdp1", "fsdp2", "megatron"):
         for nodes in _NODES[1:]:
             yield nodes, _COUNTS[-1]
 
