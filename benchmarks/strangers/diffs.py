@@ -29,7 +29,8 @@ from oomlint.fix.apply import fix_all
 from oomlint.fix.bystanders import naming_in
 
 # Seven readings, of different repositories, each with the causes of those before it mended, and one (diffs-8) by who
-# mended the seventh, of what is proposed after it.
+# mended the seventh, of what is proposed after it. diffs-9 is of repositories that were new again, read by who mended
+# its causes, before that.
 _ROWS = sorted(Path(__file__).parent.glob("diffs*.jsonl"))
 
 

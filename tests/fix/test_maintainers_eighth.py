@@ -94,3 +94,25 @@ def test_liger_patches_classes_of_transformers_alone(package: str) -> None:
     )
     fix = fix_of(run_of({"train.py": script}), {f.loss.logits_materialised: "fused"})
     assert bool(fix.edits) is (package == "transformers")
+
+
+_LAUNCH = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\n"
+_ACCUMULATES = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+args = TrainingArguments("out", per_device_train_batch_size=1, gradient_accumulation_steps=2, bf16=True)
+Trainer(model, args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize("scripts", [("a.py",), ("a.py", "b.py")])
+def test_a_launch_of_several_scripts_is_not_cut_for_the_batch_of_one(
+    scripts: tuple[str, ...],
+) -> None:
+    files = {"cards.yaml": _LAUNCH}
+    for name in scripts:
+        files[name] = _ACCUMULATES
+        files[f"{name}.sh"] = f"accelerate launch --config_file cards.yaml {name}\n"
+    result = repaired(files, hardware="4xA100-80GB", unsafe=True)
+    assert (b"num_processes: 4" in result.texts.get("cards.yaml", b"")) is (len(scripts) == 1)
+    assert bool(result.texts) is (len(scripts) == 1)

@@ -187,6 +187,11 @@ def _fitted_or_shown(
     changes = {field: value for wish in wishes for field, value in wish.values.items()}
     if not changes.keys() & _RANKS:
         return fix
+    place = diagnosis.finding.location.path
+    if diagnosis.others and any(edit.path != place for edit in fix.edits):
+        return fix.declined(
+            f"{diagnosis.others[0]} starts from {place} too, and its global batch would be another"
+        )
     try:
         fitted = run.what_if(changes)
     except CannotEdit:

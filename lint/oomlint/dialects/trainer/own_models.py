@@ -17,16 +17,19 @@ _HEADED = re.compile(r"(?<!\w)(?!Auto)\w+For(?:CausalLM|ConditionalGeneration)$"
 _SAME_CLASSES = ("transformers", "modelscope", "unsloth")
 
 
-def check_checkpoints(run: Cells) -> None:
+def check_model_is_followed(run: Cells) -> None:
     """
     Raises:
-        CannotEdit: the script makes the model of a class of its own that does not say that it recomputes: of a
-            ``PreTrainedModel`` the Trainer stops then (transformers 5.23 modeling_utils.py
-            ``gradient_checkpointing_enable``), and a plain module has no such method.
+        CannotEdit: the script makes the model of a class of its own, around one that it loads, which does not say that
+            it recomputes: what it keeps besides is not known, nor what the Trainer's arguments do to it. With
+            checkpointing the Trainer stops (transformers 5.23 modeling_utils.py ``gradient_checkpointing_enable``),
+            and a plain module has no such method.
     """
-    name = run.given.once(_without_checkpoints)
+    name = run.given.once(_around_a_model)
     if name is not None:
-        raise CannotEdit(f"{name}, which the script trains, does not say that it can recompute")
+        raise CannotEdit(
+            f"{name}, which the script trains, is a class of its own that is not followed"
+        )
 
 
 def check_class_is_patched(run: Cells) -> None:
@@ -40,7 +43,7 @@ def check_class_is_patched(run: Cells) -> None:
         raise CannotEdit(f"{name} is a class of the project's own, which Liger does not patch")
 
 
-def _without_checkpoints(blocks: list[Block]) -> str | None:
+def _around_a_model(blocks: list[Block]) -> str | None:
     for document in _scripts(blocks):
         text = document.source.text
         for name in _made(document):

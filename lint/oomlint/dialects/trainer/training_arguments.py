@@ -31,7 +31,7 @@ from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.optimizers import optimizers
-from oomlint.dialects.trainer.own_models import check_checkpoints
+from oomlint.dialects.trainer.own_models import check_model_is_followed
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -214,8 +214,6 @@ def checkpointing(run: Cells) -> Any:
 def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
     if mode not in ("full", "none"):
         raise CannotEdit("the Trainer checkpoints every layer or none")
-    if mode == "full":
-        check_checkpoints(run)
     return {hf.checkpointing: mode == "full"}
 
 
@@ -363,6 +361,7 @@ def in_training_arguments(own: Wishes, run: Cells) -> dict[Any, Any]:
     Raises:
         CannotEdit: the Trainer has no way to say it.
     """
+    check_model_is_followed(run)
     said = {**own, **matching_batch(own, run)}
     if run[hf.fsdp_words]:
         _take_fsdp_arguments(said, run)
