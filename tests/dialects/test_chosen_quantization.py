@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.linked import run_of
 
-from oomlint.plan.fields import f
-
 _SCRIPT = """\
 from dataclasses import dataclass, field
 from typing import Optional
