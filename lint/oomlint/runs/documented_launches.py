@@ -15,6 +15,7 @@ import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ _TRAINS = (
     b"swift",
     b"tune run",
 )
+_README_NAMES = ("README.md", "readme.md", "Readme.md")
 # Of those of a folder, which may have one in each language, so many are looked into.
 _MOST_READMES = 4
 # Lines that differ, of which is asked how they shard: a sweep has no more ways.
@@ -253,16 +255,25 @@ class Suggestions:
             yield from self._shown[key]
 
     def readmes(self, name: str) -> Iterator[str]:
-        """The READMEs above a file, the nearest first: in a folder the one that is called just so, then those of
-        other languages or days (``README_zh.md``, ``README_old.md``)."""
+        """The READMEs above a file, the nearest first: in a folder of its project the one that is called just so, then
+        those of other languages or days (``README_zh.md``, ``README_old.md``). Of what else a folder above the project
+        holds an answer does not depend."""
+        around = self.workspace.project_around(name)
         for folder in reversed(self.workspace.search_folders(name)):
-            above = self.workspace.name(str(folder))
-            if above not in self._readmes:
-                found = self.workspace.documents_in(above, deepest=0)
-                named = [each for each in found if _is_readme(each)]
-                named.sort(key=lambda each: len(PurePath(each).stem))
-                self._readmes[above] = tuple(named[:_MOST_READMES])
-            yield from self._readmes[above]
+            key = str(folder)
+            if key not in self._readmes:
+                is_inside = folder.is_relative_to(around)
+                self._readmes[key] = self._all_of(key) if is_inside else self._usual_of(key)
+            yield from self._readmes[key]
+
+    def _all_of(self, folder: str) -> tuple[str, ...]:
+        found = self.workspace.documents_in(self.workspace.name(folder), deepest=0)
+        named = sorted(filter(_is_readme, found), key=lambda each: len(PurePath(each).stem))
+        return tuple(named[:_MOST_READMES])
+
+    def _usual_of(self, folder: str) -> tuple[str, ...]:
+        names = (self.workspace.name(os.path.join(folder, each)) for each in _README_NAMES)
+        return tuple(islice(filter(self.workspace.exists, names), 1))
 
     def programs(self, name: str) -> Iterator[str]:
         """The Python programs in the folders above a file, as far as its project goes, that name it and start
