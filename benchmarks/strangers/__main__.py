@@ -50,6 +50,7 @@ FIRST_READINGS = (
     ("nineteenth, 2026-11-29", "findings-19.jsonl", 64),
     ("twentieth, 2026-11-29", "findings-20.jsonl", 99),
     ("twenty-first, 2026-11-29", "findings-21.jsonl", 80),
+    ("twenty-second, 2026-11-29", "findings-22.jsonl", 80),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15
