@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
 from typing import Any
 
 from oomlint.dialects.machine.fields import launch, scene
@@ -71,10 +70,8 @@ def cards_missing(run: Run) -> int:
     if hardware is None or ranks is None:
         return 0
     shown = shown_gpus(run)
-    # CUDA passes over what follows a number in the list that no GPU has (CUDA C++ Programming Guide, "CUDA Environment
-    # Variables").
-    there = takewhile(lambda number: number < hardware.gpus_per_node, shown or ())
-    cards = hardware.gpus_per_node if shown is None else len(tuple(there))
+    # Which they are is a matter of the author's machine: who names one of so many GPUs may mean just those.
+    cards = hardware.gpus_per_node if shown is None else min(hardware.gpus_per_node, len(shown))
     return ranks - cards if ranks > cards and says_ranks(run) else 0
 
 
@@ -97,6 +94,8 @@ def slot_missing(run: Run) -> int | None:
     looks for all of them before it starts any (DeepSpeed 0.18 launcher/runner.py parse_resource_filter)."""
     shown, hardware = shown_gpus(run), run.parts.hardware
     if shown is None or hardware is None or not any(_blocks_of_deepspeed(run)):
+        return None
+    if len(shown) <= hardware.gpus_per_node:
         return None
     return next((number for number in shown if number >= hardware.gpus_per_node), None)
 
