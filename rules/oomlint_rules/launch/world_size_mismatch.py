@@ -96,7 +96,7 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             on="1xA10G-24GB",
         ),
         example(
-            {"train.sh": command("", "CUDA_VISIBLE_DEVICES=4,5,6,7 deepspeed")},
+            {"train.sh": command("", "CUDA_VISIBLE_DEVICES=2,3,4,5,6,7 deepspeed")},
             on="4xA100-80GB",
             why="the launcher finds no slot 4",
         ),
