@@ -94,7 +94,7 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
 
 def is_by_name(run: Run) -> bool:
     """Whether a name alone tells which model it is. Else its shape is said, and the vocabulary is what nobody says."""
-    leaf = f.model.dims
+    leaf: Any = f.model.dims
     return run.level(leaf) is Level.ASSUMED and leaf in run.roots(leaf)
 
 

@@ -43,6 +43,7 @@ from oomlint.runs.references import Joining, References
 from oomlint.runs.releases import floors, pinned, untold
 from oomlint.runs.run import MissingFile, Parts, Run, build_run
 from oomlint.runs.selection import (
+    asked_to_train,
     best_known,
     distinctly_named,
     note_shared,
@@ -125,7 +126,7 @@ class Linker:
         used: set[str] = set()
         launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
         runs = [run for run in self._built(launches, used, linked) if trains(run)]
-        runs = list(best_known(list(read_by_their_scripts(runs))))
+        runs = list(asked_to_train(list(best_known(list(read_by_their_scripts(runs))))))
         started = {run.parts.root.anchor for run in runs if run.parts.root is not None}
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
