@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.judgement import Cause, Judgement, Peak, judgement_of, words
+from oomlint.judgement import Cause, Judgement, Peak, exceeds, judgement_of, words
 from oomlint.linting.rule import Finding, Note, Rule, Severity
+from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -40,6 +41,7 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
             *((words.UP_TO_DATA,) if peak.is_up_to_data else ()),
             *((f"it needs {otherwise}",) if otherwise else ()),
             *((f"it needs {at_least}: that is too much, too",) if at_least else ()),
+            *(_at_start(run) if resource == "gpu" else ()),
         ),
         judged=peak,
         notes=[_note(cause) for cause in causes[:_MOST]],
@@ -57,6 +59,25 @@ def title(peak: Peak, judgement: Judgement) -> str:
     return start + words.short_need(
         peak, as_meant=as_meant, is_open=True, most=_LONGEST - len(start)
     )
+
+
+# DeepSpeed 0.18.1 runtime/zero/config.py: sub_group_size.
+_SUB_GROUP = 1_000_000_000
+
+
+def _at_start(run: Run) -> Iterable[str]:
+    """Where the run dies as DeepSpeed starts: stage 3 steps once before training, with fp32 gradients of a sub-group, to
+    make the optimizer's states (0.18.1 runtime/zero/stage3.py initialize_optimizer_states)."""
+    plan = run.plan
+    zero, offload = plan.parallel.zero, plan.offload
+    if plan.parallel.backend != "zero" or zero.stage != 3 or offload.optimizer in ("cpu", "nvme"):
+        return
+    states = state_bytes(plan)
+    if states is None or not states.master:
+        return
+    gradients = min(states.master, 4 * (zero.sub_group_elems or _SUB_GROUP))
+    if exceeds(run, "gpu", states.total - states.gradients + gradients):
+        yield "it ends before the first step, where DeepSpeed makes the optimizer's states"
 
 
 def _note(cause: Cause) -> Note:

@@ -688,3 +688,42 @@ def test_tinyllavas_first_stage_trains_the_connector_on_captions() -> None:
     assert _facts(full, "trainable.method", "seq.max_len") == ("full", 2048)
     other = _run(f"{_TINY} --tune_type_llm frozen --connector_type resampler\n")
     assert other.level(f.trainable.method) is Level.UNREAD
+
+
+_ALIGNS = """\
+import transformers
+from dataclasses import dataclass, field
+from transformers import AutoModelForCausalLM, Trainer
+
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = field(default="lmsys/vicuna-7b-v1.5")
+    tune_mm_mlp_adapter: bool = field(default=False)
+    align_stage: bool = field(default=False)
+
+def train():
+    parser = transformers.HfArgumentParser((ModelArguments, transformers.TrainingArguments))
+    model_args, training_args = parser.parse_args_into_dataclasses()
+    if model_args.align_stage:
+        model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
+    else:
+        model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
+    if model_args.tune_mm_mlp_adapter:
+        model.requires_grad_(False)
+    if model_args.align_stage:
+        for name, param in model.named_parameters():
+            param.requires_grad = "projection" in name
+    Trainer(model=model, args=training_args, train_dataset=rows).train()
+
+train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("switch", "level"), [("", Level.DEFAULT), ("--align_stage True", Level.UNREAD)]
+)
+def test_a_switch_that_a_profile_does_not_know_may_freeze(switch: str, level: Level) -> None:
+    """Of a script that was made from the profile's; how it loads the model the profile tells all the same."""
+    line = f"{_LLAVA.replace('train_mem.py', 'train.py')} --mm_projector_type linear {switch}\n"
+    run = run_of({"go.sh": line, "llava/train/train.py": _ALIGNS}, "go.sh")
+    assert (run.level(f.trainable.method), run.plan.load.dtype) == (level, "bf16")

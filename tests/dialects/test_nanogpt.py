@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -143,3 +143,30 @@ def test_wishes_on_a_line() -> None:
     assert "--batch_size=2" in fixed(read, _LINE, {"batch.micro": 2})
     with pytest.raises(CannotEdit, match="no checkpointing"):
         read(_LINE).what_if({"checkpointing.mode": "full"})
+
+
+def test_options_of_a_line_in_the_docstring_count() -> None:
+    """Also of options that other programs have, too: it is the script that decides whose they are."""
+    script = f'"""Run it:\n$ python train.py --batch_size=32 --compile=False\n"""\n{_TRAIN}'
+    run = run_of({"train.py": script})
+    assert (run.plan.batch.micro, run.plan.compile.enabled) == (32, False)
+
+
+@pytest.mark.parametrize(("layers", "severity"), [(48, "error"), (30, "info")])
+def test_an_assumed_vocabulary_counts_where_it_decides(layers: int, severity: str) -> None:
+    """48 layers of 1,600 are 1.48e9 parameters beside the vocabulary, 22.0 GiB of states of 16 bytes each; 30 are
+    0.92e9, 13.7 GiB, which leave room for a small vocabulary in 23.5 GiB and none for one of 152,064."""
+    sizes = {
+        "n_layer = 12": f"n_layer = {layers}",
+        "n_head = 12": "n_head = 25",
+        "n_embd = 768": "n_embd = 1600",
+    }
+    script = _TRAIN.replace("batch_size = 12", "batch_size = 1")
+    for old, new in sizes.items():
+        script = script.replace(old, new)
+    found = report_of(
+        {"train.py": script, "go.sh": f"python train.py --n_layer={layers}\n"},
+        hardware="1xRTX-4090-24GB",
+    )
+    memory = [d for d in found.diagnoses if d.rule.name == "gpu-memory-at-risk"]
+    assert [d.severity.label for d in memory] == [severity]

@@ -319,3 +319,17 @@ def test_what_megatron_in_roll_cannot_say(changes: dict[Any, Any]) -> None:
     run = _run()
     with pytest.raises(CannotEdit):
         run.dialect.express(changes, run.cells)
+
+
+@pytest.mark.parametrize(
+    ("made", "is_wrong"), [("", True), ('payload[name]["device_mapping"] = repr(gpus)\n', False)]
+)
+def test_what_a_program_of_the_project_replaces_is_no_wrong_value(
+    made: str, is_wrong: bool
+) -> None:
+    text = f"num_gpus: 8\n{_SFT}".replace('"[0, 1, 2, 3, 4, 5, 6, 7]"', "${num_gpus}")
+    run = run_of(
+        {"sft.yaml": text, "run.py": f"def load(payload, name, gpus):\n    {made or 'pass'}\n"},
+        "sft.yaml",
+    )
+    assert bool(run.wrong) is is_wrong

@@ -607,3 +607,21 @@ def test_figures_of_a_group_that_the_machine_is_too_small_for_are_said_to_be_of_
 def test_layers_of_multi_token_prediction_are_the_registry_s_own() -> None:
     text = _REGISTRY.replace('model_registry("1B")', 'model_registry("1B", num_mtp_layers=1)')
     assert _registry_run("small", text).plan.model.mtp_layers == 1
+
+
+@pytest.mark.parametrize(
+    ("hardware", "degree", "more", "is_refused"),
+    [
+        ("8xA100-80GB", 2, "", True),
+        ("8xA100-80GB", 1, "", False),
+        ("8xA100-80GB", 2, "emulate = true\n", False),
+        ("8xH100-80GB", 2, "", False),
+    ],
+)
+def test_float8_of_several_ranks_wants_a_card_that_has_it(
+    hardware: str, degree: int, more: str, is_refused: bool
+) -> None:
+    text = _TOML.replace("tensor_parallel_degree = 2", f"tensor_parallel_degree = {degree}")
+    text += f"\n[float8]\nenable_float8_linear = true\n{more}"
+    found = report_of({"train.toml": text}, hardware=hardware).diagnoses
+    assert ("ends-before-training" in {each.rule.name for each in found}) is is_refused

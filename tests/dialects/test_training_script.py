@@ -1548,3 +1548,39 @@ def test_a_function_of_the_script_quantizes(made: str, method: str, level: Level
     assert run.plan.quant.method == method
     is_unread = run.level(f.quant.method) is Level.UNREAD
     assert is_unread is (level is Level.UNREAD)
+
+
+_COMMANDS = '''"""Usage:
+    python score.py annotate --rows 10
+    python score.py train --epochs 3
+"""
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def annotate(args):
+    print(args.rows)
+
+def train(args):
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B")
+    options = TrainingArguments(output_dir="out", num_train_epochs=args.epochs)
+    Trainer(model=model, args=options, train_dataset=data, data_collator=pad).train()
+
+parser = argparse.ArgumentParser()
+sub = parser.add_subparsers(dest="command", required=True)
+sub.add_parser("annotate").add_argument("--rows", type=int)
+sub.add_parser("train").add_argument("--epochs", type=int)
+args = parser.parse_args()
+if args.command == "annotate":
+    annotate(args)
+elif args.command == "train":
+    train(args)
+'''
+
+
+def test_of_a_scripts_commands_the_one_counts_that_trains() -> None:
+    """A launcher is for the line that trains, not for the first that starts the script."""
+    run = run_of({"score.py": _COMMANDS}, hardware="8xA100-80GB")
+    assert (
+        "train --epochs"
+        in run.claims[-1].document.source.text[run.claims[-1].anchor.span.start :].splitlines()[0]
+    )

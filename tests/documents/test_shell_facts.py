@@ -198,3 +198,14 @@ def test_what_hangs_on_a_lost_option_is_not_joined_to_it() -> None:
     """A comment and an empty line took ``--b`` from its command: a backslash behind it gives ``--c`` to nothing."""
     document = read("python t.py \\\n  --a 1 \\\n  # --x 1\n\n  --b 1\n  --c 2\n")
     assert (the_fact(document).detail["reason"], the_fact(document).mend) == ("no-backslash", ())
+
+
+def test_a_command_that_a_terminal_wrapped_is_cut_where_it_first_is() -> None:
+    """Lines that begin in the middle of a word are no commands; nothing tells how to join them."""
+    head = "python train.py --model_name_or_path meta-llama/Llama-3.1-8B --output_dir out --max_le"
+    text = f"{head}\nngth 1024 --lora_r 8\n--bf16 true\n"
+    fact = the_fact(read(text))
+    assert (fact.location.span.start, fact.detail["top"]) == (len(head) + 1, 1)
+    assert (fact.detail["cuts"], fact.mend) == (2, ())
+    other = f"python prepare.py --rows 10 --output_dir {'x' * 60}\npython train.py --lora_r 8\n--bf16 true\n"
+    assert the_fact(read(other)).detail["top"] == 2

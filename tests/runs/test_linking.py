@@ -818,3 +818,18 @@ def test_a_folder_that_only_running_tells_may_be_any_of_the_project():
     assert missing.is_elsewhere
     [run] = link({"run.sh": script.replace('"$HERE"', "tool")}).runs
     assert not run.missing[0].is_elsewhere
+
+
+def test_a_file_that_is_missing_has_a_namesake(tmp_path):
+    """The one that the project has elsewhere; of two nobody knows which is meant."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "ds.json").write_text("{}")
+    (tmp_path / "a.yaml").write_text(f"{RUN}deepspeed: x/ds.json\n")
+    for more in ((), ("other",)):
+        for folder in more:
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "ds.json").write_text("{}")
+        workspace = Workspace(tmp_path, named=[tmp_path])
+        (run,) = Linker(workspace, registry(), LinkOptions()).link(["a.yaml"]).runs
+        (missing,) = run.missing
+        assert bool(missing.namesake) is not bool(more)

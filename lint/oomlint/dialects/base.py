@@ -262,6 +262,10 @@ class Dialect:
         """Whether the program gets as far as training with what it is told."""
         return True
 
+    def is_asked(self, run: Cells) -> bool:
+        """Whether a command asks the program to train, and not for another of the things that it does."""
+        return True
+
     def trains_language(self, run: Cells) -> bool:
         """Whether it is a language model that is trained, as far as one sees: of others nothing is predicted."""
         return True

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from oomlint.dialects.common.fields import shared
 from oomlint.judgement import unread
 from oomlint.judgement.launch import hangs_on_launch
-from oomlint.judgement.plausible import PLAUSIBLE, plausible_of
+from oomlint.judgement.plausible import PLAUSIBLE, is_by_name, plausible_of
 from oomlint.judgement.severity import EVEN, TIGHT
 from oomlint.judgement.trials import (
     Trials,
@@ -121,7 +121,7 @@ def weakest_of_claims(run: Run, resource: str) -> tuple[Level, tuple[Basis, ...]
     fit, or that it is tight."""
     bases = rests_on(run)
     found = _weakest([basis for basis in bases if resource in basis.decides | basis.eases])
-    if found[0] < Level.ASSUMED and run.level(f.model.dims) is Level.ASSUMED:
+    if found[0] < Level.ASSUMED and is_by_name(run):
         # A name tells a size, and of folders of a project's own it may tell something else (the run's number).
         return Level.ASSUMED, tuple(basis for basis in bases if basis.leaf == f.model.dims)
     return found
@@ -317,7 +317,8 @@ def _of_fields(run: Run) -> Iterator[Basis]:
             swing = trials[leaf].swing
             estimates = trials[leaf].estimates
             # Of another model there is nothing to try.
-            is_kin = leaf == f.model.dims and (level is Level.ASSUMED or leaf in run.parts.changed)
+            is_named = level is Level.ASSUMED and is_by_name(run)
+            is_kin = leaf == f.model.dims and (is_named or leaf in run.parts.changed)
             for field in _lost_at(run, leaf):
                 basis = replace(
                     _basis(run, field, leaf, level, swing),
@@ -343,7 +344,8 @@ def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:
     if leaf in run.parts.changed:
         return (leaf,)
     if leaf == f.model.dims:
-        return (f.model.id,)
+        is_by_parts = run.level(leaf) is Level.ASSUMED and not is_by_name(run)
+        return run.roots(leaf) if is_by_parts else (f.model.id,)
     if hangs_on_launch(run, leaf):
         return (leaf,)
     return run.roots(leaf, _OF_MODEL) or (leaf,)

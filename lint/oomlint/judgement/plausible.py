@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from oomlint.memory.build import skeleton, stand_in
 from oomlint.models.names import one_of_mixture
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
 from oomlint.runs.run import Run
@@ -20,6 +21,8 @@ _ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
 # Of Llama 2 and of Qwen 2.5 (their config.json): of a model whose size alone is known, the logits are
 # anything between.
 _VOCABULARIES = (32_000, 152_064)
+# Of bytes, as of nanoGPT's characters (3adf61e data/shakespeare_char/prepare.py: 65), to those of Qwen 2.5.
+_ANY_VOCABULARY = (256, 152_064)
 # Of fields that move the peak, what else they are in runs that people write.
 PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
     f.trainable.method: ({f.trainable.method: "full"}, _LORA),
@@ -76,6 +79,8 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
         return (*PLAUSIBLE[leaf], {leaf: "bnb4", f.quant.quantises_moe_experts: True})
     if leaf != f.model.dims:
         return PLAUSIBLE[leaf]
+    if dims is not None and run.level(leaf) is Level.ASSUMED and not is_by_name(run):
+        return tuple({leaf: replace(dims, vocab=tokens)} for tokens in _ANY_VOCABULARY)
     if dims is None or not dims.params_total:
         return ()
     sizes = {dims.params_total, one_of_mixture(str(run.plan.model.id)) or dims.params_total}
@@ -85,6 +90,12 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
         for vocabulary in _VOCABULARIES
     )
     return tuple({leaf: each} for each in shapes if _has_layers(each))
+
+
+def is_by_name(run: Run) -> bool:
+    """Whether a name alone tells which model it is. Else its shape is said, and the vocabulary is what nobody says."""
+    leaf: Any = f.model.dims
+    return run.level(leaf) is Level.ASSUMED and leaf in run.roots(leaf)
 
 
 def _has_layers(dims: ModelDims) -> bool:

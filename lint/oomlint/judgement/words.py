@@ -191,6 +191,8 @@ def basis_words(basis: Basis) -> str:
         return "no file says which release of the framework runs"
     if basis.is_stated and basis.path is not None:
         return f"{basis.path} is taken to count for this run, which no file says"
+    if basis.subject == f.model.dims and basis.value is None:
+        return "the size of the vocabulary is assumed"
     if basis.subject == f.model.dims:
         return f"the model is assumed to have {basis.value} parameters"
     name = basis.key if basis.field == basis.subject else called(basis.subject) or basis.subject

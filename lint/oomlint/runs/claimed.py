@@ -54,7 +54,8 @@ def says_how(claim: Claim) -> bool:
     from oomlint.dialects.machine.launcher_keys import PLAIN
 
     launch = launch_of(claim) if claim.kind == "launch" else None
-    if launch is None or any(r.dialect == claim.dialect.name for r in claim.references):
+    configs = (r for r in claim.references if r.path != (launch and launch.script))
+    if launch is None or any(r.dialect == claim.dialect.name for r in configs):
         return False
     return bool(launch.flags.entries) or launch.launcher is not PLAIN
 

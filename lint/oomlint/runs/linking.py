@@ -43,6 +43,7 @@ from oomlint.runs.references import Joining, References
 from oomlint.runs.releases import floors, pinned, untold
 from oomlint.runs.run import MissingFile, Parts, Run, build_run
 from oomlint.runs.selection import (
+    asked_to_train,
     best_known,
     distinctly_named,
     note_shared,
@@ -56,7 +57,7 @@ from oomlint.runs.templates import Templates
 from oomlint.runs.unused import Unused
 from oomlint.runs.vendored.carried import CarriedCode
 from oomlint.runs.vendored.declared import without_declared
-from oomlint.runs.vendored.files import copies_around
+from oomlint.runs.vendored.files import copies_around, namesake_of
 from oomlint.runs.vendored.programs import OwnPrograms
 from oomlint.runs.vendored.readers import OwnReaders, options_of_training
 
@@ -125,7 +126,7 @@ class Linker:
         used: set[str] = set()
         launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
         runs = [run for run in self._built(launches, used, linked) if trains(run)]
-        runs = list(best_known(list(read_by_their_scripts(runs))))
+        runs = list(asked_to_train(list(best_known(list(read_by_their_scripts(runs))))))
         started = {run.parts.root.anchor for run in runs if run.parts.root is not None}
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
@@ -286,9 +287,10 @@ class Linker:
         made = claim.document.made if isinstance(claim.document, ShellDocument) else ()
         is_made = os.path.normpath(missing.reference) in map(os.path.normpath, made)
         is_made = is_made or self._own_readers.write(missing.reference, claim.path)
-        return replace(
-            missing, is_elsewhere=is_absolute or is_foreign or is_open or is_shown or is_made
-        )
+        is_elsewhere = is_absolute or is_foreign or is_open or is_shown or is_made
+        is_here = not is_elsewhere and not missing.is_blank
+        namesake = namesake_of(self.workspace, missing.reference, claim.path) if is_here else ""
+        return replace(missing, is_elsewhere=is_elsewhere, namesake=namesake)
 
     def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:
         """Why it is not known what the Python program does that a command starts, in words; empty where it was read,

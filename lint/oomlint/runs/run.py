@@ -50,6 +50,8 @@ class MissingFile(Struct, frozen=True, eq=False):
     """Its name is to be filled in."""
     is_program: bool = False
     """It is the very program that is started, and the project says that it should be here: nothing of the run begins."""
+    namesake: str = ""
+    """The one file of its name that the project has elsewhere."""
 
 
 class Limits(Struct, frozen=True):

@@ -60,6 +60,22 @@ def best_known(runs: Sequence[Run]) -> Iterator[Run]:
             yield run
 
 
+def asked_to_train(runs: Sequence[Run]) -> Iterator[Run]:
+    """The runs, of a script that some command asks to train without those of commands that ask it for something else
+    (``score.py annotate`` beside ``score.py train``)."""
+    ways: dict[Location, list[Run]] = {}
+    for run in runs:
+        ways.setdefault(run.anchor, []).append(run)
+    for run in runs:
+        alike = ways[run.anchor]
+        if len(alike) == 1 or _is_asked(run) or not any(map(_is_asked, alike)):
+            yield run
+
+
+def _is_asked(run: Run) -> bool:
+    return run.dialect.is_asked(run.cells)
+
+
 def _command_of(run: Run) -> Location | None:
     return None if run.parts.root is None else run.parts.root.anchor
 

@@ -14,6 +14,7 @@ from oomlint.dialects.base import Claim
 from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Document
+from oomlint.documents.text import Span
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 from oomlint.plan.evidence import Level
@@ -130,10 +131,9 @@ class StartedScripts:
                     blocks = tuple(replace(block, level=Level.FACT) for block in claim.blocks)
                     starts = shown.setdefault(script, {})
                     # Two READMEs say it twice; what a script says of itself stands beside that.
-                    said = (readme.endswith(".md"), words_of(claim))
+                    said = (readme.endswith(".md"), claim.dialect.name, words_of(claim))
                     starts.setdefault(said, replace(claim, blocks=blocks))
-        each_way = (islice(starts.values(), _MOST_SHOWN) for starts in shown.values())
-        return [claim for starts in each_way for claim in starts]
+        return [claim for starts in shown.values() for claim in _of_first_lines(starts.values())]
 
     def launches_in(self, name: str) -> list[Claim]:
         """The launch lines of a script, and of scripts that it starts with arguments."""
@@ -238,3 +238,13 @@ class StartedScripts:
             found = self.workspace.resolve(script, name)
             if found is not None:
                 yield found, block
+
+
+def _of_first_lines(claims: Iterable[Claim]) -> Iterator[Claim]:
+    """The claims of so many lines as are tried, of a line those of all dialects that may read it."""
+    lines: set[tuple[str, Span]] = set()
+    for claim in claims:
+        line = (claim.path, claim.blocks[-1].anchor)
+        if line in lines or len(lines) < _MOST_SHOWN:
+            lines.add(line)
+            yield claim

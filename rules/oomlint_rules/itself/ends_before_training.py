@@ -9,7 +9,8 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a `Trainer` whose samples get labels neither from the script nor from a collator;
 * a script whose parser knows `--local_rank` alone, started by `python -m torch.distributed.launch` of torch 2, which
   hands over `--local-rank`;
-* words of a verl command that Hydra refuses, and micro batches of verl that are said both for all ranks and for one.
+* words of a verl command that Hydra refuses, and micro batches of verl that are said both for all ranks and for one;
+* float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
 ## Why it matters
 
@@ -32,6 +33,8 @@ Where the script is kept for its parts and nobody starts it, silence the line:
 * torch 1.13.1 and 2.0.0 `distributed/launch.py`
 * hydra 1.3 `_internal/config_loader_impl.py` `_apply_overrides_to_config`
 * verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`
+* torchtitan 90c889e97 `torchtitan/float8.py`, v0.1.0 `components/quantization/float8.py`; torchao 0.5.0
+  `float8/float8_tensor_parallel.py` (*Expecting module to be Float8Linear*)
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class ReferencedFileMissing(Rule, code="OOM902"):
             severity,
             f"the file {name} {'cannot be used' if unusable else 'was not found'}",
             at=missing.location,
-            details=(*where, consequence),
+            details=(*where, consequence, *_where_instead(missing)),
         )
 
     def _without_program(self, run: Run, missing: MissingFile, name: str) -> Finding:
@@ -160,3 +160,10 @@ class ReferencedFileMissing(Rule, code="OOM902"):
                 "the command ends before anything is loaded",
             ),
         )
+
+
+def _where_instead(missing: MissingFile) -> tuple[str, ...]:
+    """The file of that name that is elsewhere, where nothing is said of one that was found and cannot be used."""
+    if not missing.namesake or not missing.problem.endswith("not found"):
+        return ()
+    return (f"the project has {missing.namesake}: the path counts from where the command runs",)

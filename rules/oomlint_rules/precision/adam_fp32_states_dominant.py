@@ -97,7 +97,7 @@ class AdamFp32StatesDominant(Rule, code="OOM201", fixes=Applicability.UNSAFE, co
         yield self.finding(
             run,
             min(before.urgency, Severity.WARNING),
-            f"Adam keeps {gib(states)} of optimizer states",
+            f"{_whose(run)} {gib(states)} of optimizer states",
             at=(f.optimizer.name, f.trainable.method),
             details=(
                 *before.context,
@@ -110,3 +110,9 @@ class AdamFp32StatesDominant(Rule, code="OOM201", fixes=Applicability.UNSAFE, co
                 if option.can_be_said
             ],
         )
+
+
+def _whose(run: Run) -> str:
+    """Who keeps the states: an fp32 copy of weights that are trained in 16 bits is not Adam's own."""
+    has_copy = run.plan.precision.master == "fp32"
+    return "Adam and the fp32 copy of the weights keep" if has_copy else "Adam keeps"

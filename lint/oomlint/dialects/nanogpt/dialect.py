@@ -28,8 +28,10 @@ _ARGUMENTS = frozenset(
 _HANDED = re.compile(r"^[ \t]*model_args = dict\(([^)]*)\)", re.MULTILINE)
 
 
-# Of the globals those that other programs' options are rarely called like.
+# Of the globals those that other programs' options are rarely called like; of others, which many programs have, two
+# tell that the script may be one of these, which decides.
 _SAID = frozenset({"n_layer", "n_head", "n_embd", "block_size", "init_from", "eval_iters"})
+_ENOUGH = 2
 
 
 class NanoGpt(Dialect):
@@ -91,7 +93,10 @@ def _overrides(launch: Launch) -> bool:
         return False
     if not all("=" in text[entry.span.start : entry.span.end] for entry in options.values()):
         return False
-    return bool(words) or bool(_SAID & options.keys())
+    return (
+        bool(words or _SAID & options.keys())
+        or len(NANOGPT.names.keys() & options.keys()) >= _ENOUGH
+    )
 
 
 def _model(document: Document) -> Iterator[Block]:

@@ -46,6 +46,10 @@ class ScriptTable(Table, frozen=True):
     has_only: frozenset[str] = frozenset()
     """Its options, where the script has none but these."""
 
+    def knows(self, option: str) -> bool:
+        """Whether the profile says what comes of an option, or that nothing does."""
+        return option in self.names or option in self.known
+
 
 def meaning_of_script(blocks: Iterable[Block]) -> Meaning | None:
     """What the script makes of its options that one of a run's blocks was read as."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
-from oomlint.dialects.table import Origin
+from oomlint.dialects.table import Block, Origin
 from oomlint.dialects.torchtitan.batches import batches
 from oomlint.dialects.torchtitan.keys import CONFIG, PARALLELIZE, is_registry, own
 from oomlint.dialects.torchtitan.models import Flavor, family_of, flavor_of
@@ -304,3 +305,38 @@ def trains_in_fp8(run: Cells) -> Any:
     converters = " ".join(run[own.converters] or ()).lower()
     is_low = run[own.float8] or any(word in converters for word in ("float8", "mx", "nvfp4"))
     return "torchao" if is_low else "none"
+
+
+# Oldest card with float8: compute capability 8.9.
+_FLOAT8_FROM = (8, 9)
+
+
+@meaning.derive(
+    shared.refused,
+    source="torchtitan 90c889e97 torchtitan/float8.py and v0.1.0 components/quantization/float8.py: from 8.9 on; torchao "
+    "0.5.0 float8/float8_tensor_parallel.py: Expecting module to be Float8Linear",
+)
+def shares_what_is_no_float8(run: Cells) -> Any:
+    """On older cards torchtitan leaves layers as they are, with a warning, and shares them by torchao's float8 classes,
+    which refuse them; from v0.1.0 on it stops by itself. One rank's are not shared, and those of rows not so."""
+    asks = run[own.float8] or "float8" in " ".join(run[own.converters] or ())
+    if not asks or (run[f.parallel.tp] or 1) == 1 or run.given.once(_has_other_float8):
+        return None
+    hardware = run.known.hardware
+    if hardware is None or hardware.gpu.vendor != "NVIDIA" or not hardware.gpu.compute_capability:
+        return None
+    capability = tuple(map(int, hardware.gpu.compute_capability.split(".")))
+    if capability >= _FLOAT8_FROM:
+        return None
+    return f"tensor parallelism of float8 layers does not start on {hardware.gpu.name}, which has no float8"
+
+
+def _has_other_float8(blocks: list[Block]) -> bool:
+    """Whether float8 is emulated, scaled by rows, or asked for by a key from before it was shared among ranks."""
+    keys = (
+        "float8.emulate",
+        "float8.recipe_name",
+        "training.fp8_linear",
+        "training.enable_fp8_linear",
+    )
+    return any(block.find(key) is not None for block in blocks for key in keys)

@@ -29,6 +29,7 @@ from oomlint.dialects.table import Block, StrayKey, Table
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.script import NO_LANGUAGE, script_claim, script_runs
+from oomlint.dialects.trainer.scripts import trains_nothing
 from oomlint.dialects.trainer.tables import ARGUMENTS, EARLY_FROM_PRETRAINED, FROM_PRETRAINED
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trainer.unfollowed import check_own_options
@@ -140,6 +141,9 @@ class HfTrainer(Dialect):
             framework = "" if known is None else known.framework
             references = (*launch.scene_references, *script)
             yield Claim(self, "launch", document, blocks, references, framework=framework)
+
+    def is_asked(self, run: Cells) -> bool:
+        return trains_nothing(run) is None
 
     def trains_language(self, run: Cells) -> bool:
         return not run.given.once(_load_no_language)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from oomlint.dialects.accelerate.meaning import distributed_type
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
+from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin
 from oomlint.dialects.trainer.assigned import assigned
@@ -38,13 +39,15 @@ from oomlint.dialects.trainer.tables import (
     WITH_REFERENCE,
     WRAPS,
 )
-from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, Scalar
+from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, PythonDocument, Scalar
 from oomlint.documents.python.nodes import Guard
 from oomlint.plan.fields import f
 from oomlint.wording.amounts import enumerated
 
 if TYPE_CHECKING:
     from oomlint.documents.python.endings import Choice
+
+_SUBPARSERS = r"\.add_subparsers\([^()]*?\bdest\s*=\s*[\"'](\w+)[\"']"
 
 calls = Meaning(assigned, options)
 """What holds whoever loads the model: options of the command line, what the trainer is given."""
@@ -287,6 +290,7 @@ def trains_nothing(run: Cells) -> Any:
         return None
     is_open = any(map(_may_say_more, commands))
     given = options_of(commands if is_open else blocks)
+    given = {**_subcommands(commands, run.given.once(_dispatches)), **given}
     for fact in run.given.once(_on_demand):
         if fact.detail["is_left"] and not is_open and not is_on("do_train", given):
             return "nothing asks it to train (--do_train is not set)"
@@ -295,6 +299,24 @@ def trains_nothing(run: Cells) -> Any:
         if all(closed):
             return f"nothing asks it to train ({enumerated(tuple(dict.fromkeys(closed)))})"
     return None
+
+
+def _dispatches(blocks: list[Block]) -> frozenset[str]:
+    """What a script calls the word behind it by which it does one thing or another (argparse's ``add_subparsers``)."""
+    documents = {id(block.document): block.document for block in blocks}.values()
+    texts = (each.source.text for each in documents if isinstance(each, PythonDocument))
+    return frozenset(name for text in texts for name in re.findall(_SUBPARSERS, text))
+
+
+def _subcommands(commands: list[Block], names: frozenset[str]) -> MappingABC[str, Node]:
+    """The first word behind a script, which says what it is to do."""
+    if len(names) != 1:
+        return {}
+    for block in commands:
+        for launch in launches(block.document):
+            if launch.anchor == block.anchor and launch.arguments:
+                return dict.fromkeys(names, launch.arguments[0])
+    return {}
 
 
 def _closed(way: tuple[Guard, ...], given: MappingABC[str, Node]) -> str:

@@ -8,7 +8,7 @@ hand, and who is trained of a model that is named by an adapter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from oomlint.dialects.cells import Cells
@@ -22,7 +22,7 @@ from oomlint.dialects.trainer.script import are_held, is_reached
 from oomlint.dialects.trainer.statements import is_command, switches_of
 from oomlint.dialects.trainer.tables import PLACED_ELSEWHERE
 from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl
-from oomlint.documents.base import UNKNOWN, Entry, Fact, Scalar
+from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, Scalar
 from oomlint.documents.text import Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -92,7 +92,7 @@ def loaded_in_another_branch(run: Cells, field: Any, said: Said) -> Said:
     if isinstance(said, Setting) and said.origin.block and is_command(said.origin.block):
         return said
     call = run.given.once(_loading_elsewhere)
-    if call is None:
+    if call is None or _profile_tells(run, field):
         return said
     what = Entry("from_pretrained", call.anchor, Scalar(call.anchor, UNKNOWN), call.anchor)
     why = "the model is loaded in a branch that is not followed"
@@ -162,7 +162,8 @@ def check_own_options(changes: Wishes, run: Cells) -> None:
 
 def _chosen_by_code(run: Cells) -> Origin | None:
     """The statement by which the script itself says of parameters whether they are trained, where the switches around
-    it may let it run; of scripts that have a profile the profile tells."""
+    it may let it run; of scripts that have a profile the profile tells, but for what switches that it does not know
+    lead to."""
     found = run.given.once(_choosing)
     if not found:
         return None
@@ -180,15 +181,38 @@ def _chosen_by_code(run: Cells) -> Origin | None:
 
 
 def _choosing(blocks: list[Block]) -> list[tuple[Block, Fact]]:
-    if any(isinstance(block.table, ScriptTable) for block in blocks):
-        return []
     documents = {id(block.document): block for block in blocks}
-    return [
+    found = [
         (block, fact)
         for block in documents.values()
         for fact in block.document.facts
         if fact.kind == "chooses-trained"
     ]
+    profile = _profile_of(blocks)
+    if profile is None or not found:
+        return found
+    switches = switches_of(blocks)
+    return [each for each in found if _is_beyond(profile, each[1].detail["guards"], switches)]
+
+
+def _profile_tells(run: Cells, field: Any) -> bool:
+    """Whether a profile says how every branch of its script loads the model."""
+    profile = run.given.once(_profile_of)
+    return profile is not None and bool(profile.meaning.chain(field))
+
+
+def _profile_of(blocks: list[Block]) -> ScriptTable | None:
+    tables = (block.table for block in reversed(blocks))
+    return next((table for table in tables if isinstance(table, ScriptTable)), None)
+
+
+def _is_beyond(
+    profile: ScriptTable, guards: Iterable[tuple[str, bool]], switches: Mapping[str, Node]
+) -> bool:
+    """Whether a switch that the profile does not know, and that somebody sets, leads to a statement: a script that was
+    made from the profile's has switches of its own."""
+    own = [name for name, _ in guards if not profile.knows(name)]
+    return bool(own) and all(name in switches for name in own)
 
 
 def of_unread_program(run: Cells) -> Origin | None:

@@ -231,13 +231,49 @@ def _above_option(source: Source, line: int, span: Span) -> Fact | None:
         return _fact(source, kind, lost, detail, mend)
     if blank or bare.endswith((";", "&", "|", "{", "(", "then", "do", "else")) or "<<" in text:
         return None
+    return _without_backslash(source, above, line, span)
+
+
+def _without_backslash(source: Source, above: int, line: int, span: Span) -> Fact:
+    """The fault of a command whose line ``above`` does not say that it goes on."""
+    kind, text = "broken-continuation", _text(source, above)
+    bare = text.rstrip()
+    first = _first_wrapped(source, above)
+    if first <= above:
+        detail = {**_cut(source, "no-backslash", first - 1, line), "cuts": line - first + 1}
+        return _fact(source, kind, source.line_span(first), detail, [])
     place = source.line_starts[above - 1] + len(bare)
     detail = _cut(source, "no-backslash", above, line)
     if (text != bare and _OPTION_AT_END.search(bare)) or _TEXT_AFTER_BACKSLASH.search(bare):
         # "--tokenizer-type " with a blank behind it: its value is gone, and with it the backslash. And what was
         # pasted behind one ("\\https://…") is no argument: what was meant only its author knows.
         return _fact(source, kind, span, {**detail, "unfilled": True}, [])
+    end = source.line_span(above).end
     return _fact(source, kind, span, detail, [Edit(source.path, place, end, " \\")])
+
+
+# What a terminal wraps is a line as wide as it is.
+_WIDE = 80
+_HAS_OPTIONS = re.compile(r"\s--?[A-Za-z]")
+
+
+def _first_wrapped(source: Source, last: int) -> int:
+    """The line after the first, of those down to ``last``, into which a terminal wrapped one command, where it was copied
+    from: a line that begins in the middle of a word is no command. ``last + 1`` where the last is one."""
+    first = last + 1
+    while first > 2 and _is_wrapped(_text(source, first - 1), _text(source, first - 2)):
+        first -= 1
+    return first
+
+
+def _is_wrapped(text: str, above: str) -> bool:
+    """Whether a line goes on with the one above, which is wide, has options and ends in no sign that it goes on."""
+    words = text.split()
+    if not words or text[:1].isspace() or "=" in words[0] or is_launch(words[0]):
+        return False
+    is_command = len(above) >= _WIDE and not above.lstrip().startswith("#")
+    both = _HAS_OPTIONS.search(text) and _HAS_OPTIONS.search(above)
+    return bool(both) and is_command and not above.rstrip().endswith(("\\", ";", "&", "|"))
 
 
 def _cut(source: Source, reason: str, above: int, lost_line: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 
@@ -20,6 +21,19 @@ def programs_in(workspace: Workspace, folder: str) -> Iterator[str]:
     """The Python files of a project, those that are not saved yet first."""
     unsaved = [name for name in workspace.overlay if name.endswith(".py")]
     return islice((*unsaved, *workspace.below(folder, (".py",), DEEPEST)), _MOST_PROGRAMS)
+
+
+def namesake_of(workspace: Workspace, path: str, from_file: str) -> str:
+    """The one file of a name that a project has, wherever it lies; none where there are several."""
+    _, name = os.path.split(path)
+    suffix = os.path.splitext(name)[1]
+    files = (
+        workspace.below(str(workspace.project_around(from_file)), (suffix,), DEEPEST)
+        if suffix
+        else ()
+    )
+    found = list(islice((each for each in files if os.path.basename(each) == name), 2))
+    return found[0] if len(found) == 1 else ""
 
 
 def copies_around(workspace: Workspace, dialect: Dialect, from_file: str) -> Iterator[str]:

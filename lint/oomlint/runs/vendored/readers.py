@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from oomlint.dialects.base import Claim
-from oomlint.dialects.table import StrayKey
+from oomlint.dialects.table import StrayKey, WrongValue
 from oomlint.documents.base import Document, parser_of
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
@@ -126,6 +126,17 @@ class OwnReaders:
         if folder not in self._words:
             self._words[folder] = frozenset(self._asked(folder))
         return stray.entry.key.encode() in self._words[folder]
+
+    def replace(self, wrong: WrongValue) -> bool:
+        """Whether a value is made of others (``${num_gpus}``) and a program of the project puts another in its place
+        before the framework sees it."""
+        span = wrong.entry.value.span
+        if "${" not in wrong.block.document.source.text[span.start : span.end]:
+            return False
+        key = re.escape(wrong.entry.key.rpartition(".")[2]).encode()
+        sets = rb"\[[\"']" + key + rb"[\"']\][ \t]*=(?!=)"
+        programs = programs_in(self.workspace, str(self.workspace.project_around(wrong.block.path)))
+        return any(re.search(sets, self.workspace.read_or_none(each) or b"") for each in programs)
 
     def write(self, path: str, from_file: str) -> bool:
         """Whether a program of the project opens a file of this name to write it."""
