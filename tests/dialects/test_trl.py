@@ -278,6 +278,27 @@ def test_one_process_with_a_string_for_a_model_spreads_layers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("release", "launcher", "placed"),
+    [
+        ("0.28.0", "torchrun --nproc_per_node 2", "none"),
+        ("0.24.0", "torchrun --nproc_per_node 2", "auto"),
+        ("0.28.0", "python", "auto"),
+    ],
+)
+def test_a_map_of_model_init_kwargs_gives_way_to_ranks(
+    release: str, launcher: str, placed: str
+) -> None:
+    files = {
+        "train.py": "from trl import GRPOConfig, GRPOTrainer\n"
+        "args = GRPOConfig(output_dir='out', model_init_kwargs={'device_map': 'auto', 'dtype': 'bfloat16'})\n"
+        "GRPOTrainer(model='Qwen/Qwen2.5-7B', args=args, reward_funcs=[f], train_dataset=d).train()\n",
+        "run.sh": f"{launcher} train.py\n",
+        "requirements.txt": f"trl=={release}\n",
+    }
+    assert _run(files).plan.load.device_map == placed
+
+
+@pytest.mark.parametrize(
     ("changes", "line"),
     [
         ({"batch.micro": 2, "batch.grad_accum": 4}, "per_device_train_batch_size: 2"),

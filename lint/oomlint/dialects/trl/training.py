@@ -17,7 +17,7 @@ from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.releases import CHECKPOINT_DTYPE, EVALUATES_FUSED, SKIPS_LOGITS
-from oomlint.dialects.table import Block
+from oomlint.dialects.table import Block, Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.model import (
@@ -43,6 +43,7 @@ from oomlint.dialects.trl.releases import (
     LOADS_REFERENCE_ANEW,
     LOADS_REFERENCE_UNDER_FSDP,
     MIXES_PRECISION,
+    PLACES_BY_RANK,
     RLOO_OF_TRAINER,
     SFT_EVALUATES_FUSED,
     SFT_LEAVES_ENDS,
@@ -426,3 +427,17 @@ def device_map(run: Cells) -> Any:
     if launcher is None or run[script.model_object] or not run.has(SPREADS):
         return None
     return "auto" if launcher is PLAIN else "none"
+
+
+@trainers.override(
+    f.load.device_map, source="TRL 0.27.0 trainer/grpo_trainer.py, trainer/sft_trainer.py"
+)
+def placed_by_rank(run: Cells) -> Any:
+    """A model that TRL itself loads lies on its rank's card where a launcher starts ranks, whatever
+    ``model_init_kwargs`` say; to one that is loaded already they say nothing."""
+    said = run.given.said(f.load.device_map)
+    row = said.origin.row if isinstance(said, Setting) else None
+    if row is None or not row.key.startswith("model_init_kwargs."):
+        return None
+    is_launched = launcher_of(run) not in (None, PLAIN)
+    return "none" if is_launched and run.has(PLACES_BY_RANK) else None
