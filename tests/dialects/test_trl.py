@@ -10,6 +10,7 @@ from tests.fixing import fixed, fixed_files
 from tests.linked import link, run_of
 
 from oomlint.dialects import registry
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.trl.releases import CHUNKS_LOSS
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
@@ -750,3 +751,23 @@ def test_checkpointing_asks_gradients_of_patches_since_transformers_5() -> None:
         plan = _run({"c.yaml": text, "requirements.txt": f"transformers=={pinned}\n"}).plan
         assert plan.checkpointing.input_grads is asks
     assert _run(_SFT).plan.checkpointing.input_grads is None
+
+
+@pytest.mark.parametrize(
+    ("pin", "why"),
+    [
+        ("trl>=0.27", "RLOOConfig of TRL 0.25.0 and later has no dataset_num_proc"),
+        ("trl==0.24.0", ""),
+        ("trl", ""),
+    ],
+)
+def test_an_argument_that_the_release_has_no_more(pin: str, why: str) -> None:
+    files = {
+        "train.py": "from trl import RLOOConfig, RLOOTrainer\n"
+        "args = RLOOConfig(output_dir='out')\n"
+        "rows = rows.map(f, num_proc=args.dataset_num_proc)\n"
+        "RLOOTrainer(model='Qwen/Qwen2.5-7B', args=args, reward_funcs=[f], train_dataset=rows).train()\n",
+        "requirements.txt": f"{pin}\n",
+    }
+    refused = _run(files).settings.get(shared.refused)
+    assert (refused.value if refused is not None else "") == why

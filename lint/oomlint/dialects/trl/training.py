@@ -27,11 +27,18 @@ from oomlint.dialects.trainer.model import (
     one_process,
 )
 from oomlint.dialects.trainer.own_losses import check_logits_unread
+from oomlint.dialects.trainer.script import is_on
+from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.collators import collators
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.keys import BASE_SOURCE, SPANS
-from oomlint.dialects.trl.objectives import cuts_prompts, objective_of_run, refers_to_nothing
+from oomlint.dialects.trl.objectives import (
+    OBJECTIVES,
+    cuts_prompts,
+    objective_of_run,
+    refers_to_nothing,
+)
 from oomlint.dialects.trl.releases import (
     CHECKPOINTS,
     CHUNKS_LOSS,
@@ -51,8 +58,10 @@ from oomlint.dialects.trl.releases import (
     SPREADS,
 )
 from oomlint.dialects.trl.rollouts import rollouts, rolls_out
+from oomlint.documents.base import Fact
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import LibraryChange, release_of
 
 trainers = Meaning(rollouts, collators, model, one_process, training_arguments)
 
@@ -441,3 +450,32 @@ def placed_by_rank(run: Cells) -> Any:
         return None
     is_launched = launcher_of(run) not in (None, PLAIN)
     return "none" if is_launched and run.has(PLACES_BY_RANK) else None
+
+
+# -- what ends before the first step ---------------------------------------------------------------
+
+
+@trainers.derive(shared.refused, source="fields of TRL's config classes, release by release")
+def asks_for_what_it_lacks(run: Cells) -> Any:
+    """An attribute that the class of the arguments has in other releases than the one that runs."""
+    asked = run.given.once(_asked_arguments)
+    switches = switches_of(run.given.blocks) if asked else {}
+    for fact in asked:
+        if not all(
+            name in switches and is_on(name, switches) == on for name, on in fact.detail["guards"]
+        ):
+            continue
+        argument, cls = fact.detail["argument"], fact.detail["of"].rpartition(".")[2]
+        objective = OBJECTIVES.get(cls.removesuffix("Config").lower())
+        span = SPANS.keys.get(f"{objective}.{argument}")
+        gone = None if span is None else release_of(span[1])
+        if span is not None and gone is not None and run.made(LibraryChange("trl", gone, "", "")):
+            why = f"{cls} of TRL {span[1]} and later has no {argument}"
+            return Sourced(why, fact.location.path)
+    return None
+
+
+def _asked_arguments(blocks: list[Block]) -> tuple[Fact, ...]:
+    documents = {id(block.document): block.document for block in blocks}
+    facts = (fact for document in documents.values() for fact in document.facts)
+    return tuple(fact for fact in facts if fact.kind == "asks-argument")

@@ -110,7 +110,8 @@ def _may_be_model(given: ast.expr, model: str, made: set[str]) -> bool:
 def _is_of_part(call: ast.Call) -> bool:
     """Whether the states that a call takes are those of an attribute of a model: a projection, an adapter."""
     is_given = call_name(call) == "get_state_dict" and len(call.args) == 1
-    holder = call.args[0] if is_given else getattr(call.func, "value", None)
+    asked = call.func.value if isinstance(call.func, ast.Attribute) else None
+    holder = call.args[0] if is_given else asked
     return (
         isinstance(holder, ast.Attribute)
         and holder.attr not in _WHOLE
