@@ -771,3 +771,15 @@ def test_an_argument_that_the_release_has_no_more(pin: str, why: str) -> None:
     }
     refused = _run(files).settings.get(shared.refused)
     assert (refused.value if refused is not None else "") == why
+
+
+def test_the_class_that_trains_says_more_than_what_its_script_is_called() -> None:
+    files = {
+        "ppo_training.py": "from transformers import HfArgumentParser\n"
+        "from trl import ModelConfig, RLOOConfig, RLOOTrainer\n"
+        "args, model = HfArgumentParser((RLOOConfig, ModelConfig)).parse_args_into_dataclasses()\n"
+        "RLOOTrainer(model=model.model_name_or_path, args=args, reward_funcs=[f], train_dataset=d).train()\n",
+        "run.sh": "python ppo_training.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir out\n",
+    }
+    (run,) = link(files, "run.sh").runs
+    assert run.plan.objective.kind == "rloo"

@@ -34,7 +34,6 @@ from oomlint.dialects.trl.collators import collators
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.keys import BASE_SOURCE, SPANS
 from oomlint.dialects.trl.objectives import (
-    OBJECTIVES,
     cuts_prompts,
     objective_of_run,
     refers_to_nothing,
@@ -465,9 +464,12 @@ def asks_for_what_it_lacks(run: Cells) -> Any:
             name in switches and is_on(name, switches) == on for name, on in fact.detail["guards"]
         ):
             continue
-        argument, cls = fact.detail["argument"], fact.detail["of"].rpartition(".")[2]
-        objective = OBJECTIVES.get(cls.removesuffix("Config").lower())
-        span = SPANS.keys.get(f"{objective}.{argument}")
+        argument, home = fact.detail["argument"], fact.detail["of"]
+        cls = home.rpartition(".")[2]
+        stem = cls.removesuffix("Config").lower()
+        # Classes of TRL's own table; those of trl.experimental are others of these names.
+        span = SPANS.keys.get(f"{'rm' if stem == 'reward' else stem}.{argument}")
+        span = None if ".experimental." in home else span
         gone = None if span is None else release_of(span[1])
         if span is not None and gone is not None and run.made(LibraryChange("trl", gone, "", "")):
             why = f"{cls} of TRL {span[1]} and later has no {argument}"
