@@ -165,3 +165,15 @@ def test_what_the_projects_own_copy_declares_is_legal_at_any_depth() -> None:
         "verl/workers/actor/config.py": "@dataclass\nclass RefConfig:\n    ours: int = 0\n",
     }
     assert [stray.path for stray in run_of(files).stray] == ["worker.ref.theirs"]
+
+
+def test_what_a_copy_declares_in_modules_of_its_own_is_legal() -> None:
+    files = {
+        "run.sh": _LINE.format("adamw").replace("\n", " worker.anchors.masks.ours=1\n"),
+        "examples/config.yaml": _YAML,
+        "verl/workers/config.py": "@dataclass\nclass WorkerConfig:\n    anchors: AnchorsConfig = None\n",
+        "verl/workers/anchors.py": "@dataclass\nclass MasksConfig:\n    theirs: int = 0\n",
+    }
+    assert [stray.path for stray in run_of(files).stray] == ["worker.anchors.masks.ours"]
+    files["verl/workers/anchors.py"] += "    ours: int = 0\n"
+    assert not run_of(files).stray

@@ -9,6 +9,7 @@ from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
     DTYPE,
+    FILE,
     INTEGER,
     LIST,
     NUMBER,
@@ -26,6 +27,8 @@ from oomlint.errors import CannotEdit
 @pytest.mark.parametrize(
     ("kind", "raw", "value"),
     [
+        (FILE, "", None),
+        (FILE, "ds.json", "ds.json"),
         (INTEGER, 4, 4),
         (INTEGER, 4.0, 4),
         (INTEGER, "4", 4),

@@ -322,6 +322,25 @@ def test_yaml_with_its_environment() -> None:
     assert launched.plan.trainable.method == "full"
 
 
+def test_yaml_that_an_option_names() -> None:
+    """Its keys come behind those of the line."""
+    config = (
+        "model: Qwen/Qwen2.5-7B\ntrain_type: lora\ndataset:\n  - a\nnum_generations: 8\n"
+        "per_device_train_batch_size: 1\ngradient_accumulation_steps: 4\nmax_length: 512\n"
+    )
+    line = (
+        "CONFIG=${1:-some}\n"
+        "NPROC_PER_NODE=2 swift rlhf --rlhf_type grpo --config configs/$CONFIG.yaml --gradient_accumulation_steps 2\n"
+    )
+    (run,) = link({"run.sh": line, "configs/some.yaml": config}, "run.sh").runs
+    assert not run.stray
+    assert (run.plan.batch.grad_accum, run.plan.batch.micro) == (4, 1)
+    (alone,) = link(
+        {"run.sh": line.replace("swift rlhf", "python swift/cli/rlhf.py")}, "run.sh"
+    ).runs
+    assert not alone.missing
+
+
 def test_fsdp_preset() -> None:
     run = _run(
         "NPROC_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1 swift sft --model Qwen/Qwen2.5-7B --dataset d "

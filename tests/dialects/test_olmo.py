@@ -8,6 +8,7 @@ import pytest
 from tests.fixing import fixed
 from tests.linked import link, run_of
 
+from oomlint.dialects.common.fields import shared
 from oomlint.memory import estimate
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -226,3 +227,26 @@ def test_what_it_is_not() -> None:
     for text in (foundry, mamba, saved):
         runs = link({"config.yaml": text}, "config.yaml").runs
         assert [run for run in runs if run.framework == "olmo"] == []
+
+
+@pytest.mark.parametrize(
+    ("switches", "why"),
+    [
+        ("alibi: false\n  rope: true\n  flash_attention: true", ""),
+        ("alibi: true\n  rope: false\n  flash_attention: false", ""),
+        (
+            "alibi: true\n  rope: false\n  flash_attention: true",
+            "OLMo refuses ALiBi beside flash attention",
+        ),
+        (
+            "alibi: true\n  rope: true\n  flash_attention: false",
+            "OLMo refuses ALiBi beside rotary embeddings",
+        ),
+    ],
+)
+def test_biases_of_alibi_go_with_neither_flash_attention_nor_rotary_embeddings(
+    switches: str, why: str
+) -> None:
+    text = _YAML.replace("alibi: false\n  rope: true\n  flash_attention: true", switches)
+    refused = _run(text).settings.get(shared.refused)
+    assert (refused.value if refused is not None else "") == why

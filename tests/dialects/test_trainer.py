@@ -97,6 +97,24 @@ def test_the_option_of_deepspeeds_own_arguments_names_its_file(options: str, sta
     assert run.plan.parallel.zero.stage == stage
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"run.sh": f"torchrun --nproc_per_node 8 run_clm.py{_REST} --deepspeed ''\n"},
+        {
+            "train.py": "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+            "model = AutoModelForCausalLM.from_pretrained('meta-llama/Llama-2-7b-hf')\n"
+            "args = TrainingArguments(output_dir='out', deepspeed='')\n"
+            "Trainer(model=model, args=args, train_dataset=data).train()\n"
+        },
+    ],
+)
+def test_a_deepspeed_config_without_a_name_is_none(files: dict[str, str]) -> None:
+    run = _run(files)
+    assert not run.missing
+    assert run.plan.parallel.backend != "zero"
+
+
 def test_a_deepspeed_config_that_only_running_tells_is_deepspeed_still() -> None:
     plan = _run("torchrun --nproc_per_node 8 train.py" + _REST + " --deepspeed $DS\n").plan
     assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", None)

@@ -10,6 +10,7 @@ from tests.fixing import fixed, fixed_files
 from tests.linked import link, run_of
 
 from oomlint.dialects import registry
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.trl.releases import CHUNKS_LOSS
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
@@ -275,6 +276,27 @@ def test_one_process_with_a_string_for_a_model_spreads_layers() -> None:
     # The command of TRL goes through `accelerate launch`, which starts a process for each GPU.
     plan = _run(files).plan
     assert (plan.parallel.backend, plan.load.device_map, plan.parallel.dp) == ("ddp", "none", 2)
+
+
+@pytest.mark.parametrize(
+    ("release", "launcher", "placed"),
+    [
+        ("0.28.0", "torchrun --nproc_per_node 2", "none"),
+        ("0.24.0", "torchrun --nproc_per_node 2", "auto"),
+        ("0.28.0", "python", "auto"),
+    ],
+)
+def test_a_map_of_model_init_kwargs_gives_way_to_ranks(
+    release: str, launcher: str, placed: str
+) -> None:
+    files = {
+        "train.py": "from trl import GRPOConfig, GRPOTrainer\n"
+        "args = GRPOConfig(output_dir='out', model_init_kwargs={'device_map': 'auto', 'dtype': 'bfloat16'})\n"
+        "GRPOTrainer(model='Qwen/Qwen2.5-7B', args=args, reward_funcs=[f], train_dataset=d).train()\n",
+        "run.sh": f"{launcher} train.py\n",
+        "requirements.txt": f"trl=={release}\n",
+    }
+    assert _run(files).plan.load.device_map == placed
 
 
 @pytest.mark.parametrize(
@@ -729,3 +751,35 @@ def test_checkpointing_asks_gradients_of_patches_since_transformers_5() -> None:
         plan = _run({"c.yaml": text, "requirements.txt": f"transformers=={pinned}\n"}).plan
         assert plan.checkpointing.input_grads is asks
     assert _run(_SFT).plan.checkpointing.input_grads is None
+
+
+@pytest.mark.parametrize(
+    ("pin", "why"),
+    [
+        ("trl>=0.27", "RLOOConfig of TRL 0.25.0 and later has no dataset_num_proc"),
+        ("trl==0.24.0", ""),
+        ("trl", ""),
+    ],
+)
+def test_an_argument_that_the_release_has_no_more(pin: str, why: str) -> None:
+    files = {
+        "train.py": "from trl import RLOOConfig, RLOOTrainer\n"
+        "args = RLOOConfig(output_dir='out')\n"
+        "rows = rows.map(f, num_proc=args.dataset_num_proc)\n"
+        "RLOOTrainer(model='Qwen/Qwen2.5-7B', args=args, reward_funcs=[f], train_dataset=rows).train()\n",
+        "requirements.txt": f"{pin}\n",
+    }
+    refused = _run(files).settings.get(shared.refused)
+    assert (refused.value if refused is not None else "") == why
+
+
+def test_the_class_that_trains_says_more_than_what_its_script_is_called() -> None:
+    files = {
+        "ppo_training.py": "from transformers import HfArgumentParser\n"
+        "from trl import ModelConfig, RLOOConfig, RLOOTrainer\n"
+        "args, model = HfArgumentParser((RLOOConfig, ModelConfig)).parse_args_into_dataclasses()\n"
+        "RLOOTrainer(model=model.model_name_or_path, args=args, reward_funcs=[f], train_dataset=d).train()\n",
+        "run.sh": "python ppo_training.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir out\n",
+    }
+    (run,) = link(files, "run.sh").runs
+    assert run.plan.objective.kind == "rloo"

@@ -148,3 +148,38 @@ _PARSER = "parser = argparse.ArgumentParser()"
 def test_an_option_that_one_parser_is_given_twice(make: str, then: str, refused: str) -> None:
     why = f"argparse refuses the option {refused}, which is declared twice"
     assert _reasons(_PARSED.format(make=make, then=then)) == ([why] if refused else [])
+
+
+_OF_RLOO = """\
+from transformers import HfArgumentParser
+from trl import RLOOConfig, RLOOTrainer
+
+def main():
+    parser = HfArgumentParser((Own, RLOOConfig))
+    args, training_args = parser.parse_args_into_dataclasses(return_remaining_strings=True)[:2]
+    {line}
+    trainer = RLOOTrainer(args=training_args, train_dataset=rows)
+    trainer.train()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("rows = load(num_proc=training_args.dataset_num_proc)", ["dataset_num_proc"]),
+        ("if is_main_process: rows = load(training_args.dataset_num_proc)", ["dataset_num_proc"]),
+        ("if args.some == 2: rows = load(training_args.dataset_num_proc)", []),
+        ("rows = load(lambda row: training_args.dataset_num_proc)", []),
+        ("training_args.dataset_num_proc = 4; rows = load(training_args.dataset_num_proc)", []),
+        ("train(); rows = load(training_args.dataset_num_proc)", []),
+        ("rows = load(args.dataset_num_proc)", []),
+    ],
+)
+def test_what_a_library_s_arguments_are_surely_asked_for(line: str, asked: list[str]) -> None:
+    document = workspace_of({"train.py": _OF_RLOO.format(line=line)}).document("train.py")
+    assert document is not None
+    facts = [fact.detail for fact in document.facts if fact.kind == "asks-argument"]
+    assert [fact["argument"] for fact in facts] == asked
+    assert {fact["of"] for fact in facts} <= {"trl.RLOOConfig"}

@@ -52,6 +52,10 @@ FOUND = {
     "zero3-not-kept": ("HfDeepSpeedConfig(c)\nm = AutoModel.from_pretrained('x')\n",
                        ("load-before-zero3-config", 1)),
     "torch-load": ("import torch\nimport torch.distributed\ns = torch.load(p)\nm.load_state_dict(s['m'])\n", ("torch-load-no-map-location", 3)),
+    "asked for by another": (FSDP + "with FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT):\n    save(trainer)\n",
+                             ("state-dict-on-gpu", 2)),
+    "saved by itself": (FSDP + "with FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT):\n    m.save_pretrained('out')\n",
+                        ("state-dict-on-gpu", 2)),
     "full-state": (FSDP + "FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT)\n", ("state-dict-on-gpu", 2)),
     "full-state-gpu": (FSDP + "c = FullStateDictConfig(rank0_only=True)\n"
                        "FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT, c)\n", ("state-dict-on-gpu", 3)),
@@ -126,6 +130,9 @@ INNOCENT = {
     "a file for each rank": "import torch, torch.distributed\ntorch.load(f'{d}/rank{rank}.pt')\n",
     "a part": FSDP + "with FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT):\n"
     "    s = accelerator.get_state_dict(m.projection)\n",
+    "shards that are listed": FSDP + "import torch\nwith FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT):\n"
+    "    m.config.use_cache = True\n    s = gathered(m.named_parameters(), a.bias)\n    m.save_pretrained(a.out, state_dict=s)\n"
+    "    torch.save(s, 'last.pt')\n",
     "sharded": FSDP + "FSDP.state_dict_type(m, StateDictType.SHARDED_STATE_DICT)\n",
     "item": LOOP + "    total += loss.item()\n    t2 += loss.detach()\n    ls.append(float(loss))\n",
     "summed then backward": "for b in d:\n    loss = m(b)\n    total += loss\ntotal.backward()\n",

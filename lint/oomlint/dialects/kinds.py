@@ -189,6 +189,8 @@ REST = Kind(read_rest)
 NUMBER = Kind(read_number, schema={"type": "number"})
 BOOLEAN = Kind(read_boolean, schema={"type": "boolean"})
 TEXT = Kind(read_text, schema={"type": "string"})
+FILE = Kind(lambda raw: read_text(raw) or None, schema=TEXT.schema)
+"""The name of a file, of which an empty one asks for none."""
 LIST = Kind(read_list, write=list, schema={"type": "array", "items": {"type": "string"}})
 ANYTHING = Kind(_same, schema={})
 

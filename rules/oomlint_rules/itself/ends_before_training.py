@@ -9,6 +9,7 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a `Trainer` whose samples get labels neither from the script nor from a collator;
 * a script whose parser knows `--local_rank` alone, started by `python -m torch.distributed.launch` of torch 2, which
   hands over `--local-rank`;
+* an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for;
 * words of a verl command that Hydra refuses, and micro batches of verl that are said both for all ranks and for one;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
@@ -31,6 +32,7 @@ Where the script is kept for its parts and nobody starts it, silence the line:
 * CPython 3.13 `argparse.py` `_handle_conflict_error` (*conflicting option string: -g*)
 * transformers 5.23 `data/data_collator.py` `default_data_collator`, `trainer.py` `compute_loss`
 * torch 1.13.1 and 2.0.0 `distributed/launch.py`
+* TRL 0.24.0 and 0.25.0 `trainer/rloo_config.py` (`dataset_num_proc`), and so on for its other classes and releases
 * hydra 1.3 `_internal/config_loader_impl.py` `_apply_overrides_to_config`
 * verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`
 * torchtitan 90c889e97 `torchtitan/float8.py`, v0.1.0 `components/quantization/float8.py`; torchao 0.5.0
@@ -42,6 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
+from oomlint.documents.base import Fact
 from oomlint.linting.rule import Finding, Rule, Where
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, text
@@ -72,7 +75,7 @@ class EndsBeforeTraining(Rule, code="OOM905"):
     def check(self, run: Run) -> Iterable[Finding]:
         refused = run.settings[shared.refused]
         why = str(refused.value)
-        fact = next((each for each in run.facts if each.detail.get("why") == why), None)
+        fact = next((each for each in run.facts if _tells(each, why)), None)
         yield self.error(
             run,
             why,
@@ -80,3 +83,9 @@ class EndsBeforeTraining(Rule, code="OOM905"):
             details=("the program ends before its first step, whatever memory there is",),
             rests_on=(shared.refused,),
         )
+
+
+def _tells(fact: Fact, why: str) -> bool:
+    """Whether a fact is what a reason speaks of."""
+    argument = fact.detail.get("argument")
+    return fact.detail.get("why") == why or bool(argument and why.endswith(f"has no {argument}"))

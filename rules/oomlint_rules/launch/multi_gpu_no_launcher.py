@@ -79,11 +79,20 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
             },
             why="the layers of one model are spread over the cards",
         ),
+        example(
+            {
+                "train.py": script("max_steps=1"),
+                "train.sh": f"{_FOUR}python train.py\n",
+            },
+            why="a single step tries whether the script runs",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
         if run.is_started_by_guess:
             return  # another line, with a launcher, may start it
+        if run.plan.total_steps == 1:
+            return  # it tries whether the script runs at all: what one step takes longer nobody minds
         parallel = run.plan.parallel
         if parallel.world is None or (_has_no_line(run) and not _is_said(run)):
             return

@@ -133,6 +133,11 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             why="the second card that is shown is not there",
         ),
         example(
+            {"train.sh": command("", "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 accelerate launch")},
+            on="4xA100-80GB",
+            why="it starts a process for each GPU that torch counts: up to the first that is not there",
+        ),
+        example(
             {"train.sh": command("", "CUDA_VISIBLE_DEVICES=4,5 deepspeed --num_gpus 4")},
             on="4xA100-80GB",
             why="the launcher passes over the variable where an option says how many GPUs to take",

@@ -30,8 +30,10 @@ class EasyR1(Dialect):
     )
     suffixes = (*YAML_SUFFIXES, *SHELL_SUFFIXES)
     markers_prove = False
+    packages = ("verl",)
     declared_in = (
         "verl/trainer/config.py",
+        "verl/workers/config.py",
         "verl/workers/actor/config.py",
         "verl/workers/rollout/config.py",
     )

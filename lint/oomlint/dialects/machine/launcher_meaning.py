@@ -31,7 +31,7 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.machine.rank_option import rank_option
 from oomlint.dialects.machine.ray_train import WORKERS
 from oomlint.dialects.machine.slurm_meaning import states_tasks, tasks_per_node
-from oomlint.dialects.machine.visible import visible_gpus
+from oomlint.dialects.machine.visible import named_gpus, visible_gpus
 from oomlint.dialects.meaning import Compute, Derivation, Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, Setting, Table
 from oomlint.dialects.trainer.fields import hf
@@ -170,7 +170,7 @@ def ranks_of_deepspeed(run: Cells) -> Any:
     if included:
         counts = {len(slots) for slots in included.values()} - {0}
         return _alike(counts)
-    return None if run[launch.exclude] else visible_gpus(run)
+    return None if run[launch.exclude] else named_gpus(run)
 
 
 def _taking_part(run: Cells) -> _Hosts | None:

@@ -11,24 +11,42 @@ from oomlint.plan.fields import f
 
 
 def visible_gpus(run: Cells) -> int | None:
-    """How many GPUs of a node a command sees: those that ``CUDA_VISIBLE_DEVICES`` names, else those
-    that its job or container asks for, however many more the machine has; ``None`` where nobody
-    says.
+    """How many GPUs of a node a command counts: those that ``CUDA_VISIBLE_DEVICES`` names up to the first that the
+    machine has not (torch 2.0 and 2.9 cuda/__init__.py _device_count_nvml: ``if val >= raw_cnt: return idx``), else those
+    that its job or container asks for, however many more the machine has; ``None`` where nobody says. A list that begins
+    with one that is not there leaves none to count, and is taken as it stands.
 
     Slurm and containers show a job the devices that it was given (gres.conf(5), "AutoDetect";
     docker run(1), "--gpus").
     """
-    shown = listed(run[f.env.cuda_visible_devices])
+    shown, there = run[f.env.cuda_visible_devices], run[machine.gpus_per_node]
     if shown is not None:
-        return shown
-    asked, there = run[scene.gpus_per_node], run[machine.gpus_per_node]
+        return listed(shown, there) or listed(shown)
+    return _asked(run, there)
+
+
+def named_gpus(run: Cells) -> int | None:
+    """The same as DeepSpeed's launcher counts them, which looks for each that is named, and stops if one is not there
+    (DeepSpeed 0.18 launcher/runner.py parse_resource_filter)."""
+    shown = listed(run[f.env.cuda_visible_devices])
+    return _asked(run, run[machine.gpus_per_node]) if shown is None else shown
+
+
+def _asked(run: Cells, there: int | None) -> int | None:
+    asked = run[scene.gpus_per_node]
     return asked if there is None or asked is None else min(asked, there)
 
 
-def listed(devices: str | None) -> int | None:
-    """How many GPUs a value of ``CUDA_VISIBLE_DEVICES`` leaves visible."""
+def listed(devices: str | None, there: int | None = None) -> int | None:
+    """How many GPUs a value of ``CUDA_VISIBLE_DEVICES`` leaves visible, of a machine that has so many."""
     if devices is None:
         return None
     # CUDA stops at the first id that it cannot use, such as -1.
     ids = (part.strip() for part in str(devices).split(","))
-    return len(list(takewhile(lambda name: name and not name.startswith("-"), ids)))
+    return len(list(takewhile(lambda name: _is_there(name, there), ids)))
+
+
+def _is_there(name: str, there: int | None) -> bool:
+    if not name or name.startswith("-"):
+        return False
+    return there is None or not name.isdigit() or int(name) < there

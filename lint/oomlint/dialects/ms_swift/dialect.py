@@ -8,7 +8,7 @@ transformers' TrainingArguments. Unknown ones are refused (SW/pipelines/base.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from oomlint.dialects.ms_swift.keys import FSDP_WORDS, OTHER_COMMANDS, SWIFT, ow
 from oomlint.dialects.ms_swift.launch import (
     command_options,
     config_block,
+    file_counts_more,
     is_megatron,
     kind_of,
     launch_claims,
@@ -33,7 +34,7 @@ from oomlint.dialects.ms_swift.launch import (
 from oomlint.dialects.ms_swift.meaning import meaning
 from oomlint.dialects.ms_swift.presets import name_preset
 from oomlint.dialects.skeleton import Skeleton, Start
-from oomlint.dialects.table import Table
+from oomlint.dialects.table import Block, Table
 from oomlint.dialects.trainer.arguments import TRAINING_ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
@@ -76,6 +77,14 @@ class MsSwift(Dialect):
             found = swift_command(launch)
             if found is not None:
                 yield from launch_claims(self, launch, found, command_options)
+
+    def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
+        first, *others = claims
+        if not file_counts_more(first):
+            return super().layered(claims)
+        configs = [claim for claim in others if claim.dialect is self]
+        scene = (claim for claim in others if claim.dialect is not self)
+        return (block for claim in (*scene, first, *configs) for block in claim.blocks)
 
     def skeleton(self, start: Start) -> Skeleton:
         """SW/arguments: what `swift sft` demands; the ranks are a variable (SW/cli/main.py get_torchrun_args)."""

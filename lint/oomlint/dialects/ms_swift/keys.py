@@ -16,6 +16,7 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
+    FILE,
     LIST,
     NUMBER,
     POSITIVE,
@@ -333,7 +334,7 @@ _ROWS = (
     Row("lisa_activated_layers", own.lisa_layers, COUNT, default=0, source=f"{TRAIN}:208"),
     Row("bf16", hf.bf16, BOOLEAN, source=MODEL),
     Row("fp16", hf.fp16, BOOLEAN, source=MODEL),
-    Row("deepspeed", ref.deepspeed, TEXT, aliases=("deepspeed_config_path",), source="ms-swift 3602360a arguments/sft_args.py _init_deepspeed"),
+    Row("deepspeed", ref.deepspeed, FILE, aliases=("deepspeed_config_path",), source="ms-swift 3602360a arguments/sft_args.py _init_deepspeed"),
     Row("zero_hpz_partition_size", own.hpz, POSITIVE, source="ms-swift 3602360a arguments/sft_args.py"),
     Row("deepspeed_autotp_size", own.autotp, POSITIVE, source="ms-swift 3602360a arguments/sft_args.py"),
     Row("fsdp", own.fsdp, Kind(_read_fsdp_file), source="ms-swift 3602360a arguments/sft_args.py _init_fsdp"),

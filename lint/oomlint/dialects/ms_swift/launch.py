@@ -64,6 +64,7 @@ def swift_command(launch: Launch) -> tuple[str, int] | None:
     return command_of(launch, "swift", "swift.cli")
 
 
+CONFIG = "config"
 # Keys of a YAML that only ms-swift has.
 _SIGNATURE = frozenset({"tuner_type", "train_type", "sft_type", "rlhf_type"})
 _SUPPORTING = frozenset(
@@ -142,7 +143,7 @@ def launch_claims(
     environment = Block(document, launch.command.environment, SWIFT_ENVIRONMENT, launch.anchor)
     scene = (*launch.blocks, environment)
     flags = parsed_options(launch.flags, table)
-    named = _config_word(launch.arguments[taken:])
+    named = _config_word(launch.arguments[taken:]) or (_config_option(flags) if taken else None)
     if named is None:
         blocks = (*scene, launch.program_block(table, flags))
         yield Claim(dialect, "run", document, blocks, launch.scene_references)
@@ -160,6 +161,20 @@ def _config_word(words: Iterable[Scalar]) -> Scalar | None:
     if first is not None and str(first.value).endswith((".yaml", ".yml", ".json")):
         return first
     return None
+
+
+def _config_option(flags: Mapping) -> Scalar | None:
+    """SW/cli/main.py prepare_config_args of 3.10 to 4.0: ``--config`` names a YAML, whatever it is called. Releases before and
+    after refuse the option, so that who gives it has one of these."""
+    entry = flags.entries.get(CONFIG)
+    value = None if entry is None else entry.value
+    return value if isinstance(value, Scalar) and isinstance(value.value, str) else None
+
+
+def file_counts_more(claim: Claim) -> bool:
+    """Whether a line names its config as an option: the keys of that go behind the line's own options, and of two that
+    are alike argparse takes the last (SW/cli/main.py prepare_config_args of 3.10 to 4.0)."""
+    return any(isinstance(b, OverrideBlock) and CONFIG in b.mapping.entries for b in claim.blocks)
 
 
 _MEGATRON_KEYS = frozenset(

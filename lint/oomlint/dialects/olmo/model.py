@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.olmo.keys import CONFIG, MODEL_CONFIG, OLMO, SOURCE, own
 from oomlint.errors import CannotEdit
@@ -133,6 +134,16 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     if run[own.alibi] or run[own.mask]:
         raise CannotEdit("attention with a bias of its own has no flash kernel in OLMo")
     return {own.flash: wanted == "flash2"}
+
+
+@model.derive(shared.refused, source=f"{_CLASSES} OLMo.__init__")
+def does_not_go_together(run: Cells) -> Any:
+    """What the model itself refuses as it is made."""
+    if not run[own.alibi]:
+        return None
+    if run[own.flash]:
+        return "OLMo refuses ALiBi beside flash attention"
+    return "OLMo refuses ALiBi beside rotary embeddings" if run[own.rope] else None
 
 
 @model.derive(f.compile.enabled, source=f"{CONFIG} CompilerConfig")

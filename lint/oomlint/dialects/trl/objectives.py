@@ -222,14 +222,13 @@ def is_yaml(node: Node) -> bool:
 
 
 def objective_of_run(run: Cells) -> str | None:
-    """What is optimised: as the launch line says, else the class, else the keys, else the path."""
-    stated = objective_of_line(run.blocks)
-    if stated is not None:
-        return stated
-    trainer = next(_trainers_in(run), None)
-    if trainer is not None:
-        return objective_of_class(trainer)
-    return objective_of_recipe(run.blocks)
+    """What is optimised: as the one class says by which the script trains, else the launch line, else the class, else the
+    keys, else the path. A script is called after what it did once, or after what it comes close to."""
+    trainers = tuple(dict.fromkeys(_trainers_in(run)))
+    of_class = objective_of_class(trainers[0]) if trainers else None
+    if of_class is not None and len(trainers) == 1:
+        return of_class
+    return objective_of_line(run.blocks) or of_class or objective_of_recipe(run.blocks)
 
 
 def objective_of_line(blocks: Sequence[Block]) -> str | None:

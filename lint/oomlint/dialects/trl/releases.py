@@ -24,6 +24,10 @@ LOADS_FP32 = LibraryChange(
     "trl", (0, 27), "the dtype of the weights is left to transformers",
     "TRL 0.26.2 and 0.27.0 trainer/model_config.py",
 )  # fmt: skip
+PLACES_BY_RANK = LibraryChange(
+    "trl", (0, 27), "a device_map of model_init_kwargs is taken by each rank",
+    "TRL 0.26.2 and 0.27.0 trainer/grpo_trainer.py",
+)  # fmt: skip
 # Until 0.24 peft's prepare_model_for_kbit_training runs; 0.25 has one of its own for norms alone.
 SFT_LEAVES_ENDS = LibraryChange(
     "trl", (0, 25), "what QLoRA does not quantize becomes fp32",

@@ -17,7 +17,7 @@ from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.releases import CHECKPOINT_DTYPE, EVALUATES_FUSED, SKIPS_LOGITS
-from oomlint.dialects.table import Block
+from oomlint.dialects.table import Block, Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.model import (
@@ -27,11 +27,17 @@ from oomlint.dialects.trainer.model import (
     one_process,
 )
 from oomlint.dialects.trainer.own_losses import check_logits_unread
+from oomlint.dialects.trainer.script import is_on
+from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.collators import collators
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.keys import BASE_SOURCE, SPANS
-from oomlint.dialects.trl.objectives import cuts_prompts, objective_of_run, refers_to_nothing
+from oomlint.dialects.trl.objectives import (
+    cuts_prompts,
+    objective_of_run,
+    refers_to_nothing,
+)
 from oomlint.dialects.trl.releases import (
     CHECKPOINTS,
     CHUNKS_LOSS,
@@ -43,6 +49,7 @@ from oomlint.dialects.trl.releases import (
     LOADS_REFERENCE_ANEW,
     LOADS_REFERENCE_UNDER_FSDP,
     MIXES_PRECISION,
+    PLACES_BY_RANK,
     RLOO_OF_TRAINER,
     SFT_EVALUATES_FUSED,
     SFT_LEAVES_ENDS,
@@ -50,8 +57,10 @@ from oomlint.dialects.trl.releases import (
     SPREADS,
 )
 from oomlint.dialects.trl.rollouts import rollouts, rolls_out
+from oomlint.documents.base import Fact
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import LibraryChange, release_of
 
 trainers = Meaning(rollouts, collators, model, one_process, training_arguments)
 
@@ -426,3 +435,49 @@ def device_map(run: Cells) -> Any:
     if launcher is None or run[script.model_object] or not run.has(SPREADS):
         return None
     return "auto" if launcher is PLAIN else "none"
+
+
+@trainers.override(
+    f.load.device_map, source="TRL 0.27.0 trainer/grpo_trainer.py, trainer/sft_trainer.py"
+)
+def placed_by_rank(run: Cells) -> Any:
+    """A model that TRL itself loads lies on its rank's card where a launcher starts ranks, whatever
+    ``model_init_kwargs`` say; to one that is loaded already they say nothing."""
+    said = run.given.said(f.load.device_map)
+    row = said.origin.row if isinstance(said, Setting) else None
+    if row is None or not row.key.startswith("model_init_kwargs."):
+        return None
+    is_launched = launcher_of(run) not in (None, PLAIN)
+    return "none" if is_launched and run.has(PLACES_BY_RANK) else None
+
+
+# -- what ends before the first step ---------------------------------------------------------------
+
+
+@trainers.derive(shared.refused, source="fields of TRL's config classes, release by release")
+def asks_for_what_it_lacks(run: Cells) -> Any:
+    """An attribute that the class of the arguments has in other releases than the one that runs."""
+    asked = run.given.once(_asked_arguments)
+    switches = switches_of(run.given.blocks) if asked else {}
+    for fact in asked:
+        if not all(
+            name in switches and is_on(name, switches) == on for name, on in fact.detail["guards"]
+        ):
+            continue
+        argument, home = fact.detail["argument"], fact.detail["of"]
+        cls = home.rpartition(".")[2]
+        stem = cls.removesuffix("Config").lower()
+        # Classes of TRL's own table; those of trl.experimental are others of these names.
+        span = SPANS.keys.get(f"{'rm' if stem == 'reward' else stem}.{argument}")
+        span = None if ".experimental." in home else span
+        gone = None if span is None else release_of(span[1])
+        if span is not None and gone is not None and run.made(LibraryChange("trl", gone, "", "")):
+            why = f"{cls} of TRL {span[1]} and later has no {argument}"
+            return Sourced(why, fact.location.path)
+    return None
+
+
+def _asked_arguments(blocks: list[Block]) -> tuple[Fact, ...]:
+    documents = {id(block.document): block.document for block in blocks}
+    facts = (fact for document in documents.values() for fact in document.facts)
+    return tuple(fact for fact in facts if fact.kind == "asks-argument")

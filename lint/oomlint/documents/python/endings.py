@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from oomlint.documents.base import Fact
+from oomlint.documents.python.asked_arguments import asked_arguments
 from oomlint.documents.python.calls import ReachedCall, guards_of_test
 from oomlint.documents.python.nodes import Guard
 from oomlint.documents.python.scopes import FunctionNode, dotted
@@ -33,7 +34,8 @@ def ending_facts(
 ) -> Iterator[Fact]:
     """``ends-early``: ``why`` in words, and the ``guards`` around it; ``never-trains``: the class of a ``trainer`` that
     nothing asks to; ``trains-on-demand``: the first call
-    that trains, of ``ways`` of which each hangs on switches or ``choices`` (see :class:`Training`); ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
+    that trains, of ``ways`` of which each hangs on switches or ``choices`` (see :class:`Training`); ``asks-argument``: an
+    ``argument`` that an object ``of`` a library's class is asked for, and the ``guards``; ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
     ``--local-rank``."""
     ends = (
         *_lacking(tree, evaluator, steps),
@@ -49,6 +51,10 @@ def ending_facts(
     for step, training in _on_demand(tree, steps):
         detail = {"ways": training.ways, "choices": training.choices, "is_left": training.is_left}
         yield Fact("trains-on-demand", Location(source.path, places.span(step.node)), detail)
+    for asked in asked_arguments(tree, steps, _MAY_TRAIN):
+        where = Location(source.path, places.span(asked.node))
+        detail = {"argument": asked.node.attr, "of": asked.of_class, "guards": asked.guards}
+        yield Fact("asks-argument", where, detail)
     for step in _knows_old_rank(steps):
         yield Fact("refuses-dashed-rank", Location(source.path, places.span(step.node)), {})
 

@@ -92,6 +92,19 @@ _OTHER_STATES = frozenset({"load_state_dict", "optim_state_dict_to_load"}) | _OF
 _TAKES_STATES = frozenset({"state_dict", "get_state_dict"})
 # What wrappers call the model that they wrap: of it all states are taken.
 _WHOLE = frozenset({"model", "module", "base_model", "_fsdp_wrapped_module", "_orig_mod"})
+# Methods of a module that give its tensors or parts as they are, shards of them under FSDP, or change what it does.
+_LISTS = frozenset(
+    {"named_parameters", "parameters", "named_buffers", "buffers", "named_modules", "modules", "eval", "train"}
+)  # fmt: skip
+
+
+def _may_be_model(given: ast.expr, model: str, made: set[str]) -> bool:
+    """Whether what a call is given may be the model, or an object that has it: any from elsewhere than the block."""
+    if isinstance(given, (ast.Starred, ast.Lambda)) or ast.dump(given) == model:
+        return True
+    if isinstance(given, ast.Name):
+        return given.id not in made
+    return isinstance(given, ast.Attribute) and given.attr in _WHOLE
 
 
 def _is_of_part(call: ast.Call) -> bool:
@@ -329,6 +342,43 @@ class _Look(Struct, frozen=True, eq=False):
             of_parts = bool(taken) and all(map(_is_of_part, taken))
             if of_parts or (called & _OTHER_STATES and "state_dict" not in called):
                 yield from (item.context_expr for item in node.items)
+            elif not taken:
+                yield from (
+                    i.context_expr for i in node.items if self._leaves_alone(i, node, calls)
+                )
+
+    def _leaves_alone(
+        self, item: ast.withitem, block: ast.With | ast.AsyncWith, calls: Sequence[ast.Call]
+    ) -> bool:
+        """Whether no call of a block can take the states of the model that it is opened with: none is given the model,
+        or an object from elsewhere that may hold it, and the model itself is asked for no states."""
+        opener = item.context_expr
+        if not isinstance(opener, ast.Call) or not opener.args:
+            return False
+        inside = [each for part in block.body for each in ast.walk(part)]
+        made = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        model = ast.dump(opener.args[0])
+        return all(self._is_given_no_model(call, model, made) for call in calls)
+
+    def _is_given_no_model(self, call: ast.Call, model: str, made: set[str]) -> bool:
+        given = (*call.args, *(keyword.value for keyword in call.keywords))
+        if any(_may_be_model(each, model, made) for each in given):
+            return False
+        if not isinstance(call.func, ast.Attribute):
+            return True
+        holder = call.func.value
+        if ast.dump(holder) == model:
+            # peft 0.10 and transformers 4.39 save_pretrained ask the model only where they are given no states.
+            return call.func.attr in _LISTS or (
+                call.func.attr == "save_pretrained"
+                and any(
+                    keyword.arg == "state_dict" and not isinstance(keyword.value, ast.Constant)
+                    for keyword in call.keywords
+                )
+            )
+        if isinstance(holder, ast.Attribute) and ast.dump(holder.value) == model:
+            return holder.attr not in _WHOLE
+        return (dotted(holder) or "").partition(".")[0] in self.tree.scopes.imports
 
     def _keeps_on_gpu(self, config: ast.expr, scope: Scope) -> bool:
         node = self.evaluator.node(config, scope)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -87,8 +88,10 @@ class OwnReaders:
 
     def _declared_below(self, folder: str) -> Declared:
         names, choices, lists = set[bytes](), set[bytes](), set[bytes]()
-        files = self.workspace.below(folder, (".py",), PACKAGE_DEEPEST)
-        for name in islice(files, MOST_OF_PACKAGE):
+        inside = f"{self.workspace.name(Path(folder))}/"
+        unsaved = (n for n in self.workspace.overlay if n.startswith(inside) and n.endswith(".py"))
+        saved = self.workspace.below(folder, (".py",), PACKAGE_DEEPEST)
+        for name in islice((*unsaved, *saved), MOST_OF_PACKAGE):
             data = self.workspace.read_or_none(name) or b""
             names.update(re.findall(_FIELD, data))
             names.update(map(as_field, re.findall(_OPTION, data)))

@@ -1,0 +1,135 @@
+"""Which arguments of training a script is sure to ask its parsed, or made, object for before it trains."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.nodes import Guard
+from oomlint.documents.python.parsers import dataclass_variables
+from oomlint.documents.python.scopes import call_name
+from oomlint.documents.python.tree import Tree
+
+_OF_TRAINING = re.compile(r"^(?:trl|transformers)\.(?:.*\.)?\w*(?:Config|TrainingArguments)$")
+# What holds in one process of every run.
+_MAIN_PROCESS = frozenset(
+    {("is_main_process", True), ("main_process", True), ("is_world_process_zero", True)}
+    | {("local_rank", False), ("rank", False), ("process_index", False)}
+)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+# What is evaluated only sometimes.
+_PERHAPS = (
+    *_DEFINITIONS,
+    ast.IfExp,
+    ast.BoolOp,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
+_LEAVES = frozenset({"exit", "_exit", "quit"})
+
+
+class Asked(Struct, frozen=True):
+    """``training_args.dataset_num_proc`` in a call: of which class it is asked, and the switches that lead there."""
+
+    step: ReachedCall
+    node: ast.Attribute
+    of_class: str
+    guards: tuple[Guard, ...]
+
+
+def asked_arguments(
+    tree: Tree, steps: Sequence[ReachedCall], may_train: re.Pattern[str]
+) -> Iterator[Asked]:
+    """The attributes that calls ahead of all that may train are given, of objects of a library's arguments of
+    training."""
+    variables = _variables(tree, steps)
+    if not variables:
+        return
+    set_here = set(_set_attributes(tree.root))
+    protected = {id(call) for each in tree.tries for call in ast.walk(each)}
+    for step in steps:
+        is_own = step.last in tree.scopes.functions
+        trains = step.last[:1].islower() and may_train.search(step.last) and not is_own
+        if not step.reached or trains:
+            return
+        if _may_be_left(step, tree) or id(step.node) in protected:
+            return
+        guards = tuple(guard for guard in step.guards if guard not in _MAIN_PROCESS)
+        if len(step.arms) > len(step.guards):
+            continue
+        for node in _given(step.node):
+            holder = node.value
+            if (
+                isinstance(holder, ast.Name)
+                and holder.id in variables
+                and node.attr not in set_here
+            ):
+                yield Asked(step, node, variables[holder.id], guards)
+
+
+def _variables(tree: Tree, steps: Sequence[ReachedCall]) -> dict[str, str]:
+    """Variables that hold a library's arguments of training and nothing else, with the class as imported."""
+    named = dataclass_variables(tree)
+    made = {id(step.node): step.name for step in steps}
+    counts: dict[str, int] = {}
+    for node in tree.assignments:
+        for target in node.targets:
+            for each in ast.walk(target):
+                if isinstance(each, ast.Name):
+                    counts[each.id] = counts.get(each.id, 0) + 1
+        if (
+            len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+            and id(node.value) in made
+        ):
+            named.setdefault(node.targets[0].id, made[id(node.value)])
+    scopes = [step.scope for step in steps]
+    found = {
+        name: next((home for scope in scopes if (home := scope.imported(cls))), cls)
+        for name, cls in named.items()
+        if counts.get(name) == 1
+    }
+    return {name: cls for name, cls in found.items() if _OF_TRAINING.match(cls)}
+
+
+def _set_attributes(root: ast.Module) -> Iterator[str]:
+    for node in ast.walk(root):
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            yield node.attr
+
+
+def _given(call: ast.Call) -> Iterator[ast.Attribute]:
+    """The attributes that are surely read for a call."""
+    waiting: list[ast.AST] = [*call.args, *(keyword.value for keyword in call.keywords)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _PERHAPS):
+            continue
+        if isinstance(node, ast.Attribute):
+            yield node
+        waiting += ast.iter_child_nodes(node)
+
+
+def _may_be_left(step: ReachedCall, tree: Tree) -> bool:
+    """Whether the body that a call stands in may have ended ahead of it."""
+    body = tree.root.body if step.function is None else step.function.body
+    waiting: list[ast.AST] = list(body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _DEFINITIONS) or _line(node) >= step.node.lineno:
+            continue
+        leaves = isinstance(node, ast.Call) and call_name(node) in _LEAVES
+        if isinstance(node, ast.Return) or leaves:
+            return True
+        waiting += ast.iter_child_nodes(node)
+    return False
+
+
+def _line(node: ast.AST) -> int:
+    return node.lineno if isinstance(node, (ast.stmt, ast.expr)) else 0
