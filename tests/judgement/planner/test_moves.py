@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
+from oomlint.errors import CannotEdit
 from oomlint.judgement.planner import moves
+from oomlint.plan import Plan
 from oomlint.plan.model import VisionTower
 
 ADAM: dict[str, Any] = {"model.dims": LLAMA_8B, "optimizer.kind": "adamw"}
@@ -83,6 +86,7 @@ def batches(*sizes: tuple[int, int]) -> list[dict[str, Any]]:
         # Stage 3 gathers by parameters, not by buckets.
         ("buckets", {**STAGE_3, "parallel__zero__reduce_bucket_elems": 500_000_000, "parallel__zero__allgather_bucket_elems": 500_000_000}, [{REDUCE: 50_000_000}]),
         ("buckets", {**ZERO, "parallel__zero__stage": 0, "parallel__zero__reduce_bucket_elems": 500_000_000}, []),
+        ("buckets", {**ZERO, "parallel__zero__stage": 1}, []),
         ("buckets", {"parallel__backend": "ddp", "parallel__zero__stage": 2, "parallel__zero__reduce_bucket_elems": 500_000_000}, []),
         ("micro_batch", {"batch__micro": 8, "batch__grad_accum": 3}, batches((4, 6), (2, 12), (1, 24))),
         ("micro_batch", {"batch__micro": 6}, batches((3, 2))),
@@ -207,6 +211,38 @@ def test_a_move_sets(name: str, changes: dict[str, Any], expected: list[dict[str
 def test_a_move_is_called(name: str, changes: dict[str, Any], titles: list[str]) -> None:
     found = getattr(moves, f"_{name}")(plan_of(ADAM, **changes))
     assert [move.title for move in found] == titles
+
+
+def offered(plan: Plan, card: int | None, *unsayable: str) -> list[dict[str, Any]]:
+    """The changes of the distinct moves of a run whose framework has no words for some values."""
+
+    def what_if(changes: Any) -> Any:
+        if set(changes.values()) & set(unsayable):
+            raise CannotEdit("no word")
+        changed = plan.with_values({str(field): value for field, value in changes.items()})
+        return SimpleNamespace(intended=SimpleNamespace(plan=changed))
+
+    run: Any = SimpleNamespace(
+        intended=SimpleNamespace(plan=plan), limits=SimpleNamespace(gpu_bytes=card), what_if=what_if
+    )
+    groups = (*moves._loss(plan), *moves._rollout(plan), *moves._loss(plan))
+    found = moves._distinct(run, groups)
+    return [{str(field): value for field, value in move.changes.items()} for move in found]
+
+
+def test_moves_are_offered_once_and_where_they_can_be_said() -> None:
+    plan = plan_of(ADAM, loss__logits_materialised="full")
+    assert offered(plan, None) == [{LOSS: "fused"}, {LOSS: "chunked"}]
+    assert offered(plan, None, "fused") == [{LOSS: "chunked"}]
+
+
+def test_no_move_takes_from_an_engine_what_its_weights_need() -> None:
+    """16 GB of weights in bf16: more than 0.3 of 48 GiB, less than half of them."""
+    sized = replace(LLAMA_8B, params_total=8_000_000_000)
+    plan = plan_of(ADAM, model__dims=sized, **COLOCATED, objective__rollout__gpu_mem_util=0.9)
+    assert offered(plan, 80 * 2**30) == [{SHARE: 0.5}, {SHARE: 0.3}]
+    assert offered(plan, 48 * 2**30) == [{SHARE: 0.5}]
+    assert offered(plan, 24 * 2**30) == []  # half of them are 12.9 GB
 
 
 def test_what_is_called_safe_gives_nothing_up() -> None:
