@@ -83,7 +83,7 @@ class StandIn(SimpleNamespace):
             "limits": SimpleNamespace(gpu_bytes=LIMIT, host_bytes=None), "remembered": {},
             "alternatives": (), "open": {}, "is_measured": False, "attested": None, "levels": {},
             "parts": SimpleNamespace(untold={}, changed={}, unread_program="", hardware=None), "changes": {}, "missing": (), "unreadable": (),
-            "sharded": False, "claims": (), "origins": {}, "estimated_by": estimate_of,
+            "sharded": False, "settings": {}, "claims": (), "origins": {}, "estimated_by": estimate_of,
         }  # fmt: skip
         super().__init__(plan=plan, **{**usual, **told})
         self.dialect = SimpleNamespace(launcher_may_shard=self.sharded)

@@ -112,8 +112,9 @@ _OPTIMIZER = _or_member(TRAINER_OPTIMIZER)
 
 def _read_config_file(raw: Any) -> str | None:
     """The name of a file; a bare ``--deepspeed`` is the switch of deepspeed.add_config_arguments
-    (DeepSpeed edaa7221 deepspeed/__init__.py:270), for loops that have it beside their file."""
-    return None if raw in (True, "True", "true") else read_text(raw)
+    (DeepSpeed edaa7221 deepspeed/__init__.py:270), for loops that have it beside their file. An empty word is none
+    (transformers 5.23 training_args.py: ``if self.deepspeed``)."""
+    return None if raw in (True, "True", "true", "") else read_text(raw)
 
 
 _CONFIG_FILE = Kind(_read_config_file, schema=TEXT.schema)

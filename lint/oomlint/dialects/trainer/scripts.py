@@ -269,6 +269,15 @@ def ends_early(run: Cells) -> Any:
     return None if fact is None else Sourced(fact.detail["why"], fact.location.path)
 
 
+@calls.derive(shared.stops)
+def never_trains(run: Cells) -> Any:
+    """A script that makes a trainer and leaves it at that: its ``train()`` is commented out, or yet to be written."""
+    fact = run.given.once(_never)
+    if fact is None:
+        return None
+    return Sourced(f"nothing asks {fact.detail['trainer']} to train", fact.location.path)
+
+
 @calls.derive(shared.stops, source="transformers 5.23 training_args.py: do_train is off by default")
 def trains_nothing(run: Cells) -> Any:
     """A script that a command starts to evaluate or to predict: no call that trains is reached."""
@@ -318,6 +327,10 @@ def _may_say_more(command: Block) -> bool:
 
 def _ends(blocks: list[Block]) -> tuple[Fact, ...]:
     return tuple(fact for fact in _facts(blocks) if fact.kind == "ends-early")
+
+
+def _never(blocks: list[Block]) -> Fact | None:
+    return next((fact for fact in _facts(blocks) if fact.kind == "never-trains"), None)
 
 
 def _on_demand(blocks: list[Block]) -> tuple[Fact, ...]:

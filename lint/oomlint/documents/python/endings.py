@@ -31,18 +31,21 @@ def ending_facts(
     evaluator: Evaluator,
     steps: Sequence[ReachedCall],
 ) -> Iterator[Fact]:
-    """``ends-early``: ``why`` in words, and the ``guards`` around it; ``trains-on-demand``: the first call
+    """``ends-early``: ``why`` in words, and the ``guards`` around it; ``never-trains``: the class of a ``trainer`` that
+    nothing asks to; ``trains-on-demand``: the first call
     that trains, of ``ways`` of which each hangs on switches or ``choices`` (see :class:`Training`); ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
     ``--local-rank``."""
     ends = (
         *_lacking(tree, evaluator, steps),
         *_unlabelled(tree, steps),
         *_declared_twice(tree, steps),
-        *_never_asked(tree, steps),
     )
     for step, why in ends:
         where = Location(source.path, places.span(step.node))
         yield Fact("ends-early", where, {"why": why, "guards": step.guards})
+    for step in _never_asked(tree, steps):
+        where = Location(source.path, places.span(step.node))
+        yield Fact("never-trains", where, {"trainer": step.last})
     for step, training in _on_demand(tree, steps):
         detail = {"ways": training.ways, "choices": training.choices, "is_left": training.is_left}
         yield Fact("trains-on-demand", Location(source.path, places.span(step.node)), detail)
@@ -185,7 +188,7 @@ def _speaks_of_labels(node: ast.AST) -> bool:
 _TRAINERS_METHOD = re.compile(r"train|fit|search|loop|resume|learn", re.IGNORECASE)
 
 
-def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[ReachedCall, str]]:
+def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCall]:
     """The first Trainer of a script whose Trainers all have a name by which nothing is done that may train: they are
     handed to nobody, and their own methods are others."""
     trainers = [step for step in steps if _MAKES_TRAINER.search(step.last) and _is_given(step.node)]
@@ -198,7 +201,7 @@ def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[Rea
         names.add(target.id)
     if not trainers or any(_may_ask(node, names) for node in _uses(tree.root)):
         return
-    yield trainers[0], f"nothing asks {trainers[0].last} to train"
+    yield trainers[0]
 
 
 # Lightning's are given the model later.

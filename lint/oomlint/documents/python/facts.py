@@ -97,7 +97,8 @@ _WHOLE = frozenset({"model", "module", "base_model", "_fsdp_wrapped_module", "_o
 def _is_of_part(call: ast.Call) -> bool:
     """Whether the states that a call takes are those of an attribute of a model: a projection, an adapter."""
     is_given = call_name(call) == "get_state_dict" and len(call.args) == 1
-    holder = call.args[0] if is_given else getattr(call.func, "value", None)
+    of_method = call.func.value if isinstance(call.func, ast.Attribute) else None
+    holder = call.args[0] if is_given else of_method
     return (
         isinstance(holder, ast.Attribute)
         and holder.attr not in _WHOLE
