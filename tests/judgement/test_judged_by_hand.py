@@ -797,6 +797,10 @@ def test_bounds_cover_those_of_other_releases() -> None:
     assert releases._covering(own, replace(other, allocated=None)).allocated == own.allocated
     host = HostEstimate(peak_bytes=5, low_bytes=4, high_bytes=6)
     assert releases._covering(host, replace(host, low_bytes=3)).low_bytes == 3
+    assert releases._covering(host, replace(host, high_bytes=9)) == replace(host, high_bytes=9)
+    unknown = replace(host, high_bytes=None)
+    assert releases._covering(host, unknown) == host
+    assert releases._covering(unknown, host) == unknown
 
 
 def test_what_is_saved_counts_where_the_peaks_are_the_same() -> None:
