@@ -181,6 +181,8 @@ def test_a_move_that_turns_out_needless_is_left_out() -> None:
     assert shortened(None) is both
     assert shortened(alone, given=2) is both
     assert shortened(alone, best=60 * GIB) is both
+    # It fits, and no more is asked.
+    assert shortened(way(HALF, risk=0.19)) is not both
     # Where a risk is left, one more than a twentieth higher is no bargain.
     assert shortened(way(HALF, risk=0.14), below=0.5) is not both
     assert shortened(way(HALF, risk=0.16), below=0.5) is both
