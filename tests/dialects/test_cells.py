@@ -413,6 +413,29 @@ def test_what_nobody_says_is_known_as_a_default_is():
     assert cells.level(f.seq.longest) is Level.DEFAULT
 
 
+def test_a_fact_is_known_no_better_than_what_it_is_a_fact_of():
+    meaning = Meaning()
+    meaning.assume(own.other, why="a guess")(lambda run: 2)
+    meaning.fact(f.seq.longest)(lambda run: run[own.other] * 10)
+    meaning.fact(f.total_steps)(lambda run: run[f.seq.max_len])
+    cells = cells_of("len: 5\n", meaning=meaning)
+    assert (cells[f.seq.longest], cells.level(f.seq.longest)) == (20, Level.ASSUMED)
+    assert (cells[f.total_steps], cells.level(f.total_steps)) == (5, Level.FACT)
+
+
+def test_what_follows_from_what_nobody_could_read_is_unread_whatever_it_is():
+    meaning, fields = Meaning(), (f.seq.longest, f.total_steps, f.save.every, f.save.keep)
+    meaning.derive(fields[0])(lambda run: Sourced(run[f.seq.max_len] or 7, "", is_assumed=True))
+    meaning.assume(fields[1], why="a guess")(lambda run: run[f.seq.max_len] or 7)
+    meaning.fact(fields[2])(lambda run: run[f.seq.max_len] or 7)
+    meaning.default(fields[3])(lambda run: run[f.seq.max_len] or 7)
+    unread, read = (cells_of(f"len: {text}\n", meaning=meaning) for text in ("${N}", "7"))
+    assert [unread[field] for field in fields] == [7] * 4
+    assert [unread.level(field) for field in fields] == [Level.UNREAD] * 4
+    known = [Level.ASSUMED, Level.ASSUMED, Level.FACT, Level.DEFAULT]
+    assert [read.level(field) for field in fields] == known
+
+
 def test_groups_that_ask_each_other_are_a_circle():
     meaning = Meaning()
     meaning.derive(f.seq.max_len, f.seq.longest)(lambda run: {f.seq.max_len: run[f.total_steps]})

@@ -63,3 +63,10 @@ def test_without_a_machine_there_is_no_risk() -> None:
     assert found.hardware is None
     assert found.risk is None or found.risk.any is None
     assert found.estimate.gpu.peak_bytes is not None
+
+
+def test_the_ram_of_a_plan_is_a_limit_though_its_card_is_unknown() -> None:
+    assert of_plan(plan_of(LEAVES, host__ram_gib=1.5)).host_limit == 3 * GIB // 2
+    assert of_plan(plan_of(LEAVES)).host_limit is None
+    machine = {"device__type": "A100-80GB", "host__ram_gib": 64}
+    assert of_plan(plan_of(LEAVES, **machine)).host_limit == 64 * GIB

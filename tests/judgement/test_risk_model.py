@@ -117,3 +117,11 @@ def test_what_fits_is_what_rather_lives_whoever_asks(resource: Literal["gpu", "h
         assert has_room(estimate, resource, peak, 1000) == fits
     unknown: Any = SimpleNamespace(**{resource: DeviceEstimate()})
     assert not holds(unknown, resource, 1000)
+
+
+def test_severities_have_names_of_their_own_in_their_order() -> None:
+    assert [(each.label, int(each)) for each in Severity] == [
+        ("info", 1),
+        ("warning", 2),
+        ("error", 3),
+    ]

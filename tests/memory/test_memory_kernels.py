@@ -177,6 +177,11 @@ def test_a_packed_head_is_unpacked_for_backward() -> None:
         **chunked, compile__enabled=True, quant__method="bnb4", quant__skip_modules=()
     )
     assert highest(compiled) == 1.5 * EACH + 2 * HEAD
+    unpacked = {**chunked, "quant__method": "bnb4", "quant__skip_modules": ()}
+    projecting = logits(**unpacked, loss__algorithm="head_chunks")
+    assert highest(projecting) == 5 * EACH + 2 * STATES + 2 * HEAD
+    handed_on = logits(**unpacked, loss__outputs_kept=True)
+    assert bytes_of(handed_on) == (8 * EACH, 9 * EACH + 2 * HEAD, 9 * EACH + 2 * HEAD)
 
 
 # What benchmarks/measure/compiled.py measured with torch 2.15, less what hidden states take.

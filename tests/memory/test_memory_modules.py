@@ -303,6 +303,40 @@ def test_rotations_in_fp32_and_in_one_kernel() -> None:
 HEADS = ((20, 2), (10, 2), (10, 2))
 
 
+@pytest.mark.parametrize(
+    ("qk_norm", "traits", "query", "key"),
+    [
+        (False, Traits(), 20, 20),
+        # The norm's input in fp32, its scale, and what its weight is multiplied with.
+        (True, Traits(), 20 + 80 + 4 + 40, 20 + 40 + 4 + 20),
+        # Llama4TextL2Norm has no weight and comes after the rotation.
+        (True, Traits(l2_qk_norm=True), 20, 20),
+    ],
+)
+def test_queries_and_keys_are_normed_where_they_are_made_or_once_they_are_turned(
+    qk_norm: bool, traits: Traits, query: float, key: float
+) -> None:
+    parts = {"k": Linear("k", 10, 10), "v": Linear("v", 10, 10)}
+
+    def queries(d: Decoder, x: Tensor) -> Tensor:
+        return d.queries(x, Linear("q", 10, 20), 20)[0]
+
+    def keys(d: Decoder, x: Tensor) -> Tensor:
+        return d.keys_and_values(x, parts)[0]
+
+    def attended(d: Decoder, x: Tensor) -> Tensor:
+        every = {"q": Linear("q", 10, 20), **parts, "o": Linear("o", 20, 10)}
+        return d.project_and_attend(x, every)
+
+    told = {"qk_norm": qk_norm, "traits": traits}
+    assert of(queries, **told).saved == (query, 0, 0)
+    assert of(keys, **told).saved == (key, 0, 0)
+    if traits.l2_qk_norm:
+        plain = of(attended, traits=Traits()).saved[0]
+        # Both in fp32 and a scale each.
+        assert of(attended, **told).saved[0] == plain + (80 + 4) + (40 + 4)
+
+
 def attention(regime: Regime, *inputs: tuple[float, float], **model: Any) -> Played:
     attend: Any = Decoder.attention
     return of(attend, *(inputs or HEADS), regime=regime, **model)

@@ -100,6 +100,8 @@ def test_a_rank_has_so_many_elements(
         ({"ep": 4, "expert_shard": 2}, (2 * END + NORM + ATTENTION + REST) / 16, EXPERTS / 4 / 2),
         ({"tp": 2, "ep": 4}, ((2 * END + NORM + ATTENTION) / 2 + REST) / 8, EXPERTS / 8 / 2),
         ({"tp": 2, "ep": 4, "etp": 1}, ((2 * END + NORM + ATTENTION) / 2 + REST) / 8, EXPERTS / 4 / 4),
+        # Whole experts on each of 16 ranks, that share them among all (Megatron's expert data parallelism).
+        ({"tp": 2, "etp": 1}, ((2 * END + NORM + ATTENTION) / 2 + REST) / 8, EXPERTS / 16),
         # More experts than ranks would share: each has its own.
         ({"tp": 2, "ep": 16}, ((2 * END + NORM + ATTENTION) / 2 + REST) / 8, EXPERTS / 32),
         # Ranks of one sequence share too.

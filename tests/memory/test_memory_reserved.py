@@ -259,6 +259,16 @@ def test_nothing_near_moves_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpu", "host", "tells"),
+    [(0.29, None, True), (0.3, None, False), (None, 0.29, True), (0.3, 0.3, False), (0.5, 0.1, True), (None, None, False)],
+)  # fmt: skip
+def test_a_run_of_which_three_tenths_are_others_tells_nothing(
+    gpu: float | None, host: float | None, tells: bool
+) -> None:
+    assert Nearest(Measurement(Plan(), ONE_CARD, "here"), gpu, host, ()).tells is tells
+
+
+@pytest.mark.parametrize(
     ("readings", "beyond"),
     [
         ({"allocated": 105}, 20), ({"reserved": 125}, 20), ({"device": 140}, 20),

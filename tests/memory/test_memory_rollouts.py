@@ -13,7 +13,7 @@ from oomlint.memory.facts import Facts
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import layer_profile
 from oomlint.memory.logits import logits_of, scored_logits
-from oomlint.memory.rollout import engine_pool, rollout_points
+from oomlint.memory.rollout import engine_pool, least_engine_weights, rollout_points
 from oomlint.memory.states import state_bytes_of
 from oomlint.memory.step import Point
 from oomlint.plan import Plan
@@ -468,3 +468,26 @@ def test_deepspeeds_kernels_pad_heads(head: int, width: int) -> None:
     whole = Facts(f.plan.with_values({"objective.rollout": Rollout(engine="deepspeed")}))
     each = 10 * 32 * width + 32 * 2048 + 2 * 32 * 32 * width
     assert engine_pool(whole, _LIMITS) == 2 * _ROWS * 2048 * each
+
+
+@pytest.mark.parametrize(
+    ("changes", "weights"),
+    [
+        ({}, 16e9),
+        ({"objective.rollout.tp": 4}, 4e9),
+        ({"quant.method": "none"}, 16e9),
+        ({"quant.method": "bnb4"}, 4e9),
+        ({"quant.method": "bnb8", "quant.bits": 8.0}, 8e9),
+        ({"objective.rollout.engine": "sglang"}, 16e9),
+        ({"objective.rollout.engine": "hf"}, None),
+        ({"objective.rollout.share_of": "free"}, None),
+        ({"objective.rollout.shares_weights": True}, None),
+        ({"model.dims": LLAMA_8B}, None),
+        ({"model.dims": None}, None),
+    ],
+)
+def test_an_engine_holds_at_least_its_copy_of_a_counted_model(
+    changes: dict[str, Any], weights: float | None
+) -> None:
+    sized = {"model.dims": replace(LLAMA_8B, params_total=8_000_000_000)}
+    assert least_engine_weights(_ACTOR.with_values({**sized, **changes})) == weights

@@ -6,12 +6,14 @@ windows is read in torch/distributed/fsdp/_fully_shard (FSDP2) and torch/distrib
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from tests.plans import plan_of
 
+from oomlint.memory import sharding
 from oomlint.memory.facts import Facts
 from oomlint.memory.images import images_of
 from oomlint.memory.logits import Logits, logits_of
@@ -433,3 +435,27 @@ def test_units_that_stay_whole_go_one_by_one_in_backward() -> None:
     # All but the blocks that are through, and what is sent of the unit above.
     stays = 2 * (2 * BLOCK + END)
     assert windows <= {stays + 2 * TAIL, stays - 2 * BLOCK + 2 * BLOCK}
+
+
+def test_of_a_layers_moments_those_are_kept_that_have_the_most_of_something() -> None:
+    """Of ten tokens and ten scores, with gradients of two bytes: (what moves, what is fixed, gradients)."""
+    backward = (
+        (1, 0, 0, 5),
+        (0, 0, 31, 0),
+        (1, 2, 0, 1),
+        (2, 0, 10, 9),
+        (0, 0, 0, 12),
+        (1, 1, 5, 0),
+    )
+    profile: Any = SimpleNamespace(backward=backward)
+    assert sharding._highest_moments(profile, 10, 10, 2) == (
+        (20, 10, 18), (0, 31, 0), (30, 0, 2), (0, 0, 24),
+    )  # fmt: skip
+
+
+def test_of_places_those_are_kept_that_have_the_most_of_something() -> None:
+    """(Gradients of what is through, activations below, window)."""
+    places: Any = [(1, 2, 3), (5, 0, 0), (0, 9, 0), (4, 4, 4), (0, 0, 8), (1, 1, 1)]
+    found = sharding._highest_places(places)
+    assert found == ((4, 4, 4), (0, 9, 0), (5, 0, 0), (0, 0, 8))
+    assert sharding._highest_places(places[:1]) == (places[0],) * 4

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from oomlint.memory.build import mixture_class, size_class, skeleton, stand_in, without_head
+from oomlint.memory.build import _Parts, mixture_class, size_class, skeleton, stand_in, without_head
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure
 from oomlint.memory.vision import tower_of
 from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
@@ -453,3 +453,65 @@ def test_pixtrals_tower_is_gated_without_biases() -> None:
     assert tower is not None
     assert tower.skeleton.blocks[0].numel == 4 * 64 * 64 + 3 * 64 * 128 + 2 * 64
     assert tower.inner == 64
+
+
+# Two heads of keys of 4 and three of values of 5 over 10 hidden numbers: 8 keys, 15 values.
+_DELTA = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 3, "linear_key_head_dim": 4,
+    "linear_value_head_dim": 5,
+}  # fmt: skip
+_APART = {"la_q": 80, "la_k": 80, "la_v": 150}
+
+
+def parts(arch: str, linear: dict[str, int], **changes: Any) -> _Parts:
+    small = replace(SMALL, arch=arch, hidden=10, head_dim=5, linear_attn=linear, **changes)
+    return _Parts(small, 10, 2)
+
+
+@pytest.mark.parametrize(
+    ("arch", "numels", "decays"),
+    [
+        ("qwen3_5", {"la_qkv": 310, "la_z": 150, "la_b": 30, "la_a": 30, "la_out": 150}, 3),
+        ("qwen3_next", {"la_qkvz": 460, "la_ba": 60, "la_out": 150}, 3),
+        ("olmo_hybrid", {**_APART, "la_z": 150, "la_b": 30, "la_a": 30, "la_o": 150}, 3),
+        # A decay for each value; Kimi's go through five numbers.
+        ("kimi_linear", {**_APART, "la_b": 30, "la_a_in": 50, "la_a": 75, "la_z_in": 50, "la_z": 75, "la_o": 150}, 15),
+        ("bailing_hybrid", {**_APART, "la_b": 30, "la_a": 150, "la_z": 150, "la_o": 150}, 15),
+    ],
+)  # fmt: skip
+def test_a_delta_net_has_projections(arch: str, numels: dict[str, int], decays: int) -> None:
+    found = parts(arch, _DELTA).delta()
+    assert found is not None
+    linears, other, sizes = found
+    assert {linear.role: linear.numel for linear in linears} == numels
+    # A convolution of 4 over what is projected, a bias a head, a norm of a head's values.
+    assert other == 31 * 4 + decays + 3 + 5
+    assert sizes == (2, 3, 4, 5)
+
+
+def test_sizes_of_a_delta_net_are_those_of_all_heads_or_unknown() -> None:
+    alike = parts("qwen3_next", {"linear_num_heads": 3, "linear_head_dim": 5}).delta()
+    assert alike is not None
+    assert alike[2] == (3, 3, 5, 5)
+    shorter = parts("qwen3_next", {**_DELTA, "linear_conv_kernel_dim": 2}).delta()
+    assert shorter is not None
+    assert shorter[1] == 31 * 2 + 3 + 3 + 5
+    for name in _DELTA:
+        assert (
+            parts("qwen3_next", {key: n for key, n in _DELTA.items() if key != name}).delta()
+            is None
+        )
+
+
+def test_lightning_attention_has_a_head_of_keys_for_each_query_and_a_gate() -> None:
+    linears, norm = parts("minimax", {}).lightning()
+    assert [linear.numel for linear in linears] == [600, 200, 200]
+    assert norm == 20
+
+
+def test_an_indexer_scores_tokens_where_its_sizes_are_known() -> None:
+    known = parts("deepseek_v32", {}, mla=Mla(index_heads=2, index_dim=3))
+    assert [linear.numel for linear in known.indexer(7)] == [42, 30, 20]
+    assert known.indexer(0) == []
+    for mla in (None, Mla(index_heads=2), Mla(index_dim=3)):
+        assert parts("deepseek_v32", {}, mla=mla).indexer(7) == []

@@ -128,7 +128,7 @@ def as_short_as_any(run: Run) -> Run | None:
         )
     if coming == "padded":
         return run.assuming({f.seq.max_len: length})
-    return _filled_to(run, min(1.0, length / (longest_sample(run.plan) or limit)))
+    return _filled_to(run, length / (longest_sample(run.plan) or limit))
 
 
 def lengths_are_open(run: Run) -> bool:

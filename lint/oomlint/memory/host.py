@@ -147,7 +147,7 @@ def offloaded_of(f: Facts) -> tuple[float, float]:
         states += (stored + grads + optimizer_bytes(f, trained)) / f.ranks.shard * ranks
         if pin and f.ranks.backend == "fsdp1":
             # One pinned flat parameter a unit (torch/distributed/fsdp/_flat_param.py).
-            unit = stored / f.ranks.shard / max(1, m.layers)
+            unit = stored / f.ranks.shard / m.layers
             rounding += (power_of_two(unit) - unit) * m.layers * ranks
         elif pin:
             # Every parameter and gradient shard is a pinned block of its own.

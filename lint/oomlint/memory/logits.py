@@ -367,7 +367,8 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
             return _compiled_chunks(f, each, n, norm, hidden=hidden)
         late = [
             (norm, kept + hidden + 2 * wide / n * each + unpacked, 0.0),
-            (norm, kept * _left(n, 2) + hidden + unpacked + _of_head(f, n), 0.0),
+            # A head whose gradient adds up is not packed.
+            (norm, kept * _left(n, 2) + hidden + _of_head(f, n), 0.0),
         ]
         return Logits(kept + hidden, kept + hidden + (e + wide) / n * each, 0.0, norm, late)
     if loss.outputs_kept:
@@ -380,7 +381,6 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
     at_loss = kept + (e + wide / n) * each
     late = [
         (norm, kept + 2 * wide / n * each + unpacked, 0.0),
-        # A head whose gradient adds up is not packed.
         (norm, e * each * _left(n, 2) + _of_head(f, n), 0.0),
     ]
     return Logits(kept, at_loss, 0.0, norm, late)

@@ -228,10 +228,9 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     master = bytes_per.weight if bytes_per.weight >= 2 else bytes_per.stream
     low = e if master != e else 0.0  # a half-precision copy of what is stored wider
     reduce = reduce_bytes(f, e)
-    strategy = fsdp.strategy or "full"
     wrapped = (fsdp.wrap or "transformer") != "none"
     stays = stays_gathered(f)
-    replicated = strategy == "no_shard"
+    replicated = fsdp.strategy == "no_shard"
     u = units_of(f)
     total = m.numel / ranks.tp + f.trained.adapter_numel
     # The embedding and the output layer as units of their own (allenai/OLMo ``by_block_and_size``).

@@ -72,14 +72,15 @@ def data_ranks(f: Facts, ranks: float) -> float:
     Where it has ranks of its own, ``expert_shard`` says how many share a rank's experts.
     """
     m = f.model
-    if f.ranks.ep == 1 or m is None or not m.expert_numel:
+    if m is None or not m.expert_numel:
         return ranks
     split = expert_split(f)
     local = frozen_weight_bytes_of(f, 1.0)
     experts = m.expert_numel / (f.ranks.pp * f.ranks.ep * split)
     holders = max(1.0, ranks * f.ranks.tp / (f.ranks.ep * split))
     holders = f.plan.parallel.expert_shard or holders
-    return local / ((local - experts) / ranks + experts / holders)
+    # That is, local / ((local - experts) / ranks + experts / holders).
+    return ranks / (1 + experts / local * (ranks / holders - 1))
 
 
 def quantised_bytes(quant: Quant) -> float | None:

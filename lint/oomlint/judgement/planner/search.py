@@ -88,6 +88,13 @@ class Way(Struct, frozen=True):
         return self.risk.verdict
 
     @property
+    def danger(self) -> float:
+        """How likely the run dies all the same, which is known of every way that is taken."""
+        known = self.risk.any
+        assert known is not None
+        return known
+
+    @property
     def changes(self) -> Mapping[Any, Any]:
         merged: dict[Any, Any] = {}
         for move in self.moves:
@@ -288,8 +295,8 @@ class Search(Struct, frozen=True):
             for each in by_risk[:_MOST_NEAR]
         )
         found = [(way, given) for way, given in tried if way is not None]
-        least = min((way.risk.any or 0.0 for way, _ in found), default=0.0)
-        good = [each for each in found if (each[0].risk.any or 0.0) <= least + _AS_GOOD]
+        least = min((way.danger for way, _ in found), default=0.0)
+        good = [each for each in found if each[0].danger <= least + _AS_GOOD]
         good.sort(key=lambda each: (each[0].slowdown, len(each[0].moves)))
         shortest = (self._shortest(way, given, None, EVEN) for way, given in good)
         first = next((way for way in shortest if way is not None), None)
@@ -466,7 +473,7 @@ def _needs_no_less(estimate: Estimate, other: Estimate) -> bool:
 
 
 def _is_as_good(one: Way, other: Way) -> bool:
-    return (one.risk.any or 0.0) <= (other.risk.any or 0.0) + _AS_GOOD
+    return one.danger <= other.danger + _AS_GOOD
 
 
 State: TypeAlias = tuple[int, ...]
