@@ -51,7 +51,9 @@ from oomlint.wording.amounts import gib
 from oomlint_rules._examples import command, example, script
 
 _PYTHON = re.compile(r"(python3?)(?= +(?:-m +)?[\w./]+)", re.ASCII)
-_OF_THE_MODEL = ("model.", "quant.", "trainable.")
+_OF_CARDS = ("parallel.", "launch.", "env.", "scene.", "machine.")
+"""What may say how many cards there are. A model's quantization, its device map and the releases that are required
+only decide what is done with them."""
 _FOUR = "CUDA_VISIBLE_DEVICES=0,1,2,3 "
 
 
@@ -143,7 +145,7 @@ def _is_said(run: Run) -> bool:
     todo, seen = [*run.inputs(f.parallel.gpus_per_node)], set[str]()
     while todo:
         name = todo.pop()
-        if name in seen or name.startswith(_OF_THE_MODEL):
+        if name in seen or not name.startswith(_OF_CARDS):
             continue
         seen.add(name)
         if run.is_explicit(name):
