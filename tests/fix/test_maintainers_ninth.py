@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.fixing import repaired
 
+from oomlint.linting.rule import Applicability
+from oomlint_rules._examples import AXOLOTL
+
 _LOAD = """\
 import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
@@ -37,6 +40,33 @@ def test_a_load_onto_a_card_does_not_say_how_many_cards_there_are(
         result = repaired(files, hardware="4xRTX-4090-24GB")
         is_spread = b"torchrun" in result.texts.get("run.sh", b"")
         assert is_spread is (is_applied and argument != _ONE_CARD)
+
+
+@pytest.mark.parametrize(
+    ("merges", "is_applied"), [("model.merge_and_unload()", False), ("", True)]
+)
+def test_a_script_that_merges_its_adapter_itself_stays_one_process(
+    merges: str, is_applied: bool
+) -> None:
+    files = {
+        "train.py": f"{_LOAD.format(first='', argument='torch_dtype=torch.bfloat16')}{merges}\n",
+        "run.sh": "CUDA_VISIBLE_DEVICES=0,1 python train.py\n",
+    }
+    result = repaired(files, hardware="2xA100-80GB")
+    assert (b"torchrun" in result.texts.get("run.sh", b"")) is is_applied
+    assert any(d.rule.code == "OOM705" for d in (result.before or result.report).diagnoses)
+
+
+def test_workers_stay_where_neither_cores_nor_ram_are_known() -> None:
+    files = {
+        "train.yaml": f"{AXOLOTL}dataloader_num_workers: 32\n",
+        "run.sh": "torchrun --nproc_per_node 8 -m axolotl.cli.train train.yaml\n",
+    }
+    result = repaired(files)
+    [workers] = [d for d in result.report.diagnoses if d.rule.code == "OOM408"]
+    assert workers.fix is not None
+    assert workers.fix.applicability is Applicability.UNSAFE
+    assert not result.texts
 
 
 @pytest.mark.parametrize(
