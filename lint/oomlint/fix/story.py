@@ -389,11 +389,29 @@ def warning_at(source: Source, edit: Edit) -> str | None:
     if found and re.search(_WARNS, said):
         return _shortened(said)
     old = source.text[edit.start : edit.end]
+    if explained := _explained(source, edit):
+        return explained
     for above in _comments_above(source, edit, mark):
         only = re.search(_SUPPORTS_ONLY, above)
         if only and len(only[1]) > 1 and only[1].lower() in old.lower():
             return _shortened(above)
     return None
+
+
+def _explained(source: Source, edit: Edit) -> str | None:
+    """The comment of a script that names an argument with its value, which an edit takes away: somebody says what it
+    is for (``# Use device_map="auto" to distribute across GPUs``)."""
+    if edit.replacement.strip() or kind_of(source.path) != ".py":
+        return None
+    gone = re.fullmatch(_ARGUMENT, source.text[edit.start : edit.end])
+    if gone is None:
+        return None
+    named = rf"(?m)#[^\n#]*(?<!\w){re.escape(gone[1])}[\"']?[ \t]*[=:][ \t]*[\"']?{re.escape(gone[2])}(?!\w)[^\n]*"
+    found = re.search(named, source.text)
+    return None if found is None else _shortened(" ".join(found[0].split()))
+
+
+_ARGUMENT = r"""[\s,"']*(\w+)["']?[ \t]*[=:][ \t]*["']?([\w.-]+)[\s,"']*"""
 
 
 def _shortened(said: str) -> str:

@@ -15,7 +15,8 @@ workers these are 256 processes, whose memory grows for hours until the kernel k
 
 ## How to fix it
 
-Two to four workers a rank. The batches are the same.
+Two to four workers a rank. The batches are the same. The fix is safe where the node's cores are known, or its RAM is
+predicted to fill up.
 
 ## When not to
 
@@ -101,12 +102,15 @@ class DataloaderWorkersRam(Rule, code="OOM408", fixes=Applicability.SAFE):
             ),
             confidence="medium",
             resource="host",
-            # Samples that are decoded as they are read may need the workers that are there.
+            # Samples that are decoded as they are read may need the workers that are there, and where neither cores nor
+            # RAM are known nobody has seen them fail.
             proposals=[
                 Proposal.set(
                     f"use {_ENOUGH} workers a rank",
                     {_FIELD: _ENOUGH},
-                    Applicability.SAFE if is_certain else Applicability.UNSAFE,
+                    Applicability.SAFE
+                    if is_certain and (cores or (judgement is not None and judgement.is_problem))
+                    else Applicability.UNSAFE,
                 )
             ],
         )

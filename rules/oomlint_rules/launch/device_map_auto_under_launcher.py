@@ -16,8 +16,10 @@ stops such a run after the loading: *You can't train a model that has been loade
 ## How to fix it
 
 Remove the argument: the trainer places each process's copy on its own card. Under
-quantization too, since bitsandbytes then takes the process's current device;
-`device_map={"": PartialState().process_index}` says the same. The fix removes it.
+quantization too, since bitsandbytes then takes the process's current device, which the training arguments
+or an `Accelerator` set. Where a script makes them after such a load, every process would load onto the first card, and
+Accelerate stops all others: there `device_map={"": PartialState().process_index}` is right, and the removal is
+only shown.
 
 ## When not to
 
@@ -29,6 +31,7 @@ large for one card, one layer after the other.
 * Accelerate 1.15 `accelerator.py:1479` and `:4350` (`verify_device_map`)
 * transformers 5.23 `integrations/accelerate.py:137` (*DeepSpeed Zero-3 is not compatible with
   passing a device_map*), `quantizers/quantizer_bnb_4bit.py` (`update_device_map`)
+* Accelerate 1.15 `accelerator.py:1864` (*loaded in 8-bit or 4-bit precision on a different device*)
 * https://github.com/hiyouga/LLaMA-Factory/issues/3514
 """
 
@@ -43,6 +46,7 @@ from oomlint_rules._examples import command, deepspeed, example, script
 from oomlint_rules._fixes import removal
 
 _MAP = '    device_map="auto",\n'
+_QUANTIZES = frozenset({"quantization_config", "load_in_4bit", "load_in_8bit"})
 _TORCHRUN = "torchrun --nproc_per_node 4 train.py\n"
 
 
@@ -101,6 +105,19 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
             details=details,
             resource="gpu",
             proposals=removal(
-                f"remove {run.key(f.load.device_map)}", run.origin(f.load.device_map)
+                f"remove {run.key(f.load.device_map)}",
+                run.origin(f.load.device_map),
+                Applicability.DISPLAY if _lands_on_first(run) else Applicability.SAFE,
             ),
         )
+
+
+def _lands_on_first(run: Run) -> bool:
+    """Whether a quantized load of a script may come before anything has picked each process's card."""
+    origin = run.origin(f.load.device_map)
+    if origin is None or origin.block is None or origin.entry is None:
+        return False
+    if not origin.block.path.endswith(".py") or "device-before-load" in run.fact_kinds:
+        return False
+    beside = origin.block.holder(origin.entry).entries
+    return run.plan.quant.method != "none" or not _QUANTIZES.isdisjoint(beside)

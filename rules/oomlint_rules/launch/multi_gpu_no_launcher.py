@@ -17,7 +17,8 @@ vocabulary of 128K that is 7.8 GiB of bf16 logits on one card. Nothing is sharde
 Start one process a GPU: `torchrun --nproc_per_node 4 train.py`. The global batch stays what it
 was, because DataParallel too takes the micro batch once for each GPU. Or show the script
 one card only: `CUDA_VISIBLE_DEVICES=0`. Where no file says how many GPUs the script is for, which of
-the two is meant is yours to say, and the fix is shown.
+the two is meant is yours to say, and the fix is shown. So it is where the script merges its adapter after training:
+every process would write the same files.
 
 ## When not to
 
@@ -51,7 +52,10 @@ from oomlint.wording.amounts import gib
 from oomlint_rules._examples import command, example, script
 
 _PYTHON = re.compile(r"(python3?)(?= +(?:-m +)?[\w./]+)", re.ASCII)
-_OF_THE_MODEL = ("model.", "quant.", "trainable.")
+_OF_CARDS = ("parallel.", "launch.", "env.", "scene.", "machine.")
+"""What may say how many cards there are. A model's quantization, its device map and the releases that are required
+only decide what is done with them."""
+_MERGES = "merges-adapter"
 _FOUR = "CUDA_VISIBLE_DEVICES=0,1,2,3 "
 
 
@@ -136,7 +140,9 @@ def _torchrun(run: Run, gpus: int) -> Iterable[Proposal]:
                 continue
             start, end = match.span(1)
             edit = Edit(source.path, start, end, f"torchrun --nproc_per_node {gpus}")
-            level = Applicability.SAFE if _is_said(run) else Applicability.DISPLAY
+            # What a script merges and writes behind its trainer every process would write at once.
+            is_plain = _is_said(run) and _MERGES not in run.fact_kinds
+            level = Applicability.SAFE if is_plain else Applicability.DISPLAY
             yield Proposal(f"start one process a GPU ({gpus})", (ReadyEdits((edit,)),), level)
             return
 
@@ -152,7 +158,7 @@ def _is_said(run: Run) -> bool:
     todo, seen = [*run.inputs(f.parallel.gpus_per_node)], set[str]()
     while todo:
         name = todo.pop()
-        if name in seen or name.startswith(_OF_THE_MODEL):
+        if name in seen or not name.startswith(_OF_CARDS):
             continue
         seen.add(name)
         if run.is_explicit(name):

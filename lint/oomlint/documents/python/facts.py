@@ -39,6 +39,10 @@ _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _CONFIGS = re.compile(
     r"(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PPO|RLOO|GKD)Config)$"
 )
+_PICKS_CARD = frozenset({
+    "Accelerator", "PartialState", "AcceleratorState", "set_device",
+    "parse_args_into_dataclasses", "parse_args_and_config",
+})  # fmt: skip
 _COPIES_TO_HOST = frozenset({"cpu", "clone", "deepcopy", "offload_to_cpu"})
 
 
@@ -55,7 +59,7 @@ def facts_of(
 
     Kinds and details: ``catches-sigkill`` (``tests``), ``retries-inside-except`` (``repeats``),
     ``async-save-thread`` (``through``), ``dcp-async-save``, ``load-before-zero3-config``
-    (``load``, ``config``, ``config_line``, or ``reason: not-kept``), ``accelerator-before-load``, ``torch-load-no-map-location``,
+    (``load``, ``config``, ``config_line``, or ``reason: not-kept``), ``accelerator-before-load``, ``device-before-load``, ``torch-load-no-map-location``,
     ``state-dict-on-gpu`` (``reason``, and ``guards`` of a Trainer's), ``loss-accumulated-with-graph`` (``loss``, ``into``, ``how``, ``retained``),
     ``empty-cache-in-loop``, ``alloc-conf-after-import`` (``cuda_used``), ``shows-devices`` (``devices``), and those of
     :func:`~oomlint.documents.python.side_facts.side_facts`,
@@ -249,20 +253,37 @@ class _Look(Struct, frozen=True, eq=False):
             # It takes DeepSpeed's config from what accelerate launch says, and keeps it (accelerate 1.15
             # accelerator.py __init__, utils/dataclasses.py set_deepspeed_weakref).
             yield self._fact("accelerator-before-load", self.origin[id(made)].node)
+        if self._picks_card_before(self.origin[id(load)]):
+            yield self._fact("device-before-load", self.origin[id(load)].node)
         config = self._first(
             lambda call: _names_deepspeed(call) and not self._is_of_another(call, load)
         )
         if config is None:
             return
-        load_step, config_step = self.origin[id(load)], self.origin[id(config)]
-        together = load_step.function is config_step.function
-        plain = load_step.reached and config_step.reached
-        if load.order < config.order and (together or plain):
+        if self._comes_before(load, config):
             line = self.source.position(config.span.start)[0]
             yield self._fact(
-                "load-before-zero3-config", load_step.node,
+                "load-before-zero3-config", self.origin[id(load)].node,
                 load=load.callee, config=config.callee, config_line=line, option=_option_of(config),
             )  # fmt: skip
+
+    def _picks_card_before(self, load: ReachedCall) -> bool:
+        """Whether something makes each process's own card the current one before a load: accelerate's state does when it
+        is made (1.15 ``state.py`` ``PartialState.__init__``), and transformers' arguments make that (5.23
+        ``training_args.py`` ``__post_init__``)."""
+        for step in self.steps:
+            if step is load:
+                return False
+            seen = step.function is load.function or (step.reached and load.reached)
+            if seen and (step.last in _PICKS_CARD or _CONFIGS.search(step.last)):
+                return True
+        return False
+
+    def _comes_before(self, first: Call, then: Call) -> bool:
+        """Whether a call runs before another, as far as one function, or what the module runs, shows it."""
+        one, other = self.origin[id(first)], self.origin[id(then)]
+        seen = one.function is other.function or (one.reached and other.reached)
+        return seen and first.order < then.order
 
     def _is_of_another(self, config: Call, load: Call) -> bool:
         """Whether a config is made for another model than the first that is loaded: in a function of its own,
