@@ -141,6 +141,7 @@ def test_an_engine_that_answers_leaves_nothing_to_evaluate() -> None:
 )  # fmt: skip
 def test_logits_that_evaluation_keeps(changes: dict[str, Any], gpu: float, host: float) -> None:
     assert kept_logits(facts(**changes), 1024) == (4 * VOCAB * gpu, 4 * VOCAB * host)
+    assert kept_logits(facts(**changes, model__dims=None), 1024) == (0, 0)
 
 
 @pytest.mark.parametrize(
