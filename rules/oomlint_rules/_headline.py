@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.judgement import Cause, Judgement, Peak, judgement_of, words
+from oomlint.judgement import Judgement, Peak, judgement_of, words
+from oomlint.judgement.causes import Cause
 from oomlint.linting.rule import Finding, Note, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
