@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.judgement import Cause, Judgement, Peak, exceeds, judgement_of, words
+from oomlint.judgement import Judgement, Peak, exceeds, judgement_of, words
+from oomlint.judgement.causes import Cause
 from oomlint.linting.rule import Finding, Note, Rule, Severity
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f

@@ -21,6 +21,8 @@ def words(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) ->
 
 def pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
     """``KEY=VALUE`` of ``--set``: a leaf of the canonical plan, read by its type."""
+    if not value:
+        return {}
     from oomlint.config.overrides import read_pair
 
     try:

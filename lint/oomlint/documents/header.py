@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from oomlint.documents.excerpt import ExcerptShell, commands_in, lines_of
-from oomlint.documents.shell.names import is_launch
 from oomlint.documents.text import Source, Span
+
+if TYPE_CHECKING:
+    from oomlint.documents.excerpt import ExcerptShell
 
 _LOCKED = "it stands in a comment"
 _COMMENT = re.compile(r"[ \t]*#[# \t]*(?:\$[ \t]+)?(?P<said>[^\r\n]*)")
@@ -25,6 +27,8 @@ def start_in_header(source: Source) -> ExcerptShell | None:
     name = source.path.rpartition("/")[2].partition(".")[0]
     if not name or source.text.find(name, 0, _LONGEST) < 0:
         return None
+    from oomlint.documents.excerpt import commands_in  # few heads name their file
+
     kept: dict[str, tuple[str, list[Span]]] = {}
     for lines in _commands(source.text):
         said = "\n".join(source.text[line.start : line.end] for line in lines).rstrip()
@@ -48,6 +52,9 @@ def head_of(data: bytes) -> bytes:
 def _commands(text: str) -> Iterator[list[Span]]:
     """The lines that begin with a program that starts training, each with those that it is
     continued on: what else people write there is prose, no shell."""
+    from oomlint.documents.excerpt import lines_of
+    from oomlint.documents.shell.names import is_launch
+
     lines: list[Span] = []
     continued = False
     for line in lines_of(text, 0, min(len(text), _LONGEST)):

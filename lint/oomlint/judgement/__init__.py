@@ -7,7 +7,6 @@ change brings; how bad something is follows from the risk (:mod:`oomlint.judgeme
 """
 
 from oomlint.judgement.cards import card_holds, smallest_card
-from oomlint.judgement.causes import Cause
 from oomlint.judgement.change import Relief, is_needed_by_any_samples, relief
 from oomlint.judgement.doubts import confidence, settled
 from oomlint.judgement.engine import starves_engine
@@ -44,7 +43,6 @@ __all__ = [
     "SHARDED",
     "SURE",
     "TIGHT",
-    "Cause",
     "Forecast",
     "Judgement",
     "Peak",

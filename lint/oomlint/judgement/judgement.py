@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.judgement.causes import Cause, causes_of
 from oomlint.judgement.forecast import Forecast, Risk, forecast_of, of_plan
 from oomlint.judgement.peak import Peak, judge_gpu, judge_host, read_as
 from oomlint.judgement.severity import TIGHT, Verdict
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
+    from oomlint.judgement.causes import Cause
     from oomlint.plan import Plan
     from oomlint.runs.run import Run
 
@@ -89,9 +89,15 @@ def judgement_of(run: Run | Judgement) -> Judgement:
             written=written,
             meant=meant,
             peaks=peaks,
-            causes=causes_of(run, peaks[0]) if peaks else (),
+            causes=_causes_of(run, peaks[0]) if peaks else (),
         )
     return known
+
+
+def _causes_of(run: Run, peak: Peak) -> tuple[Cause, ...]:
+    from oomlint.judgement.causes import causes_of  # most runs fit
+
+    return causes_of(run, peak)
 
 
 def _at_risk(run: Run) -> Iterator[Peak]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from oomlint.hardware import Hardware, usable_bytes
-from oomlint.judgement import Cause, Forecast, Judgement, Risk
+from oomlint.judgement import Forecast, Judgement, Risk
+from oomlint.judgement.causes import Cause
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.plan import plan_to_dict
 from oomlint.report.secrets import masked

@@ -9,10 +9,10 @@ from msgspec import Struct, field
 
 from oomlint.errors import FileError
 from oomlint.runs.run import Run
-from oomlint.runs.unused import Unused
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
+    from oomlint.runs.unused import Unused
 
 
 class LinkOptions(Struct, frozen=True):

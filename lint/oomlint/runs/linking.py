@@ -22,7 +22,6 @@ from oomlint.documents.base import Scalar, ShellDocument
 from oomlint.errors import FileError, InternalError, in_words
 from oomlint.files.requirements import is_commit
 from oomlint.files.workspace import Workspace
-from oomlint.runs.absent_programs import AbsentPrograms
 from oomlint.runs.asides import asides
 from oomlint.runs.claimed import (
     configs_of,
@@ -32,7 +31,6 @@ from oomlint.runs.claimed import (
     without_what_is_cut_off,
 )
 from oomlint.runs.documented_launches import IN_PROGRAM, IN_README, OF_ANOTHER
-from oomlint.runs.inference_only import ForwardOnly
 from oomlint.runs.lineage import Lineage
 from oomlint.runs.linked import Linked, LinkOptions
 from oomlint.runs.lookups import Lookups
@@ -64,7 +62,9 @@ from oomlint.runs.vendored.readers import OwnReaders, options_of_training
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch
     from oomlint.dialects.table import Block, Reading
+    from oomlint.runs.absent_programs import AbsentPrograms
     from oomlint.runs.copies import Copies
+    from oomlint.runs.inference_only import ForwardOnly
 
 # Dialects of files that say how a run is sharded.
 _SHARDING = frozenset({"accelerate", "deepspeed"})
@@ -83,8 +83,6 @@ class Linker:
         self._lookups = Lookups(workspace, Lineage(workspace, self._scripts.lent))
         self._own_programs = OwnPrograms(workspace)
         self._own_readers = OwnReaders(workspace)
-        self._forward_only = ForwardOnly(workspace)
-        self._absent = AbsentPrograms(workspace)
         self._carried = CarriedCode(workspace)
         self._shipped_around = ShippedAround(workspace)
         self._unused = Unused(workspace)
@@ -96,6 +94,18 @@ class Linker:
         from oomlint.runs.copies import Copies  # few projects carry one
 
         return Copies(self.workspace)
+
+    @cached_property
+    def _absent(self) -> AbsentPrograms:
+        from oomlint.runs.absent_programs import AbsentPrograms  # asked of commands alone
+
+        return AbsentPrograms(self.workspace)
+
+    @cached_property
+    def _forward_only(self) -> ForwardOnly:
+        from oomlint.runs.inference_only import ForwardOnly  # asked of commands alone
+
+        return ForwardOnly(self.workspace)
 
     def claims(self, name: str) -> tuple[Claim, ...]:
         """What the dialects recognise in a file."""

@@ -32,7 +32,6 @@ from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 from oomlint.plan.evidence import Level
 from oomlint.runs.claimed import at_most
-from oomlint.runs.private_copies import shipped_copy
 from oomlint.runs.recognition import Recogniser
 from oomlint.runs.releases import pinned
 from oomlint.runs.run import MissingFile, merge_sequences
@@ -293,6 +292,8 @@ class References:
         claim = replace(claim, named=reference, blocks=blocks)
         if not claim.is_shipped:
             return claim
+        from oomlint.runs.private_copies import shipped_copy
+
         copy = shipped_copy(self.workspace, claim, reference, from_file)
         return replace(claim, blocks=tuple(replace(b, copy=copy) for b in claim.blocks))
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from oomlint.files.live_texts import LiveTexts
 from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
-from oomlint.runs.shipped_examples import ShippedExamples
+
+if TYPE_CHECKING:
+    from oomlint.files.live_texts import LiveTexts
+    from oomlint.runs.shipped_examples import ShippedExamples
 
 
 class Unused:
@@ -22,11 +25,18 @@ class Unused:
     def __init__(self, workspace: Workspace, named: Collection[str] = ()) -> None:
         self._workspace = workspace
         self._named = frozenset(named)
-        self._texts = LiveTexts(workspace)
         self._known: dict[str, str] = {}
 
     @cached_property
+    def _texts(self) -> LiveTexts:
+        from oomlint.files.live_texts import LiveTexts  # few runs have findings to ask for
+
+        return LiveTexts(self._workspace)
+
+    @cached_property
     def _examples(self) -> ShippedExamples:
+        from oomlint.runs.shipped_examples import ShippedExamples
+
         return ShippedExamples(self._workspace, self._texts)
 
     def run(self, run: Run) -> str:

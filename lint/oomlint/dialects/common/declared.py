@@ -14,8 +14,6 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.table import Block, Row
 from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS, TRANSFORMERS
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.keys import MODEL_ROWS
-from oomlint.dialects.trl.keys import CONFIG_ROWS, MODEL_CONFIG_ROWS
 from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import ShellDocument, parser_of
 from oomlint.errors import CannotEdit
@@ -74,6 +72,9 @@ def _is_refused(row: Row, block: Block, run: Cells) -> bool:
         return True
     if block.table.ignores_unknown is not None:
         return False  # the program is the framework's, and its table has that parser's options
+    from oomlint.dialects.trainer.keys import MODEL_ROWS
+    from oomlint.dialects.trl.keys import MODEL_CONFIG_ROWS  # most runs have no script
+
     if row in MODEL_CONFIG_ROWS:
         return bool(parsers) or not run.says(hf.use_peft)
     # Known scripts' tables give a default to each of these rows that the script declares.
@@ -96,6 +97,8 @@ def _is_unheard_of(row: Row, block: Block, run: Cells) -> bool:
     """Whether a file of arguments that no command here hands to a script would get a key which only some scripts
     declare: all of them parse transformers' own arguments, and each has names of its own for its model. A
     framework's config is no such file: its table has all keys."""
+    from oomlint.dialects.trainer.keys import MODEL_ROWS
+
     is_whole = block.table.ignores_unknown is not None
     return not is_whole and row in MODEL_ROWS and not run.given.once(_parsers)
 
@@ -140,6 +143,8 @@ def _rows_of(base: str) -> tuple[Row, ...]:
         return _ARGUMENTS
     if package.partition(".")[0] != "trl" or not name.endswith("Config"):
         return ()
+    from oomlint.dialects.trl.keys import CONFIG_ROWS, MODEL_CONFIG_ROWS
+
     return MODEL_CONFIG_ROWS if name == "ModelConfig" else (*_ARGUMENTS, *CONFIG_ROWS)
 
 
