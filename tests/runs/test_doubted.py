@@ -104,3 +104,29 @@ def test_a_stage_of_the_projects_own_copy_leaves_open_what_it_trains() -> None:
     }
     assert levels["sft"] < Level.UNREAD
     assert levels["calibration"] is Level.UNREAD
+
+
+def test_a_value_that_a_program_of_the_project_declares_is_no_wrong_one_of_a_framework(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".git").mkdir()
+    config = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nstage: 2\nfinetuning_type: lora\ndataset: a\n"
+        "template: qwen\ncutoff_len: 1024\noutput_dir: out\nper_device_train_batch_size: 1\n"
+    )
+    program = (
+        "from dataclasses import dataclass\nfrom typing import Literal\n"
+        "from transformers import HfArgumentParser, TrainingArguments\n\n\n@dataclass\n"
+        "class Own:\n    {field}\n\n\nHfArgumentParser((Own, TrainingArguments)).parse_dict({{}})\n"
+    )
+    (tmp_path / "config.yaml").write_text(config)
+    refused = []
+    for field in ("rate: float = 0.5", "stage: Literal[1, 2] = 1"):
+        (tmp_path / "own.py").write_text(program.format(field=field))
+        refused.append(
+            "invalid-value"
+            in {
+                d.rule.name for d in lint(Workspace(tmp_path), ["config.yaml"], Options()).diagnoses
+            }
+        )
+    assert refused == [True, False]

@@ -42,7 +42,11 @@ def without_declared(
     run = run if strays == run.stray else replace(run, stray=strays)
     redeclared = frozenset(_redeclared(run, readers))
     run = replace(run, redeclared=redeclared) if redeclared else run
-    wrongs = tuple(wrong for wrong in run.wrong if is_started or not readers.replace(wrong))
+    wrongs = tuple(
+        wrong
+        for wrong in run.wrong
+        if is_started or not (readers.replace(wrong) or readers.declare(wrong))
+    )
     run = run if wrongs == run.wrong else replace(run, wrong=wrongs)
     refused = [stray for stray in run.stray if stray.is_refused]
     worded = [wrong for wrong in run.wrong if _word_of(wrong)]

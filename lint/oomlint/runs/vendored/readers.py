@@ -107,7 +107,7 @@ class OwnReaders:
         names = {name for name in found if name is not None}
         return frozenset(each.decode() for name in names for each in self._declared(name))
 
-    def declare(self, key: StrayKey) -> bool:
+    def declare(self, key: StrayKey | WrongValue) -> bool:
         """Whether a script of the project parses a key into a class of its own beside a library's arguments."""
         folder = str(self.workspace.project_around(key.block.path))
         if folder not in self._options:
