@@ -144,9 +144,12 @@ class ShellEnvNotExported(
         consequence = _CONSEQUENCES.get(name, "it runs as if the line were not there")
         joined = any(edit.start != edit.end for edit in fact.mend)
         title = f"set {name} for the command itself" if joined else f"export {name}"
+        # Of the allocator's settings frameworks set some themselves, and engines refuse some (vLLM 0.8 with its sleep mode
+        # refuses expandable segments): what a line that nobody missed would do nobody has seen.
+        is_remark = name.startswith(_OF_LOGS) or name.endswith("ALLOC_CONF")
         yield self.finding(
             run,
-            Severity.INFO if name.startswith(_OF_LOGS) else Severity.WARNING,
+            Severity.INFO if is_remark else Severity.WARNING,
             f"{short(name, 36)} is not exported: the training command does not get it",
             at=fact,
             details=(consequence,),
