@@ -17,7 +17,7 @@ model = AutoModelForCausalLM.from_pretrained(
     "Qwen/Qwen2.5-0.5B-Instruct",
     {argument},
 )
-args = TrainingArguments("out", per_device_train_batch_size=1, max_steps=1, bf16=True)
+args = TrainingArguments("out", per_device_train_batch_size=1, max_steps=500, bf16=True)
 Trainer(model=model, args=args, train_dataset=data).train()
 """
 _ONE_CARD = 'device_map="cuda"'
