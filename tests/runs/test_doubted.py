@@ -130,3 +130,24 @@ def test_a_value_that_a_program_of_the_project_declares_is_no_wrong_one_of_a_fra
             }
         )
     assert refused == [True, False]
+
+
+def test_what_a_doubted_config_leaves_unsaid_is_not_at_the_frameworks_defaults(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "own.py").write_text(
+        "import yaml\n\ncfg = yaml.safe_load(open('configs/sft.yaml'))\nprint(cfg['lora_rank'])\n"
+    )
+    (tmp_path / "configs").mkdir()
+    config = (
+        "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\nsequence_len: 2048\nlearning_rate: 1.0e-4\n"
+        "datasets:\n  - path: a/b\n"
+    )
+    levels = []
+    for more in ("", "lora_rank: 16\n"):
+        (tmp_path / "configs/sft.yaml").write_text(config + more)
+        (run,) = lint(Workspace(tmp_path), ["configs/sft.yaml"], Options()).runs
+        levels.append(run.level(f.trainable.method))
+    assert levels[0] < Level.UNREAD
+    assert levels[1] is Level.UNREAD

@@ -80,8 +80,8 @@ def without_defaults(claim: Claim, why: str) -> Claim:
 
 
 def _doubted(block: Block, doubt: str) -> Block:
-    """A block of which nothing is known, and why."""
-    return replace(block, level=Level.UNREAD, doubt=doubt)
+    """A block of which nothing is known, and why: what it leaves unsaid is not at the framework's defaults, either."""
+    return replace(block, level=Level.UNREAD, doubt=doubt, unsaid=block.unsaid or doubt)
 
 
 def doubted_again(
