@@ -137,15 +137,15 @@ def test_what_a_doubted_config_leaves_unsaid_is_not_at_the_frameworks_defaults(
 ) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "own.py").write_text(
-        "import yaml\n\ncfg = yaml.safe_load(open('configs/sft.yaml'))\nprint(cfg['lora_rank'])\n"
+        "import yaml\n\ncfg = yaml.safe_load(open('configs/sft.yaml'))\nprint(cfg['sequence_length'])\n"
     )
     (tmp_path / "configs").mkdir()
     config = (
-        "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\nsequence_len: 2048\nlearning_rate: 1.0e-4\n"
+        "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\nlearning_rate: 1.0e-4\n"
         "datasets:\n  - path: a/b\n"
     )
     levels = []
-    for more in ("", "lora_rank: 16\n"):
+    for more in ("", "sequence_length: 2048\n"):
         (tmp_path / "configs/sft.yaml").write_text(config + more)
         (run,) = lint(Workspace(tmp_path), ["configs/sft.yaml"], Options()).runs
         levels.append(run.level(f.trainable.method))
