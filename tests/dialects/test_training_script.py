@@ -1584,3 +1584,20 @@ def test_of_a_scripts_commands_the_one_counts_that_trains() -> None:
         "train --epochs"
         in run.claims[-1].document.source.text[run.claims[-1].anchor.span.start :].splitlines()[0]
     )
+
+
+def test_a_trainer_that_is_given_an_option_loads_the_model_that_it_names():
+    script = (
+        "import fire\nfrom transformers import AutoModelForCausalLM\nfrom trl import GRPOConfig, GRPOTrainer\n\n\n"
+        "def train(model_path: str = '', batch: int = 1):\n"
+        "    probe = AutoModelForCausalLM.from_pretrained(model_path, device_map='auto')\n"
+        "    trainer = GRPOTrainer(model={given}, args=GRPOConfig('out'), train_dataset=data)\n"
+        "    trainer.train()\n\n\nfire.Fire(train)\n"
+    )
+    launch = "torchrun --nproc_per_node 4 rl.py --model_path Qwen/Qwen2.5-7B\n"
+    placed = []
+    for given in ("model_path", "probe"):
+        run = _run({"rl.py": script.format(given=given), "run.sh": launch})
+        assert run.plan.model.id == "Qwen/Qwen2.5-7B"
+        placed.append(run.plan.load.device_map)
+    assert placed == [None, "auto"]

@@ -402,12 +402,22 @@ def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | N
     found = _unwrapped(_argument(trainer, "model", "0"))
     if found is not None and _MODEL_LOADER.search(found.callee):
         return found
-    if trainer is not None and isinstance(_value(trainer, "model", "0"), str):
+    if trainer is not None and _is_given_name(trainer):
         return None
     loaders = _loaders(calls, trainer)
     options = _defaults_of(defaults)
     reached = [call for call in loaders if is_reached(call.arguments, options)] or loaders
     return next((_named_for(call, reached) for call in reached), None)
+
+
+def _is_given_name(trainer: Call) -> bool:
+    """Whether a trainer loads the model itself: it is given the name of one, or an option, which is no object."""
+    entries = trainer.arguments.entries
+    entry = entries.get("model") or entries.get("0")
+    value = None if entry is None else entry.value
+    if isinstance(value, PythonScalar) and value.option and value.either is None:
+        return not isinstance(value.value, Call)
+    return isinstance(value, Scalar) and isinstance(value.value, str)
 
 
 def _loaders(calls: Sequence[Call], trainer: Call | None) -> list[Call]:
