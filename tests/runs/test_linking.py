@@ -618,6 +618,23 @@ def test_file_that_a_program_of_the_project_writes_is_not_missing(made, is_elsew
     assert missing.is_elsewhere is is_elsewhere
 
 
+@pytest.mark.parametrize(
+    ("told", "is_elsewhere"),
+    [
+        ("mv zero.json Framework/examples/configs/zero.json\n", True),
+        ("    $ cp zero.json ../Framework/examples/configs/zero.json\n", True),
+        ("mv zero.json Framework/other/zero.json\n", False),
+        ("look at Framework/examples/configs/zero.json\n", False),
+    ],
+)
+def test_file_that_a_readme_has_put_elsewhere_is_not_missing(told, is_elsewhere):
+    start = f"deepspeed train.py {_BATCH} --deepspeed examples/configs/zero.json\n"
+    files = {"run.sh": start, "train.py": "import torch\n", "README.md": told}
+    [run] = link(files, names=["run.sh"]).runs
+    [missing] = run.missing
+    assert missing.is_elsewhere is is_elsewhere
+
+
 def test_a_file_that_the_launching_script_writes_is_what_its_config_names():
     """Axolotl ships a deepspeed_configs/zero3.json; this project's script writes its own."""
     script = (

@@ -148,6 +148,15 @@ class OwnReaders:
         programs = programs_in(self.workspace, str(self.workspace.project_around(from_file)))
         return any(re.search(opens, self.workspace.read_or_none(each) or b"") for each in programs)
 
+    def put(self, path: str, from_file: str) -> bool:
+        """Whether the project's README has a file of this path moved or copied to where a command finds it, into the
+        checkout of another project, say."""
+        name = re.escape(os.path.normpath(path)).encode()
+        puts = rb"(?m)^[ \t]*\$?[ \t]*(?:mv|cp)[ \t][^\n]*/" + name + rb"[ \t]*$"
+        root = self.workspace.project_around(from_file)
+        readme = self.workspace.read_or_none(self.workspace.name(root / "README.md")) or b""
+        return bool(re.search(puts, readme))
+
     def _asked(self, folder: str) -> Iterator[bytes]:
         for name in programs_in(self.workspace, folder):
             data = self.workspace.read_or_none(name) or b""
