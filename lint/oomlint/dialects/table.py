@@ -306,6 +306,13 @@ class Origin(Struct, frozen=True, eq=False):
         return self.entry.key if self.entry else (self.row.key if self.row else None)
 
 
+def unread_at(block: Block, name: str, why: str, at: Span | None = None) -> Origin:
+    """Of what something at a place of a file decides that was not read (the block's anchor by default): ``name`` is what
+    the file calls it, ``why`` says in words why nobody knows."""
+    at = at or block.anchor
+    return Origin("explicit", block, None, Entry(name, at, Scalar(at, UNKNOWN), at), source=why)
+
+
 class Setting(Struct, frozen=True, eq=False):
     """A value with its origin, and how well it is known; ``shadowed`` are those it overrides."""
 

@@ -12,7 +12,7 @@ inside another file can be asked is said by :class:`DataDocument`, :class:`Shell
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping as MappingABC
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -95,6 +95,18 @@ class RenamedEntry(Entry, frozen=True, eq=False):
     """An entry that stands for another key than the file has: ``model.name`` for the argument of a call."""
 
     written: str = ""
+
+
+def last_wins(entries: Iterable[Entry]) -> tuple[dict[str, Entry], tuple[Entry, ...]]:
+    """Entries by key, in the order in which the last of each stands, and those that lose to a later one."""
+    wins: dict[str, Entry] = {}
+    lost: list[Entry] = []
+    for entry in entries:
+        earlier = wins.pop(entry.key, None)
+        if earlier is not None:
+            lost.append(earlier)
+        wins[entry.key] = entry
+    return wins, tuple(lost)
 
 
 class Mapping(Struct, frozen=True, eq=False):

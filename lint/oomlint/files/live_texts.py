@@ -109,25 +109,23 @@ class LiveTexts:
 
     # -- what names a function or an option ----------------------------------------------------
 
-    def _is_called(self, path: str, function: Lines, trail: frozenset[str] = frozenset()) -> bool:
-        """Whether code that may run itself names a function, or a guide does; ``trail`` are functions that are asked
-        for already, since those that only call each other nobody calls."""
-        key = (path, function.name)
-        if key not in self._called:
-            here = f"{path}:{function.name}"
-            uses = self._uses(path, function)
-            found = any(
-                around is None
-                or (
-                    f"{other}:{around.name}" not in trail
-                    and self._is_called(other, around, trail | {here})
-                )
-                for other, around in uses
-            )
-            if trail and not found:
-                return False  # by way of what is asked for
-            self._called[key] = found
-        return self._called[key]
+    def _is_called(self, path: str, function: Lines) -> bool:
+        """Whether code that may run itself names a function, or a function that such code names in turn, or a guide
+        does; functions that only call each other nobody calls."""
+        start = (path, function.name)
+        if start not in self._called:
+            seen, waiting = {start}, [(path, function)]
+            while waiting:
+                for other, around in self._uses(*waiting.pop()):
+                    key = None if around is None else (other, around.name)
+                    if around is None or key is None or self._called.get(key):
+                        self._called[start] = True
+                        return True
+                    if key not in seen and key not in self._called:
+                        seen.add(key)
+                        waiting.append((other, around))
+            self._called |= dict.fromkeys(seen, False)
+        return self._called[start]
 
     def _uses(self, path: str, named: Lines) -> Iterator[tuple[str, Lines | None]]:
         """Files that name what a Python file declares, each with the function around that place; one use in no file

@@ -21,7 +21,6 @@ from oomlint.judgement.launch import (
     only_suggests_ranks,
     says_ranks,
     sharding_is_open,
-    shown_gpus,
     slot_missing,
 )
 from oomlint.judgement.lengths import depends_on_data, lengths_are_open, needs_all_samples_long
@@ -73,7 +72,6 @@ __all__ = [
     "severity_of_block",
     "severity_of_need",
     "sharding_is_open",
-    "shown_gpus",
     "slot_missing",
     "smallest_card",
     "starves_engine",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from oomlint.dialects.machine.fields import launch, scene
-from oomlint.dialects.machine.launcher_keys import DEEPSPEED_LAUNCHER
 from oomlint.dialects.machine.slurm_meaning import is_asked
-from oomlint.dialects.table import Block
+from oomlint.dialects.machine.visible import shown_gpus, starts_by_deepspeed
 from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import ZERO_3, f
@@ -16,8 +15,6 @@ from oomlint.runs.run import Run
 
 SHARDED: Mapping[Any, Any] = {f.parallel.backend: "zero", **ZERO_3}
 """What a launcher says that shards a model whole."""
-# By what DeepSpeed's own launcher is told which GPUs to take; 1 node and -1 say nothing.
-_SELECTS = ("include", "i", "exclude", "e", "num_gpus", "num_accelerators", "num_nodes")
 
 
 def sharding_is_open(run: Run) -> bool:
@@ -69,31 +66,17 @@ def cards_missing(run: Run) -> int:
     hardware, ranks = run.parts.hardware, run.plan.parallel.gpus_per_node
     if hardware is None or ranks is None:
         return 0
-    shown = shown_gpus(run)
+    shown = shown_gpus(run.cells)
     # Which they are is a matter of the author's machine: who names one of so many GPUs may mean just those.
     cards = hardware.gpus_per_node if shown is None else min(hardware.gpus_per_node, len(shown))
     return ranks - cards if ranks > cards and says_ranks(run) else 0
 
 
-def shown_gpus(run: Run) -> tuple[int, ...] | None:
-    """The GPUs that the environment shows, where it lists them by number. DeepSpeed's launcher looks at it only where it
-    is not told itself which to take (DeepSpeed 0.18 launcher/runner.py main: "Detected VISIBLE_DEVICES=... but ignoring
-    it because one or several of --include/--exclude/--num_gpus/--num_nodes cl args were used")."""
-    shown = str(run.plan.env.cuda_visible_devices or "")
-    told = _told_to_deepspeed(run)
-    if told:
-        host, _, shown = (told.get("include") or told.get("i") or "").partition(":")
-        if host != "localhost":
-            return None
-    parts = [part.strip() for part in shown.split(",")]
-    return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else None
-
-
 def slot_missing(run: Run) -> int | None:
     """The first GPU that DeepSpeed's launcher is to start a rank on and that a node of the named machine does not have: it
     looks for all of them before it starts any (DeepSpeed 0.18 launcher/runner.py parse_resource_filter)."""
-    shown, hardware = shown_gpus(run), run.parts.hardware
-    if shown is None or hardware is None or not any(_blocks_of_deepspeed(run)):
+    shown, hardware = shown_gpus(run.cells), run.parts.hardware
+    if shown is None or hardware is None or not starts_by_deepspeed(run.cells):
         return None
     if len(shown) <= hardware.gpus_per_node:
         return None
@@ -119,21 +102,6 @@ def why_not_to_start(run: Run) -> str:
         return ""
     ranks = run.plan.parallel.gpus_per_node or 0
     return f"{ranks} processes a node, for which this machine has {ranks - missing} GPUs"
-
-
-def _blocks_of_deepspeed(run: Run) -> Iterator[Block]:
-    return (block for block, _ in run.parts.blocks if block.table is DEEPSPEED_LAUNCHER)
-
-
-def _told_to_deepspeed(run: Run) -> dict[str, str]:
-    """The options that tell DeepSpeed's launcher which GPUs to take."""
-    told = {
-        key: str(block.value(block.mapping.entries[key].value))
-        for block in _blocks_of_deepspeed(run)
-        for key in _SELECTS
-        if key in block.mapping.entries
-    }
-    return {k: v for k, v in told.items() if v != "-1" and (k, v) != ("num_nodes", "1")}
 
 
 def hangs_on_launch(run: Run, field: Any) -> bool:

@@ -1,7 +1,8 @@
 """Runs that nobody starts as things are: what is wrong with them nobody meets before somebody does.
 
-What a command starts whose program is not here. An example that came with a copy of a framework (:mod:`oomlint.runs.shipped_examples`), and what trains in a function that
-nothing of the project calls. What the user named is asked about, whoever starts it.
+That is what a command starts whose program is not here, an example that came with a copy of a framework
+(:mod:`oomlint.runs.shipped_examples`), and what trains in a function that nothing of the project calls. What the user named
+is asked about, whoever starts it.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class UnknownModel(Rule, code="OOM903"):
                 details=(
                     f"they are read from its name, {name}",
                     "model states are good to 15 %, activations are not predicted",
-                    "what does not fit is at most a warning",
+                    "what does not fit is told in a remark",
                     "its config.json would make the prediction exact",
                 ),
             )

@@ -46,12 +46,12 @@ from typing import Any
 
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.fields import launch, scene
+from oomlint.dialects.machine.visible import shown_gpus
 from oomlint.judgement import (
     cards_missing,
     gpus_of_job,
     only_suggests_ranks,
     says_ranks,
-    shown_gpus,
     slot_missing,
 )
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
@@ -159,11 +159,7 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             yield from self._against_visible(run, ranks, visible, are_there)
         elif hardware is not None and missing:
             gpus = ranks - missing
-            which = f"its {_counted(gpus, 'GPU', 'GPUs')}"
-            if gpus < hardware.gpus_per_node:
-                ids = ",".join(map(str, shown_gpus(run) or ()))
-                which = f"GPUs {ids}, and has 0 to {hardware.gpus_per_node - 1}"
-            yield self._too_many(run, ranks, gpus, which)
+            yield self._too_many(run, ranks, gpus, f"its {_counted(gpus, 'GPU', 'GPUs')}")
         yield from self._degrees(run)
 
     def _refused(self, run: Run, asked: int, gpus: int) -> Finding:
@@ -266,8 +262,8 @@ def _smallest_world(run: Run) -> int:
 
 
 def _visible(run: Run) -> int | None:
-    """How many GPUs the environment shows, where it lists them by number."""
-    shown = shown_gpus(run)
+    """How many GPUs the command is to take, where they are listed by number."""
+    shown = shown_gpus(run.cells)
     return None if shown is None else len(shown)
 
 

@@ -80,10 +80,6 @@ _TRL_SFT = text(
 )
 
 
-# As difflib counts: ``len`` and ``length`` (0.67), ``token`` and ``tokens`` (0.91), and not ``vae`` and ``train`` (0.25).
-_LIKE = 0.6
-
-
 class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
     summary = "a key that the framework does not know, and ignores or refuses"
     only_where = (Where(has="stray"),)
@@ -289,12 +285,13 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
 
 
 def _is_spelt_alike(key: str, known: str) -> bool:
-    """Whether each word of the shorter key is, or is written like, one of the other's. A key that shares its end alone
+    """Whether each word of the shorter key is, or is written like, one of the other's (``len`` and ``length`` are, by
+    difflib's measure, ``vae`` and ``train`` are not). A key that shares its end alone
     (``vae_batch_size``, ``memory_optimization``) may be another program's: of ten warnings of near keys on strangers'
     repositories two were true, both of keys that had all words (benchmarks/strangers)."""
     words = [each.rpartition(".")[2].lower().split("_") for each in (key, known)]
     shorter, longer = sorted(words, key=len)
-    return all(get_close_matches(word, longer, cutoff=_LIKE) for word in shorter)
+    return all(get_close_matches(word, longer) for word in shorter)
 
 
 def _is_started(run: Run) -> bool:

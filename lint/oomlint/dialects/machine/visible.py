@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import takewhile
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.machine.fields import scene
+from oomlint.dialects.machine.launcher_keys import DEEPSPEED_LAUNCHER
+from oomlint.dialects.table import Block
 from oomlint.plan.fields import f
+
+# By what DeepSpeed's own launcher is told which GPUs to take; 1 node and -1 say nothing.
+_SELECTS = ("include", "i", "exclude", "e", "num_gpus", "num_accelerators", "num_nodes")
+
+
+def shown_gpus(run: Cells) -> tuple[int, ...] | None:
+    """The GPUs that a command is to take, where its environment, or DeepSpeed's launcher, lists them by number. That launcher
+    looks at the environment only where it is not told itself (DeepSpeed 0.18 launcher/runner.py main: "Detected
+    VISIBLE_DEVICES=... but ignoring it because one or several of --include/--exclude/--num_gpus/--num_nodes cl args were
+    used")."""
+    shown = str(run[f.env.cuda_visible_devices] or "")
+    told = run.given.once(_told_to_deepspeed)
+    if told:
+        host, _, shown = (told.get("include") or told.get("i") or "").partition(":")
+        if host != "localhost":
+            return None
+    parts = [part.strip() for part in shown.split(",")]
+    return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else None
+
+
+def starts_by_deepspeed(run: Cells) -> bool:
+    """Whether DeepSpeed's launcher starts the ranks."""
+    return any(block.table is DEEPSPEED_LAUNCHER for block in run.given.blocks)
+
+
+def _told_to_deepspeed(blocks: list[Block]) -> Mapping[str, str]:
+    """The options that tell DeepSpeed's launcher which GPUs to take."""
+    told = {
+        key: str(block.value(block.mapping.entries[key].value))
+        for block in blocks
+        if block.table is DEEPSPEED_LAUNCHER
+        for key in _SELECTS
+        if key in block.mapping.entries
+    }
+    return {k: v for k, v in told.items() if v != "-1" and (k, v) != ("num_nodes", "1")}
 
 
 def visible_gpus(run: Cells) -> int | None:

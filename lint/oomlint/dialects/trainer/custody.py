@@ -11,10 +11,10 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.meaning import Meaning, Said, Sourced
-from oomlint.dialects.table import Block, Origin
+from oomlint.dialects.table import Block, Origin, unread_at
 from oomlint.dialects.trainer.script import are_held
 from oomlint.dialects.trainer.statements import switches_of
-from oomlint.documents.base import UNKNOWN, Entry, Fact, PythonDocument, Scalar
+from oomlint.documents.base import Fact, PythonDocument
 from oomlint.plan.fields import Private, f
 
 custody = Meaning()
@@ -89,10 +89,7 @@ def _origin(block: Block, fact: Fact, what: str = "", why: str = "") -> Origin:
         why = f"{name} decides it in {home}"
     elif not why:
         why = f"{name} is not followed" if " " in name else f"what {name} does is not followed"
-    span = fact.location.span
-    return Origin(
-        "explicit", block, None, Entry(name, span, Scalar(span, UNKNOWN), span), source=why
-    )
+    return unread_at(block, name, why, fact.location.span)
 
 
 # -- the dtype of a model that is cast ---------------------------------------------------------------

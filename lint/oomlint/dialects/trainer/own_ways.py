@@ -10,8 +10,8 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Block, Origin
-from oomlint.documents.base import UNKNOWN, Entry, Fact, PythonDocument, Scalar, Sequence
+from oomlint.dialects.table import Block, Origin, unread_at
+from oomlint.documents.base import Fact, PythonDocument, Scalar, Sequence
 from oomlint.plan.fields import Private, f
 
 own_ways = Meaning()
@@ -56,7 +56,7 @@ def _by_aspect(blocks: list[Block]) -> MappingABC[str, Origin]:
                 if fact.kind == "own-way" and fact.detail["class"] == _called(block):
                     found.setdefault(fact.detail["decides"], _of_method(block, fact))
             if _gives_optimizer(block):
-                made = _origin(block, "optimizers", "the script makes the optimizer itself")
+                made = unread_at(block, "optimizers", "the script makes the optimizer itself")
                 found.setdefault("optimizer", made)
     return found
 
@@ -64,7 +64,7 @@ def _by_aspect(blocks: list[Block]) -> MappingABC[str, Origin]:
 def _of_method(block: Block, fact: Fact) -> Origin:
     name, package = fact.detail["class"], fact.detail.get("of")
     if package:
-        return _origin(block, name, f"what {name} of {package} does is not followed")
+        return unread_at(block, name, f"what {name} of {package} does is not followed")
     return _not_followed(block, fact.detail.get("model") or f"{name}.{fact.detail['method']}")
 
 
@@ -83,12 +83,7 @@ def _gives_optimizer(block: Block) -> bool:
 
 
 def _not_followed(block: Block, what: str) -> Origin:
-    return _origin(block, what, f"{what} is the project's own and not followed")
-
-
-def _origin(block: Block, name: str, why: str) -> Origin:
-    what = Entry(name, block.anchor, Scalar(block.anchor, UNKNOWN), block.anchor)
-    return Origin("explicit", block, None, what, source=why)
+    return unread_at(block, what, f"{what} is the project's own and not followed")
 
 
 # -- training arguments that are unpacked ------------------------------------------------------------
@@ -101,7 +96,7 @@ def unpacked(run: Cells, field: Any, said: Said) -> Said:
     if block is None:
         return said
     name = _called(block)
-    return _origin(block, name, f"what is unpacked into {name} is not followed")
+    return unread_at(block, name, f"what is unpacked into {name} is not followed")
 
 
 def _open_call(blocks: list[Block]) -> Block | None:

@@ -14,7 +14,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Said, Sourced
-from oomlint.dialects.table import Block, Origin
+from oomlint.dialects.table import Block, Origin, unread_at
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import bits_of, packs_at_load
@@ -143,11 +143,8 @@ def _wrapped_in_something(blocks: list[Block]) -> Origin | None:
     """The call that adds an adapter which cannot be told."""
     for block in blocks:
         if block.table is WRAPS:
-            what = Entry(
-                "get_peft_model", block.anchor, Scalar(block.anchor, UNKNOWN), block.anchor
-            )
             why = "which adapter get_peft_model adds is known only when the script runs"
-            return Origin("explicit", block, None, what, source=why)
+            return unread_at(block, "get_peft_model", why)
     return None
 
 
@@ -403,10 +400,8 @@ def evaluated_as_told(run: Cells, field: Any, said: Said) -> Said:
     if said is not None or not unclear:
         return said
     block, cut = unclear[0]
-    span = cut.location.span
-    entry = Entry("eval_dataset", span, Scalar(span, UNKNOWN), span)
     why = "how many samples are evaluated only the script's own options tell"
-    return Origin("explicit", block, None, entry, source=why)
+    return unread_at(block, "eval_dataset", why, cut.location.span)
 
 
 def _cuts(run: Cells) -> list[tuple[Block, Fact]]:

@@ -15,15 +15,14 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.profiles.build import ScriptTable
-from oomlint.dialects.table import Block, Origin, Setting, plain_value
+from oomlint.dialects.table import Block, Origin, Setting, plain_value, unread_at
 from oomlint.dialects.trainer.custody import of_unaccounted
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.script import are_held, is_reached
 from oomlint.dialects.trainer.statements import is_command, switches_of
 from oomlint.dialects.trainer.tables import PLACED_ELSEWHERE
 from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl
-from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, Scalar
-from oomlint.documents.text import Span
+from oomlint.documents.base import Entry, Fact, Node
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -94,9 +93,8 @@ def loaded_in_another_branch(run: Cells, field: Any, said: Said) -> Said:
     call = run.given.once(_loading_elsewhere)
     if call is None or _profile_tells(run, field):
         return said
-    what = Entry("from_pretrained", call.anchor, Scalar(call.anchor, UNKNOWN), call.anchor)
     why = "the model is loaded in a branch that is not followed"
-    return Origin("explicit", call, None, what, source=why)
+    return unread_at(call, "from_pretrained", why)
 
 
 @unfollowed.said(hf.load_dtype, hf.load_4bit, hf.load_8bit, f.load.device_map)
@@ -105,9 +103,9 @@ def unpacked_into_loader(run: Cells, field: Any, said: Said) -> Said:
     call = run.given.once(_loading_with_more) if said is None else None
     if call is None:
         return said
-    what = Entry("from_pretrained", call.anchor, Scalar(call.anchor, UNKNOWN), call.anchor)
-    why = "what is unpacked into from_pretrained is not followed"
-    return Origin("explicit", call, None, what, source=why)
+    return unread_at(
+        call, "from_pretrained", "what is unpacked into from_pretrained is not followed"
+    )
 
 
 @unfollowed.said(f.load.device_map)
@@ -120,13 +118,8 @@ def placed_elsewhere(run: Cells, field: Any, said: Said) -> Said:
     for block in run.given.once(_loading_besides):
         if is_reached(block.mapping, switches):
             why = "which of the script's calls loads the model is not followed"
-            return _unread_call("from_pretrained", block, block.anchor, why)
+            return unread_at(block, "from_pretrained", why)
     return of_unaccounted(run, "placement")
-
-
-def _unread_call(name: str, block: Block, at: Span, why: str) -> Origin:
-    what = Entry(name, at, Scalar(at, UNKNOWN), at)
-    return Origin("explicit", block, None, what, source=why)
 
 
 def _loading_besides(blocks: list[Block]) -> tuple[Block, ...]:
@@ -175,9 +168,7 @@ def _chosen_by_code(run: Cells) -> Origin | None:
     span = fact.location.span
     what = block.document.source.text[span.start : span.end].partition("(")[0]
     why = "the script itself chooses which parameters are trained"
-    return Origin(
-        "explicit", block, None, Entry(what, span, Scalar(span, UNKNOWN), span), source=why
-    )
+    return unread_at(block, what, why, span)
 
 
 def _choosing(blocks: list[Block]) -> list[tuple[Block, Fact]]:

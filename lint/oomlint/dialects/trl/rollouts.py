@@ -14,7 +14,7 @@ from oomlint.dialects.common.generation import (
     rows_of_mini_batch,
 )
 from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
-from oomlint.dialects.table import Block, Origin
+from oomlint.dialects.table import Block, unread_at
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.objectives import brings_own_trainer
 from oomlint.dialects.trl.releases import (
@@ -23,7 +23,6 @@ from oomlint.dialects.trl.releases import (
     LONG_COMPLETIONS,
     STEPS_BY_ITSELF,
 )
-from oomlint.documents.base import UNKNOWN, Entry, Scalar
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
@@ -79,10 +78,8 @@ def of_own_loop(run: Cells, field: Any, said: Said) -> Said:
     """How long prompts and answers are is between the script's data and its own call of ``generate``."""
     if said is not None or not loops_itself(run):
         return said
-    block = run.blocks[-1]
-    nowhere = Entry("generate", block.anchor, Scalar(block.anchor, UNKNOWN), block.anchor)
     why = "up to TRL 0.11 the script's own loop cuts prompts and says how much is generated"
-    return Origin("explicit", block, None, nowhere, source=why)
+    return unread_at(run.blocks[-1], "generate", why)
 
 
 @rollouts.override(f.batch.micro, source="TRL 0.11.4 trainer/ppo_trainer.py step")

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents import base
-from oomlint.documents.base import UNKNOWN, Command, Entry, Scalar
+from oomlint.documents.base import UNKNOWN, Command, Scalar, last_wins
 from oomlint.documents.shell.names import (
     LAUNCHERS,
     PAIRED_OPTIONS,
@@ -417,14 +417,8 @@ def _mapping(
     words_end: int,
     open_ended: bool,
 ) -> ShellMapping:
-    wins: dict[str, Entry] = {}
-    lost: list[Entry] = []
-    for entry in entries:
-        earlier = wins.pop(entry.key, None)
-        if earlier is not None:
-            lost.append(earlier)
-        wins[entry.key] = entry
+    wins, lost = last_wins(entries)
     return ShellMapping(
-        span, wins, tuple(lost), None, open_ended,
+        span, wins, lost, None, open_ended,
         style=style, container=container, words_end=words_end,
     )  # fmt: skip

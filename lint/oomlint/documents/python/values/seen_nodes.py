@@ -6,7 +6,7 @@ import ast
 
 from msgspec.structs import replace
 
-from oomlint.documents.base import UNKNOWN, Call, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.base import UNKNOWN, Call, Mapping, Node, Scalar, Sequence, last_wins
 from oomlint.documents.python.nodes import (
     PythonEntry,
     PythonMapping,
@@ -94,11 +94,5 @@ def from_elsewhere(node: Node, span: Span, path: str) -> Node:
 def mapping_of(
     entries: list[PythonEntry], span: Span, kind: str, open_ended: bool
 ) -> PythonMapping:
-    wins: dict[str, Entry] = {}
-    lost: list[Entry] = []
-    for entry in entries:
-        earlier = wins.pop(entry.key, None)
-        if earlier is not None:
-            lost.append(earlier)
-        wins[entry.key] = entry
-    return PythonMapping(span, wins, tuple(lost), None, open_ended, kind=kind)
+    wins, lost = last_wins(entries)
+    return PythonMapping(span, wins, lost, None, open_ended, kind=kind)
