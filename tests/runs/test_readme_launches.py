@@ -250,3 +250,14 @@ def test_notes_that_fence_nothing_say_it_at_the_margin():
     line = LAUNCH.format(name="a")
     assert _run(f"# Setup\npip install axolotl\n{line}\n[rank0]: done\n").plan.parallel.world == 4
     assert _run(f"# Setup\n{line}\n\n```sh\nls\n```\n").plan.parallel.world is None
+
+
+def test_scripts_that_readmes_start_have_one_order_wherever_they_lie():
+    """A set of names has another order in each process, and a folder on each disk."""
+    shown = f"torchrun --nproc_per_node 4 train.py {_OPTIONS.format('Qwen/Qwen3-8B')}"
+    files: dict[str, str] = {}
+    for folder in ("f", "b", "e", "a", "d", "c"):
+        files[f"{folder}/train.py"] = _TRAINER
+        files[f"{folder}/README.md"] = _readme(shown)
+    roots = [run.parts.root.path for run in link(files).runs if run.parts.root is not None]
+    assert roots == [f"{folder}/README.md" for folder in "abcdef"]

@@ -94,7 +94,7 @@ class Disk:
             below = 0 if parent == top else os.path.relpath(parent, top).count(os.sep) + 1
             wanted = folders if below < deepest else ()
             folders[:] = sorted(f for f in wanted if f not in _SKIPPED_FOLDERS)
-            yield from (os.path.join(parent, file) for file in files if is_document(file))
+            yield from (os.path.join(parent, each) for each in sorted(filter(is_document, files)))
 
     def read(self, path: str, name: str) -> bytes:
         """The bytes of a file, which errors call ``name``.

@@ -46,7 +46,6 @@ class LiveTexts:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._near: dict[Path, SearchedTexts] = {}
         self._whole: dict[Path, SearchedTexts | None] = {}
         self._outlines: dict[str, tuple[list[str], Outline]] = {}
         self._called: dict[tuple[str, str], bool] = {}
@@ -76,10 +75,7 @@ class LiveTexts:
         return function.name
 
     def _around(self, path: str) -> SearchedTexts:
-        root = self._workspace.project_around(path)
-        if root not in self._near:
-            self._near[root] = texts_below(self._workspace, root, guides=True)
-        return self._near[root]
+        return texts_below(self._workspace, self._workspace.project_around(path), guides=True)
 
     # -- what of a text is live ----------------------------------------------------------------
 

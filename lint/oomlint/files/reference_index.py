@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
+from time import process_time
 
 from oomlint.documents import SUFFIXES
 from oomlint.files.disk import walk
@@ -21,6 +21,7 @@ from oomlint.files.workspace import Workspace
 
 # Of a folder that is no project (a home folder, say) only a part is looked at.
 _MOST_FILES = 5000
+# Of the processor: what else a machine does decides no finding.
 _MOST_SECONDS = 2.0
 _MOST_BYTES = 512 * 2**10
 # A file that a hundred others name (a shared DeepSpeed JSON) is linted with the nearest of them.
@@ -94,8 +95,13 @@ class Kin:
 
 def texts_below(workspace: Workspace, root: Path, *, guides: bool = False) -> SearchedTexts:
     """What :class:`Kin` looks at, and the guides of the folder if they are asked for: they name files too."""
+    return workspace.once(_texts_below, (root, guides))
+
+
+def _texts_below(workspace: Workspace, about: tuple[Path, bool]) -> SearchedTexts:
+    root, guides = about
     kinds = (*SUFFIXES, *_GUIDES) if guides else SUFFIXES
-    names = {*workspace.overlay, *map(workspace.name, _files(root, kinds))}
+    names = dict.fromkeys((*workspace.overlay, *map(workspace.name, _files(root, kinds))))
     return SearchedTexts(
         workspace,
         (name for name in names if _is_read(workspace, name, stamp(workspace.file(name)))),
@@ -113,9 +119,9 @@ def naming(texts: SearchedTexts, name: str) -> list[str]:
 
 
 def _files(root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
-    end = monotonic() + _MOST_SECONDS
+    end = process_time() + _MOST_SECONDS
     for number, path in enumerate(walk(root, suffixes)):
-        if number >= _MOST_FILES or monotonic() > end:
+        if number >= _MOST_FILES or process_time() > end:
             return
         yield path
 

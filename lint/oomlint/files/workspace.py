@@ -7,9 +7,10 @@ directory where they lie below it, else absolute; forward slashes, no leading ``
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from oomlint.documents import kind_of, parse
 from oomlint.documents.base import Document
@@ -40,6 +41,9 @@ _Started = tuple[str, tuple[str | None, ...], tuple[tuple[str, str | None], ...]
 
 _Pins = Callable[[str, str], dict[str, str]]
 """Package → version, of a file's name and text."""
+
+Found = TypeVar("Found")
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Workspace:
@@ -78,6 +82,7 @@ class Workspace:
         self._absent: dict[str, frozenset[str]] = {}
         self._starts: dict[str, tuple[Path, ...]] = {}
         self._held: dict[str, bool] = {}
+        self._known: dict[tuple[Callable[..., Any], Hashable], Any] = {}
 
     # -- names -----------------------------------------------------------------------
 
@@ -92,6 +97,13 @@ class Workspace:
     def file(self, name: str) -> Path:
         """The absolute path behind a display path."""
         return self.cwd / name
+
+    def once(self, find: Callable[[Workspace, Key], Found], about: Key) -> Found:
+        """``find(self, about)``, looked up when first asked: what costs a walk over a project is the same for every
+        run and finding there."""
+        if (find, about) not in self._known:
+            self._known[find, about] = find(self, about)
+        return cast(Found, self._known[find, about])
 
     # -- writing ---------------------------------------------------------------------
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from oomlint.files.reference_index import naming, texts_below
-from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import Options, Report, lint
 from oomlint.runs.run import Run
@@ -23,13 +21,9 @@ _MOST_TRIED = 24
 
 def naming_in(workspace: Workspace) -> Naming:
     """The files that name a file, of the project around it, which is read when first asked."""
-    known: dict[Path, SearchedTexts] = {}
 
     def around(path: str) -> list[str]:
-        root = workspace.project_around(path)
-        if root not in known:
-            known[root] = texts_below(workspace, root)
-        return naming(known[root], path)
+        return naming(texts_below(workspace, workspace.project_around(path)), path)
 
     return around
 

@@ -110,13 +110,15 @@ class StartedScripts:
     def shown_starts(self, names: Iterable[str], claims: list[Claim]) -> list[Claim]:
         """The commands of READMEs and guides, of Python programs, or of its own comments, that start a Python script with options, or on
         several GPUs, which no script here starts: how it runs stands there alone."""
-        scripts = {name for name in names if name.endswith(".py")}
-        scripts -= {self._script_of(claim) for claim in claims}
+        started = {self._script_of(claim) for claim in claims}
+        # Sorted, so that what is told has one order wherever the files lie.
+        scripts = sorted({n for n in names if n.endswith(".py")} - started)
         told = self.suggestions
-        readmes = dict.fromkeys(name for name in sorted(scripts) if self._may_say(name))
+        readmes = dict.fromkeys(name for name in scripts if self._may_say(name))
         readmes |= dict.fromkeys(r for name in scripts for r in told.readmes(name))
         readmes |= dict.fromkeys(r for name in scripts for r in told.guides(name))
-        programs = dict.fromkeys(each for name in sorted(scripts) for each in told.programs(name))
+        programs = dict.fromkeys(each for name in scripts for each in told.programs(name))
+        wanted = frozenset(scripts)
         shown: dict[str, dict[object, Claim]] = {}
         documents = [
             *((readme, told.commands_of(readme)) for readme in readmes),
@@ -127,7 +129,7 @@ class StartedScripts:
                 self._recogniser.recognise_in(document, readme) if document is not None else ()
             ):
                 script = self._script_of(claim) if says_how(claim) else ""
-                if script in scripts:
+                if script in wanted:
                     blocks = tuple(replace(block, level=Level.FACT) for block in claim.blocks)
                     starts = shown.setdefault(script, {})
                     # Two READMEs say it twice; what a script says of itself stands beside that.

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from oomlint.documents.base import Scalar
 from oomlint.files.reference_index import naming, texts_below
-from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
 
@@ -28,7 +26,6 @@ class Templates:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._texts: dict[Path, SearchedTexts] = {}
 
     def without(self, runs: Iterable[Run]) -> Iterator[Run]:
         """The runs less those of templates."""
@@ -48,10 +45,8 @@ class Templates:
         return any(self._is_filled(path, found) for path, found in words.items())
 
     def _is_filled(self, path: str, words: set[str]) -> bool:
-        root = self._workspace.project_around(path)
-        if root not in self._texts:
-            self._texts[root] = texts_below(self._workspace, root)
-        for other in naming(self._texts[root], path):
+        texts = texts_below(self._workspace, self._workspace.project_around(path))
+        for other in naming(texts, path):
             text = self._workspace.read_or_none(other) or b""
             if other != path and any(_fills(text, word) for word in words):
                 return True

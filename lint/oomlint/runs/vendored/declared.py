@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim
@@ -93,38 +94,63 @@ def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str)
     claim = next((c for c in claims if block in c.blocks and c.dialect.declares_all), None)
     if claim is None:
         return False
-    copies = list(_own_copies(workspace, claim))
+    copies = _own_copies(workspace, claim)
     section, _, name = key.rpartition(".")
-    parses = rf'add_argument\(\s*"--{re.escape(section)}\.'.encode()
-    if section and any(re.search(parses, text) for text in copies):
+    if section and section in copies.sections:
         # Options of argparse that are called by their section: the same word in another one is another key.
-        return not any(f'"--{key}"'.encode() in text for text in copies)
-    words = {word for text in copies for word in re.findall(rb"\w+", text)}
-    return bool(copies) and name.encode() not in words
+        return key not in copies.options
+    return bool(copies.words) and name not in copies.words
 
 
-def _own_copies(workspace: Workspace, claim: Claim) -> Iterator[bytes]:
-    """The files of the project that declare the keys of a claim's framework, the program that it starts included; of
-    one of which none is known those of its packages."""
+class _Declared(Struct, frozen=True):
+    """What files of a project may declare: every word in them, the options that they quote, and the sections that
+    options of their parsers are called by."""
+
+    words: frozenset[str]
+    options: frozenset[str]
+    sections: frozenset[str]
+
+
+def _own_copies(workspace: Workspace, claim: Claim) -> _Declared:
+    """What the files of the project declare that hold the keys of a claim's framework, the program that it starts
+    included; of one of which none is known those of its packages."""
     programs = (r.path for r in claim.references if r.dialect == claim.dialect.name)
     paths = (*claim.dialect.declared_in, *(path for path in programs if path.endswith(".py")))
     named = [workspace.resolve(path, claim.path) for path in paths]
     # Where one program parses all options, what its package says elsewhere is no key.
-    names = named if any(named) else [*_of_packages(workspace, claim)]
-    for name in dict.fromkeys(name for name in names if name is not None):
-        with suppress(FileError):
-            yield workspace.read(name)
-
-
-def _of_packages(workspace: Workspace, claim: Claim) -> Iterator[str]:
-    """The files of the framework's packages in the project that declare anything: where only configs lie there, no
-    copy does."""
-    folders = (
+    if any(named):
+        return workspace.once(_declared_in, tuple(dict.fromkeys(filter(None, named))))
+    folders = tuple(
         str(each / package)
         for package in claim.dialect.packages
         for each in workspace.search_folders(claim.path)
         if workspace.holds(each, package)
     )
+    return workspace.once(_declared_below, folders)
+
+
+def _declared_below(workspace: Workspace, folders: tuple[str, ...]) -> _Declared:
+    return _declared_in(workspace, tuple(_of_packages(workspace, folders)))
+
+
+def _declared_in(workspace: Workspace, names: tuple[str, ...]) -> _Declared:
+    words, options, sections = set[bytes](), set[bytes](), set[bytes]()
+    for name in names:
+        with suppress(FileError):
+            text = workspace.read(name)
+            words.update(re.findall(rb"\w+", text))
+            options.update(re.findall(rb'"--([\w.-]+)"', text))
+            sections.update(re.findall(rb'add_argument\(\s*"--([\w.-]+)\.', text))
+    return _Declared(*(frozenset(map(_text, found)) for found in (words, options, sections)))
+
+
+def _text(word: bytes) -> str:
+    return word.decode("utf-8", "replace")
+
+
+def _of_packages(workspace: Workspace, folders: Iterable[str]) -> Iterator[str]:
+    """The files of a framework's packages in the project that declare anything: where only configs lie there, no
+    copy does."""
     for folder in folders:
         inside = f"{workspace.name(folder)}/"
         unsaved = (name for name in workspace.overlay if name.startswith(inside))
