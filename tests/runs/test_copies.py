@@ -164,3 +164,37 @@ def test_data_of_each_framework() -> None:
         assert header.examples
         sizes.append((DATA / f"{framework.name}.bin").stat().st_size)
     assert sum(sizes) < 300_000
+
+
+_SCRIPT = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n"
+    "Trainer(model=model, args=TrainingArguments('o'), train_dataset=d).train()\n"
+)
+_LIBRARY = {
+    "libs/transformers/setup.py": "setup(\n    name='transformers', version='4.57.0')\n",
+    "libs/transformers/examples/README.md": "```bash\npython clm/run_clm.py --per_device_train_batch_size 8\n```\n",
+    "libs/transformers/examples/clm/run_clm.py": _SCRIPT,
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "is_own"),
+    [
+        ({}, False),
+        ({"README.md": "All we need is in libs/transformers.\n"}, False),
+        ({"run.sh": "cd libs/transformers/examples && python clm/run_clm.py\n"}, True),
+        ({"libs/transformers/setup.py": "setup(name='ours')\n"}, True),
+    ],
+    ids=["nothing names it", "the library is named", "a script starts it", "a package of the project's"],
+)  # fmt: skip
+def test_examples_of_a_library_that_lies_in_a_folder(more: dict[str, str], is_own: bool) -> None:
+    report = report_of({**_LIBRARY, **more}, hardware=CARDS)
+    told = {d.severity for d in report.diagnoses if d.rule.code in ("OOM100", "OOM705")}
+    assert told, "it dies, and that is told all the same"
+    assert (max(told) > Severity.INFO) is is_own
+
+
+def test_a_library_is_itself_a_project() -> None:
+    files = {path.removeprefix("libs/transformers/"): text for path, text in _LIBRARY.items()}
+    assert any(d.severity > Severity.INFO for d in report_of(files, hardware=CARDS).diagnoses)

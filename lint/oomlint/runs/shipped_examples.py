@@ -2,7 +2,8 @@
 
 A copy of a framework has the framework's examples: one that nobody has changed is a run of the project's once a file of
 the project's own names it, or the user does, or a folder that it is in. In the framework's own repository that is no
-different.
+different. Of a library that a project has in a folder of its own, not all of whose examples of all days are known, one
+is the library's that nothing outside of that folder names.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from oomlint.dialects.upstream import PACKAGES
 from oomlint.files.live_texts import LiveTexts
 from oomlint.files.workspace import Workspace
+from oomlint.runs.vendored.checkouts import checkout_around, is_shown_by
 
 if TYPE_CHECKING:
     from oomlint.runs.copies import Copies
@@ -51,6 +53,20 @@ class ShippedExamples:
         if any(self._is_own(other) for path in told for other in self._own(path)):
             return ""
         return next(framework.called for framework in frameworks if framework is not None)
+
+    def library(self, files: list[str]) -> str:
+        """The library whose repository, in a folder of the project, has these files of a run as examples or in its
+        guides, where nothing outside of that folder names them; empty of a run of the project's."""
+        found = None if not files else checkout_around(self._workspace, files[0])
+        if found is None:
+            return ""
+        name, folder = found
+        paths = [self._workspace.file(path) for path in files]
+        if not all(p.is_relative_to(folder) and is_shown_by(folder, p) for p in paths):
+            return ""
+        named = (other for path in files for other in self._own(path))
+        outside = (o for o in named if not self._workspace.file(o).is_relative_to(folder))
+        return "" if any(outside) else name
 
     def _may_hold_copy(self, path: str) -> bool:
         """Whether there is a folder of a framework's name around a file, so that what is known of copies is loaded."""

@@ -71,6 +71,9 @@ class Unused:
         framework = self._examples.shipping(files)
         if framework:
             return f"{framework} ships this example as it is, and no file of the project's own names it"
+        library = self._examples.library(files)
+        if library:
+            return f"it is an example of {library}, which lies here whole, and nothing outside of it names it"
         at = run.line_of(root.anchor) if root.is_program else None
         return "" if at is None else self.line(root.path, at, run)
 

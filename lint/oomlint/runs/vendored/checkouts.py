@@ -1,0 +1,43 @@
+"""Repositories of libraries that lie whole in a folder of a project, their examples and guides with them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from oomlint.files.requirements import PACKAGES
+from oomlint.files.workspace import Workspace
+
+# What a distribution calls itself (packaging.python.org, "Writing your pyproject.toml"; setuptools' `setup(name=)`).
+_NAMED = (
+    ("pyproject.toml", rb"(?m)^name\s*=\s*[\"']([\w.-]+)"),
+    ("setup.py", rb"\bname\s*=\s*[\"']([\w.-]+)"),
+)
+_EXAMPLES = frozenset({"examples", "docs", "notebooks"})
+
+
+def is_shown_by(checkout: Path, file: Path) -> bool:
+    """Whether a file of a library's repository is there for its readers: an example or a guide."""
+    inside = file.relative_to(checkout)
+    return file.suffix == ".md" or not _EXAMPLES.isdisjoint(inside.parts[:-1])
+
+
+def checkout_around(workspace: Workspace, path: str) -> tuple[str, Path] | None:
+    """The library in whose repository a file lies, where that is a folder of the project and not all of it, and the
+    folder."""
+    project = workspace.project_around(path)
+    for folder in workspace.search_folders(path):
+        if project in folder.parents and workspace.file(path).is_relative_to(folder):
+            name = _distribution(workspace, folder)
+            if name in PACKAGES:
+                return name, folder
+    return None
+
+
+def _distribution(workspace: Workspace, folder: Path) -> str:
+    for file, pattern in _NAMED:
+        if workspace.holds(folder, file):
+            text = workspace.read_or_none(workspace.name(folder / file)) or b""
+            if match := re.search(pattern, text):
+                return match[1].decode("ascii", "replace").lower().replace("_", "-")
+    return ""
