@@ -195,6 +195,18 @@ def test_examples_of_a_library_that_lies_in_a_folder(more: dict[str, str], is_ow
     assert (max(told) > Severity.INFO) is is_own
 
 
+def test_broken_lines_in_an_example_of_a_library_are_the_librarys() -> None:
+    broken = "torchrun --nproc_per_node 2 train.py \\ \n  --bf16 True\n"
+    files = {**_LIBRARY, "libs/transformers/examples/legacy/train.sh": broken, "own.sh": broken}
+    told = {
+        d.finding.location.path: d.severity
+        for d in report_of(files).diagnoses
+        if d.rule.code == "OOM703"
+    }
+    assert told["own.sh"] > Severity.INFO
+    assert told["libs/transformers/examples/legacy/train.sh"] is Severity.INFO
+
+
 def test_a_library_is_itself_a_project() -> None:
     files = {path.removeprefix("libs/transformers/"): text for path, text in _LIBRARY.items()}
     assert any(d.severity > Severity.INFO for d in report_of(files, hardware=CARDS).diagnoses)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.documents.base import Document, ShellDocument
@@ -29,9 +29,13 @@ _PROGRAM = r"(?m)^[ \t]*(?:\w+=\S*[ \t]+)*([\w./-]+)"
 
 
 def asides(
-    recogniser: Recogniser, options: LinkOptions, names: Iterable[str], runs: Iterable[Run]
+    recogniser: Recogniser,
+    options: LinkOptions,
+    names: Iterable[str],
+    runs: Iterable[Run],
+    why_unused: Callable[[Run], str],
 ) -> Iterator[Run]:
-    """A run without settings for each script that no run took in."""
+    """A run without settings for each script that no run took in; ``why_unused``: why nobody starts one, in words."""
     taken = {claim.path for run in runs for claim in run.claims}
     for name in dict.fromkeys(names):
         if not recogniser.was_asked(name) or name in taken:
@@ -48,6 +52,7 @@ def asides(
                 (claim,),
                 options=options.values,
                 hardware=options.hardware,
+                why_unused=why_unused,
             )
             yield build_run(name, parts)
 

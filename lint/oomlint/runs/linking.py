@@ -153,7 +153,8 @@ class Linker:
         runs = list(self._templates.without(runs))
         linked.runs = distinctly_named(list(without_repeats(runs)))
         note_shared(linked.runs, elsewhere or {})
-        linked.asides = list(asides(self._recogniser, self.options, names, linked.runs))
+        why_unused = self._unused.run
+        linked.asides = list(asides(self._recogniser, self.options, names, linked.runs, why_unused))
         taken = {claim.path for run in runs for claim in run.claims}
         jobs = [c for c in claims if c.kind == "aside" and c.merges and c.path not in taken]
         linked.merges = self._built(jobs, used, linked)
