@@ -113,6 +113,14 @@ def test_a_trainer_that_only_validates_trains_nothing(key: str, value: str, runs
     assert len(link({"run.sh": text}).runs) == runs
 
 
+def test_none_or_a_negative_number_of_checkpoints_keeps_all() -> None:
+    for number, kept in (("0", "all"), ("-1", "all"), ("3", 3)):
+        said = f"trainer.max_actor_ckpt_to_keep={number} $@"
+        run = run_of({"a.sh": _GRPO.replace("$@", said)}, "a.sh")
+        assert run.plan.save.keep == kept
+        assert not run.wrong
+
+
 def test_states_moved_between_phases_are_on_the_gpu_in_the_update() -> None:
     plan = _run(_GRPO).plan
     assert (plan.offload.params, plan.offload.optimizer) == ("none", "none")

@@ -182,9 +182,16 @@ def _bounded(minimum: int) -> Callable[[Any], int]:
     return read
 
 
+def _read_limit(raw: Any) -> int | None:
+    number = read_integer(raw)
+    return number if number > 0 else None
+
+
 INTEGER = Kind(read_integer, schema={"type": "integer"})
 COUNT = Kind(_bounded(0), schema={"type": "integer", "minimum": 0})
 POSITIVE = Kind(_bounded(1), schema={"type": "integer", "minimum": 1})
+LIMIT = Kind(_read_limit, schema={"type": "integer"})
+"""How many steps or checkpoints at most: what is not positive means no limit."""
 REST = Kind(read_rest)
 NUMBER = Kind(read_number, schema={"type": "number"})
 BOOLEAN = Kind(read_boolean, schema={"type": "boolean"})

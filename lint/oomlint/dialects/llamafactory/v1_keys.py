@@ -10,6 +10,7 @@ from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
     INTEGER,
+    LIMIT,
     LIST,
     NUMBER,
     POSITIVE,
@@ -17,7 +18,6 @@ from oomlint.dialects.kinds import (
     choice,
 )
 from oomlint.dialects.table import Row, Table, known_keys
-from oomlint.dialects.trainer.arguments import LIMIT
 from oomlint.plan.fields import Private, f
 
 

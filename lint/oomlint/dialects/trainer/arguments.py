@@ -26,6 +26,7 @@ from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
+    LIMIT,
     LIST,
     NUMBER,
     POSITIVE,
@@ -35,7 +36,6 @@ from oomlint.dialects.kinds import (
     Kind,
     choice,
     read_boolean,
-    read_integer,
     read_text,
 )
 from oomlint.dialects.releases import FUSED_BY_TRAINER
@@ -45,12 +45,6 @@ from oomlint.documents.base import Name
 from oomlint.plan.fields import f
 
 KNOWN_TRAINING_ARGUMENTS = known_keys("training_arguments")
-
-
-def _read_limit(raw: Any) -> int | None:
-    """``max_steps`` and ``save_total_limit``: what is not positive means no limit."""
-    number = read_integer(raw)
-    return number if number > 0 else None
 
 
 def _read_fsdp(raw: Any) -> tuple[str, ...]:
@@ -100,7 +94,6 @@ def _or_member(kind: Kind) -> Kind:
     return replace(kind, read=read, names=True)
 
 
-LIMIT = Kind(_read_limit, schema={"type": "integer"})
 RESUME = Kind(_read_resume, schema={"type": ["boolean", "string"]})
 _FSDP = Kind(_read_fsdp, lambda words: " ".join(words), {"type": ["boolean", "string", "array"]})
 INTERVAL = _or_member(choice({"no": "no", False: "no", "steps": "steps", "epoch": "epoch"}))

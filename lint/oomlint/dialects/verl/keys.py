@@ -13,6 +13,7 @@ from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
     DTYPE,
+    LIMIT,
     LIST,
     NUMBER,
     POSITIVE,
@@ -266,7 +267,8 @@ VERL_PPO = Table(
         Row("trainer.save_freq", own.save_freq, _FREQUENCY, default=-1, source=PPO_SOURCE),
         Row("trainer.test_freq", own.test_freq, _FREQUENCY, default=-1, source=PPO_SOURCE),
         Row("trainer.val_before_train", f.eval.on_start, BOOLEAN, default=True, source=PPO_SOURCE),
-        Row("trainer.max_actor_ckpt_to_keep", f.save.keep, POSITIVE),
+        # verl 0.7.0 utils/checkpoint/fsdp_checkpoint_manager.py:205: 0 removes none, as nothing does.
+        Row("trainer.max_actor_ckpt_to_keep", f.save.keep, LIMIT),
         Row("trainer.default_local_dir", f.save.dir, TEXT),
         Row("trainer.total_training_steps", f.total_steps, POSITIVE),
     ),
@@ -291,7 +293,7 @@ _SFT_ROWS = (
     Row("optim.optimizer_impl", own.optimizer_impl, TEXT),
     Row("trainer.save_freq", own.save_freq, _FREQUENCY, default=-1, source=SFT_SOURCE),
     Row("trainer.test_freq", own.test_freq, _FREQUENCY, default=-1, source=SFT_SOURCE),
-    Row("trainer.max_ckpt_to_keep", f.save.keep, POSITIVE),
+    Row("trainer.max_ckpt_to_keep", f.save.keep, LIMIT),
     Row("trainer.default_local_dir", f.save.dir, TEXT),
     Row("trainer.total_training_steps", f.total_steps, POSITIVE),
 )  # fmt: skip
