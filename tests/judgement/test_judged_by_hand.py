@@ -742,8 +742,19 @@ def test_what_was_not_read_is_named_up_to_three() -> None:
     assert evidence.left_open(twice) == "$a has no value"
 
 
+def test_a_risk_says_on_what_it_hangs() -> None:
+    risky = replace(PEAK, limit=LIMIT, risk=0.97, predicted=100 * GIB, is_problem=True)
+    assert words.need(risky).endswith(" (risk 97 %)")
+    guessed = replace(risky, is_problem=False)
+    assert words.need(guessed).endswith(" (risk 97 % as assumed)")
+    # What is rather not the case says already by what other reading it is at risk.
+    assert words.need(replace(guessed, risk=0.4)).endswith(" (risk 40 %)")
+    full = replace(guessed, is_up_to_data=True)
+    assert words.need(full).endswith(" (risk 97 % with samples of full length)")
+
+
 def test_titles_drop_when_it_is_needed_first() -> None:
-    risky = replace(PEAK, limit=LIMIT, risk=0.7, predicted=100 * GIB)
+    risky = replace(PEAK, limit=LIMIT, risk=0.7, predicted=100 * GIB, is_problem=True)
     assert words.short_need(risky, as_meant=False, most=200) == (
         "needs 100 of 80.0 GiB per GPU in the backward pass (risk 70 %)"
     )

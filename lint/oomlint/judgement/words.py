@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from oomlint.dialects.common.fields import shared
 from oomlint.judgement.cards import cards_that_hold
-from oomlint.judgement.severity import Verdict
+from oomlint.judgement.severity import EVEN, Verdict
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.unread import ENDS
 from oomlint.plan.called import called
@@ -161,8 +161,14 @@ def _or(peak: Peak, instead: str = "") -> str:
 
 
 def _risk(peak: Peak) -> str:
+    """`` (risk 97 %)``, and on what it hangs where that makes the run no certainty."""
     assert peak.risk is not None
-    return f" (risk {percent(peak.risk)})"
+    hangs = ""
+    if peak.is_up_to_data:
+        hangs = " with samples of full length"
+    elif not peak.is_problem and peak.risk >= EVEN:
+        hangs = " as assumed"
+    return f" (risk {percent(peak.risk)}{hangs})"
 
 
 def _bare(size: int) -> str:
