@@ -153,8 +153,7 @@ def _run(
             name = scope.resolved(dotted(call.func) or "")
             step = ReachedCall(call, name, call_name(call), scope, function, reached, guards, arms)
             walk.steps.append(step)
-            callee = call.func.id if isinstance(call.func, ast.Name) else None
-            target = walk.tree.scopes.functions.get(callee or "")
+            target = _entered_by(call, walk.tree)
             if target is not None:
                 _enter(target, walk, reached=reached, guards=guards, arms=arms)
         is_settled = isinstance(statement, ast.If) and settled(statement.test, scope) is not None
@@ -165,6 +164,16 @@ def _run(
                 block, walk, scope, function,
                 reached=reached, guards=(*guards, *more), arms=inside,
             )  # fmt: skip
+
+
+def _entered_by(call: ast.Call, tree: Tree) -> FunctionNode | None:
+    """The function of the file that a call enters: by its name, or as a class of the file makes an object."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    cls = tree.scopes.classes.get(name)
+    for each in () if cls is None else cls.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            return each
+    return tree.scopes.functions.get(name)
 
 
 def _stores_of(
