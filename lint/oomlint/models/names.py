@@ -177,8 +177,8 @@ _FAMILIES: Final = ("llama", "mistral", "mixtral", "gemma", "qwen", "phi", "deep
 
 @cache
 def _counts_parts() -> re.Pattern[str]:
-    """A number of something: 8select2, 688neurons; not 4bit, 32k or 1048k."""
-    return re.compile(r"\d+(?!bits?$)[a-z]{3,}")
+    """A number of something: 8select2, 688neurons; not 4bit, 32k or 1048k, nor what is counted of a training."""
+    return re.compile(r"\d+(?!(?:bits?|epochs?|steps?|iters?|shots?|gpus?|samples?)$)[a-z]{3,}")
 
 
 def beginnings(name: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from oomlint.models import catalogue
 from oomlint.models.facts import GUESS_SPREAD, ModelFacts
 from oomlint.models.names import (
+    GuessedSize,
     beginnings,
     guess_size,
     kinships,
@@ -76,8 +77,7 @@ def copied(model: str) -> ModelFacts | None:
             if match is None:
                 continue
             base = catalogue.facts(match)
-            total = base.dims.params_total or 0
-            if abs(total - size.total) > GUESS_SPREAD * total:
+            if not _is_of_size(base, size):
                 return None
             return replace(
                 base,
@@ -114,11 +114,17 @@ def _kin_by_name(name: str) -> ModelFacts | None:
             if match is None or size is None:
                 continue
             base = catalogue.facts(match)
-            total = base.dims.params_total or 0
-            if abs(total - size.total) > GUESS_SPREAD * total:
+            if not _is_of_size(base, size):
                 return None
             return replace(base, source=f"its name contains {part}, {base.id}: {base.source}")
     return None
+
+
+def _is_of_size(base: ModelFacts, size: GuessedSize) -> bool:
+    """Whether a model is as large as a name says, or is itself called so: Llama-3.2-1B has 1.24 billion parameters."""
+    total, own = base.dims.params_total or 0, guess_size(base.id.rsplit("/", 1)[-1])
+    is_called = own is not None and own.total == size.total
+    return is_called or abs(total - size.total) <= GUESS_SPREAD * total
 
 
 def guess(model: str) -> ModelFacts | None:

@@ -150,7 +150,7 @@ def _is_default(name: PossibleName, options: MappingABC[str, str]) -> str:
 
 
 def _is_plain(name: PossibleName, options: MappingABC[str, str]) -> str:
-    is_settled = name.option in options or name.is_override
+    is_settled = name.option in options or name.is_override or name.is_default is False
     return "" if is_settled else name.text
 
 

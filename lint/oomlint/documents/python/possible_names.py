@@ -45,8 +45,8 @@ class PossibleName(Struct, frozen=True):
     """The option whose value it is, if it has no ``key``; else the one that chooses it."""
     key: str | None = None
     """What the option says where it chooses this."""
-    is_default: bool = False
-    """Whether it chooses this where the command does not say."""
+    is_default: bool | None = None
+    """Whether it chooses this where the command does not say; ``None`` where it has no default."""
     is_override: bool = False
     """Whether it takes the place of another under a test of which nothing is known."""
     is_end: bool = False
@@ -159,7 +159,8 @@ class _Walk:
         if len(options) != 1 or not isinstance(key, str):
             return {}
         ((option, default),) = options.items()
-        return {"option": option, "key": key, "is_default": key == default} if option else {}
+        is_default = key == default if default else None
+        return {"option": option, "key": key, "is_default": is_default} if option else {}
 
     # -- ends of paths -------------------------------------------------------------------------------
 
