@@ -201,6 +201,9 @@ def test_encoders_are_known_with_what_their_classes_count(name: str, arch: str, 
         # Called by a size that its parameters are 24 % above, and by how long it was trained.
         ("runs/Llama-3.2-1B-sft_entropy/checkpoint-42", 16),
         ("runs/sft_Qwen2.5-3B-Instruct_summary_full_1epoch-im/global_step_105", 36),
+        # In a tree of experiments with one model each.
+        ("expt/rl_cold_start/qwen3-1.7b/epo1/lora_merged", 28),
+        ("Qwen2.5-7B-eval/judge-70B/out", None),
         # Of other parts than the model that it is called after.
         ("runs/Llama-3.2-1B-12experts/checkpoint-42", None),
     ],

@@ -251,6 +251,22 @@ def trained_from(name: str) -> str | None:
     return above if above and above != path else None
 
 
+# Of a tree of experiments: ``expt/task/qwen3-1.7b/epo1/lora_merged``.
+_MOST_ABOVE: Final = 3
+
+
+def folders_above(name: str) -> Iterator[str]:
+    """The nearest folders above a checkpoint whose own name tells no size, up to the first whose name does: people keep what
+    they train of a model in a folder called after it (``expt/qwen3-1.7b/epo1``)."""
+    path = name
+    for _ in range(_MOST_ABOVE):
+        if guess_size(path.rpartition("/")[2]) is not None:
+            return
+        path = path.rpartition("/")[0]
+        if path:
+            yield path
+
+
 class GuessedSize(Struct, frozen=True):
     """Parameters by name alone; ``active`` only where the name gives it (30B-A3B)."""
 

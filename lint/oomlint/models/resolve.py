@@ -13,6 +13,7 @@ from oomlint.models.facts import GUESS_SPREAD, ModelFacts
 from oomlint.models.names import (
     GuessedSize,
     beginnings,
+    folders_above,
     guess_size,
     kinships,
     quant_of,
@@ -96,10 +97,11 @@ def kin(model: str) -> ModelFacts | None:
     name = _clean(model)
     folder = trained_from(name) if name else None
     known = _kin_by_name(name if folder is None else folder) if name else None
-    if known is None and folder is not None:
-        known = lookup(folder) or copied(folder)
-        if known is not None:
-            known = replace(known, source=f"by the folder {folder}: {known.source}")
+    for above in () if known is not None else (folder, *folders_above(folder or name)):
+        found = None if above is None else lookup(above) or copied(above)
+        if found is not None:
+            known = replace(found, source=f"by the folder {above}: {found.source}")
+            break
     if known is None:
         return None
     quant = quant_of(name) or "none"

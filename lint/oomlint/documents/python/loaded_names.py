@@ -20,7 +20,8 @@ from oomlint.documents.text import Location
 
 _LOADERS: Final = frozenset({"from_pretrained", "from_config"})
 # transformers 5.23 modeling_utils.py from_pretrained, unsloth 2025.9 models/loader.py.
-_NAMES: Final = ("pretrained_model_name_or_path", "model_name", "model_name_or_path")
+# TRL's trainers load a model by the name that they are given (TRL 1.16 trainer/sft_trainer.py).
+_NAMES: Final = ("pretrained_model_name_or_path", "model_name", "model_name_or_path", "model")
 _TRAINS: Final = ("Trainer", "backward")
 # Functions within functions; deeper is a framework of the project's own.
 _DEEPEST: Final = 3
@@ -32,10 +33,11 @@ def loaded_names(
     origin: Mapping[int, ReachedCall],
     evaluator: Evaluator,
 ) -> Iterator[Fact]:
-    """Facts of one kind, ``may-load``, at the call of the script that loads a model or that leads there: the
+    """Facts of one kind, ``may-load``, at the call of the script that loads a model, trains it by its name or leads there: the
     ``names`` that it may be given, and in which ``home`` the call stands that is given them."""
     loads = [call for call in calls if call.callee.rpartition(".")[2] in _LOADERS]
-    for call in loads:
+    trainers = [call for call in calls if call.callee.endswith("Trainer")]
+    for call in (*loads, *trainers):
         step = origin.get(id(call))
         name = None if step is None or not _is_open(call) else _name_in(step.node)
         if step is not None and name is not None:
