@@ -26,6 +26,8 @@ _TRAINS = (
     r"|(?<!\.)\b_?(?:run_|do_|start_|main_)?(?:train|finetune|fine_tune|learn)(?:ing)?(?:_\w+)?"
     rf"{NOT_OF_SAMPLES}\(|\.(?:train|learn|fit)(?:_\w+)?{NOT_OF_SAMPLES}\((?!\s*False)"
 ).encode()
+# What a module that starts nothing has all the same where somebody means it to train.
+_MAY_TRAIN = rb"Trainer\b|\.backward\(|\.fit\w*\("
 _IS_TRAINER = r"(?i)train|tun(?:e|ing)|sft|dpo|ppo|grpo|distil|learn"
 
 
@@ -49,7 +51,7 @@ class ForwardOnly:
     def _runs_forward(self, name: str) -> bool:
         text = self.workspace.read_or_none(name) or b""
         said = text.decode("utf-8", "replace")
-        if only_evaluates(said) or only_defines(said):
+        if only_evaluates(said) or (only_defines(said) and not re.search(_MAY_TRAIN, text)):
             return True
         if re.search(_IS_TRAINER, name.rpartition("/")[2]) or not re.search(_FORWARD, text):
             return False

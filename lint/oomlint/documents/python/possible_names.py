@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from oomlint.documents.base import UNKNOWN
 from oomlint.documents.python.branches import Tests
 from oomlint.documents.python.config_paths import At
+from oomlint.documents.python.environment import variable_asked
 from oomlint.documents.python.nodes import PythonScalar, option_of
 from oomlint.documents.python.parsers import are_parsed, argparse_names
 from oomlint.documents.python.plain_values import plain_value
@@ -114,6 +115,8 @@ class _Walk:
 
     def _of_call(self, call: ast.Call, at: At) -> Iterator[PossibleName]:
         last = call_name(call)
+        if variable_asked(call, at.scope) is not None:
+            return  # what the command sets it to is not known: its default is none of them
         if last in _SAME:
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
             same = call.args[0] if call.args else receiver
