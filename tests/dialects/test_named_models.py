@@ -146,15 +146,27 @@ model = Around("{_BIG}")
     assert _run(makes).plan.model.id == _BIG
 
 
+def test_of_a_class_with_a_tower_the_language_model_is_trained() -> None:
+    makes = f"""
+class Around(Module):
+    def __init__(self):
+        self.tower = AutoModel.from_pretrained("google/siglip-base-patch16-224")
+        self.inner = AutoModelForCausalLM.from_pretrained("{_BIG}")
+model = Around()
+"""
+    assert _run(makes).plan.model.id == _BIG
+
+
 _ABSENT = (
     "torchrun --nproc_per_node 4 gone.py --per_device_train_batch_size 4 --output_dir out"
     " --num_train_epochs 1 --learning_rate 1e-4 --bf16 True --base_model_path {}\n"
 )
 
 
-def test_a_command_whose_program_is_not_here_names_its_model() -> None:
-    run = link({"go.sh": _ABSENT.format("/models/Qwen2.5-7B")}, "go.sh").runs[0]
-    assert run.plan.model.id == "/models/Qwen2.5-7B"
+@pytest.mark.parametrize("name", ["/models/Qwen2.5-7B", "Qwen/Qwen3.5-2B"])
+def test_a_command_whose_program_is_not_here_names_its_model(name: str) -> None:
+    run = link({"go.sh": _ABSENT.format(name)}, "go.sh").runs[0]
+    assert run.plan.model.id == name
     assert run.level(f.model.id) is Level.ASSUMED
     unknown = link({"go.sh": _ABSENT.format("/models/ours")}, "go.sh").runs[0]
     assert unknown.plan.model.id is None

@@ -78,9 +78,9 @@ def _command_alone(blocks: list[Block]) -> Block | None:
 def _assumed(run: Cells, block: Block, names: MappingABC[str, str]) -> Setting | None:
     """The one model that these names are of, the known ones if there are some; ``None`` of several."""
     known = sorted(name for name in names if _has_dims(run, name)) or sorted(names)
-    found = {name: run.known.model(name) for name in known}
-    kinds = {name if model is None else model.dims for name, model in found.items()}
-    if len(kinds) > 1:
+    models = [run.known.model(name) for name in known]
+    kinds = [name if m is None else m.dims for name, m in zip(known, models, strict=True)]
+    if any(each != kinds[0] for each in kinds):
         return None
     origin = Origin("assumed", block, source=names[known[0]])
     return Setting(known[0], origin, level=Level.ASSUMED)
