@@ -152,3 +152,13 @@ def test_a_command_that_writes_a_folder_from_a_model_says_what_that_will_hold(me
 def test_a_command_that_names_several_models_or_folders_says_nothing() -> None:
     of_two = f"python mix.py --base_model {_QWEN} --model {_LLAMA} --output_dir merged\n"
     assert _last({"b.sh": of_two + _line("merged", "o/dpo")}).model is None
+
+
+def test_what_a_run_saves_says_more_than_what_its_folder_is_called() -> None:
+    folder = "models/Llama-3.1-8B/first"
+    run = _last({"b.sh": _line(_QWEN, folder) + _line(folder, "models/second")})
+    assert run.model is not None
+    assert run.model.id == _QWEN
+    alone = _last({"b.sh": _line(folder, "models/second")})
+    assert alone.plan.model.dims is not None
+    assert alone.plan.model.dims.layers == 32
