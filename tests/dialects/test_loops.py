@@ -776,3 +776,26 @@ def test_a_plugin_that_no_accelerator_is_given_does_nothing() -> None:
         f"{made}more = {{'deepspeed_plugin': plugin}}\naccelerator = Accelerator(**more, ",
     )
     assert _run(unpacked).plan.parallel.zero.stage == 2
+
+
+_ACCUMULATES = "gradient_accumulation_steps = 4\n" + _FSDP.replace(
+    "for batch in loader:", "for i, batch in enumerate(loader):"
+).replace(
+    "    optimizer.step()\n",
+    "    if (i + 1) % gradient_accumulation_steps == 0:\n        optimizer.step()\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reduces"),
+    [
+        (_ACCUMULATES, True),
+        (_FSDP, None),
+        (_ACCUMULATES.replace("    outputs.loss.backward()", "    with model.no_sync():\n        outputs.loss.backward()"), None),
+    ],
+)  # fmt: skip
+def test_a_loop_that_never_waits_reduces_the_gradients_of_each_micro_batch(
+    text: str, reduces: bool | None
+) -> None:
+    plan = run_of({"train.py": text, "run.sh": "torchrun --nproc_per_node 8 train.py\n"}).plan
+    assert plan.parallel.fsdp.sync_every_micro is reduces

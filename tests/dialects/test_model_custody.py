@@ -226,3 +226,17 @@ def test_a_trainer_that_nobody_asks_to_train(end: str, stops: bool) -> None:
     ).replace("trainer.train()", end)
     run = run_of({"train.py": text + "\ntrainer.save_model('o')\n"}, "train.py")
     assert (run.settings.get(shared.stops) is not None) is stops
+
+
+def test_a_class_around_another_model_is_loaded_with_it() -> None:
+    """Where that lies is what the function decides that loads it."""
+    run = _run(
+        imports="from own import load, Around",
+        load="model = load('Qwen/Qwen2.5-7B')\nwhole = Around.from_pretrained('logs/x', base=model)",
+        name="whole",
+        own="from transformers import AutoModelForCausalLM, PreTrainedModel\n"
+        "def load(name, device_map='auto'):\n"
+        "    return AutoModelForCausalLM.from_pretrained(name, device_map=device_map, **more)\n"
+        "class Around(PreTrainedModel):\n    pass\n",
+    )
+    assert run.cells.is_unread(f.load.device_map)

@@ -193,3 +193,21 @@ def test_encoders_are_known_with_what_their_classes_count(name: str, arch: str, 
     facts = lookup(name)
     assert facts is not None
     assert (facts.dims.arch, facts.dims.params_total) == (arch, total)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        # Called by a size that its parameters are 24 % above, and by how long it was trained.
+        ("runs/Llama-3.2-1B-sft_entropy/checkpoint-42", 16),
+        ("runs/sft_Qwen2.5-3B-Instruct_summary_full_1epoch-im/global_step_105", 36),
+        # In a tree of experiments with one model each.
+        ("expt/rl_cold_start/qwen3-1.7b/epo1/lora_merged", 28),
+        ("Qwen2.5-7B-eval/judge-70B/out", None),
+        # Of other parts than the model that it is called after.
+        ("runs/Llama-3.2-1B-12experts/checkpoint-42", None),
+    ],
+)
+def test_the_folder_of_a_run_names_its_model(name: str, layers: int | None) -> None:
+    facts = resolve(name, read=lambda _path: None)
+    assert (None if facts is None else facts.dims.layers) == layers

@@ -81,3 +81,34 @@ def test_a_program_that_hands_on_to_what_trains_is_training() -> None:
 
 def test_a_program_that_shows_no_forward_run_stays_one() -> None:
     assert runs_of(_SCORES.replace("import ray\n", "import pool as ray\n"))
+
+
+_DEFINES = """\
+import logging
+import sys
+import torch
+sys.path.insert(0, ".")
+log = logging.getLogger(__name__)
+class OwnDataset(torch.utils.data.Dataset):
+    pass
+def make_data():
+    return OwnDataset()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "is_training"),
+    [
+        ("", False),
+        ("if torch.cuda.is_available():\n    SIZE = 8\n", False),
+        ("make_data()\n", True),
+        ("data = make_data()\n", True),
+        ("if __name__ == '__main__':\n    start()\n", True),
+        ("for epoch in range(3):\n    pass\n", True),
+    ],
+)
+def test_a_module_that_others_import_trains_nothing_by_itself(
+    more: str,
+    is_training: bool,
+) -> None:
+    assert bool(runs_of(_DEFINES + more)) is is_training

@@ -127,3 +127,38 @@ def test_a_program_that_adapts_a_model_saves_an_adapter_of_it() -> None:
     run = _last({"make.py": program, "b.sh": _line("models/merged_7b", "o")})
     assert run.model is not None
     assert run.model.is_adapter
+
+
+_MERGE_LINE = "python merge.py --base_model {} --lora_model o/lora --output_dir merged/\n"
+
+
+@pytest.mark.parametrize(
+    "merges",
+    [
+        _MERGE_LINE.format(_QWEN),
+        f"python -m verl.model_merger merge --local_dir {_QWEN} --target_dir ./merged\n",
+        # What wrote the model that it starts from.
+        _line(_QWEN, "o/full") + _MERGE_LINE.format("o/full"),
+    ],
+)
+def test_a_command_that_writes_a_folder_from_a_model_says_what_that_will_hold(merges: str) -> None:
+    run = _last({"b.sh": merges + _line("merged", "o/dpo")})
+    assert run.model is not None
+    assert run.model.confidence in ("assumed", "derived")
+    assert run.plan.model.dims is not None
+    assert run.plan.model.dims.layers == 28
+
+
+def test_a_command_that_names_several_models_or_folders_says_nothing() -> None:
+    of_two = f"python mix.py --base_model {_QWEN} --model {_LLAMA} --output_dir merged\n"
+    assert _last({"b.sh": of_two + _line("merged", "o/dpo")}).model is None
+
+
+def test_what_a_run_saves_says_more_than_what_its_folder_is_called() -> None:
+    folder = "models/Llama-3.1-8B/first"
+    run = _last({"b.sh": _line(_QWEN, folder) + _line(folder, "models/second")})
+    assert run.model is not None
+    assert run.model.id == _QWEN
+    alone = _last({"b.sh": _line(folder, "models/second")})
+    assert alone.plan.model.dims is not None
+    assert alone.plan.model.dims.layers == 32

@@ -177,8 +177,8 @@ _FAMILIES: Final = ("llama", "mistral", "mixtral", "gemma", "qwen", "phi", "deep
 
 @cache
 def _counts_parts() -> re.Pattern[str]:
-    """A number of something: 8select2, 688neurons; not 4bit, 32k or 1048k."""
-    return re.compile(r"\d+(?!bits?$)[a-z]{3,}")
+    """A number of something: 8select2, 688neurons; not 4bit, 32k or 1048k, nor what is counted of a training."""
+    return re.compile(r"\d+(?!(?:bits?|epochs?|steps?|iters?|shots?|gpus?|samples?)$)[a-z]{3,}")
 
 
 def beginnings(name: str) -> Iterator[str]:
@@ -249,6 +249,22 @@ def trained_from(name: str) -> str | None:
     while above and _stage().fullmatch(above.rpartition("/")[2]):
         above = above.rpartition("/")[0]
     return above if above and above != path else None
+
+
+# Of a tree of experiments: ``expt/task/qwen3-1.7b/epo1/lora_merged``.
+_MOST_ABOVE: Final = 3
+
+
+def folders_above(name: str) -> Iterator[str]:
+    """The nearest folders above a checkpoint whose own name tells no size, up to the first whose name does: people keep what
+    they train of a model in a folder called after it (``expt/qwen3-1.7b/epo1``)."""
+    path = name
+    for _ in range(_MOST_ABOVE):
+        if guess_size(path.rpartition("/")[2]) is not None:
+            return
+        path = path.rpartition("/")[0]
+        if path:
+            yield path
 
 
 class GuessedSize(Struct, frozen=True):

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from oomlint.models import catalogue
 from oomlint.models.facts import GUESS_SPREAD, ModelFacts
 from oomlint.models.names import (
+    GuessedSize,
     beginnings,
+    folders_above,
     guess_size,
     kinships,
     quant_of,
@@ -76,8 +78,7 @@ def copied(model: str) -> ModelFacts | None:
             if match is None:
                 continue
             base = catalogue.facts(match)
-            total = base.dims.params_total or 0
-            if abs(total - size.total) > GUESS_SPREAD * total:
+            if not _is_of_size(base, size):
                 return None
             return replace(
                 base,
@@ -96,10 +97,11 @@ def kin(model: str) -> ModelFacts | None:
     name = _clean(model)
     folder = trained_from(name) if name else None
     known = _kin_by_name(name if folder is None else folder) if name else None
-    if known is None and folder is not None:
-        known = lookup(folder) or copied(folder)
-        if known is not None:
-            known = replace(known, source=f"by the folder {folder}: {known.source}")
+    for above in () if known is not None else (folder, *folders_above(folder or name)):
+        found = None if above is None else lookup(above) or copied(above)
+        if found is not None:
+            known = replace(found, source=f"by the folder {above}: {found.source}")
+            break
     if known is None:
         return None
     quant = quant_of(name) or "none"
@@ -114,11 +116,17 @@ def _kin_by_name(name: str) -> ModelFacts | None:
             if match is None or size is None:
                 continue
             base = catalogue.facts(match)
-            total = base.dims.params_total or 0
-            if abs(total - size.total) > GUESS_SPREAD * total:
+            if not _is_of_size(base, size):
                 return None
             return replace(base, source=f"its name contains {part}, {base.id}: {base.source}")
     return None
+
+
+def _is_of_size(base: ModelFacts, size: GuessedSize) -> bool:
+    """Whether a model is as large as a name says, or is itself called so: Llama-3.2-1B has 1.24 billion parameters."""
+    total, own = base.dims.params_total or 0, guess_size(base.id.rsplit("/", 1)[-1])
+    is_called = own is not None and own.total == size.total
+    return is_called or abs(total - size.total) <= GUESS_SPREAD * total
 
 
 def guess(model: str) -> ModelFacts | None:

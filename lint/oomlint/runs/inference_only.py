@@ -1,4 +1,5 @@
-"""Programs that only run a model forward: what generates or scores takes training's options, and trains nothing.
+"""Programs that train nothing: what generates or scores runs a model forward alone, and takes training's options; a module
+that others import does nothing where a command starts it.
 
 A project's scorer often parses the arguments of its trainer (transformers' ``TrainingArguments``, the model's),
 since it has to load the model as the trainer left it. Its command looks like one of training.
@@ -10,6 +11,7 @@ import re
 
 from oomlint.dialects.base import Claim
 from oomlint.dialects.common.evaluating import NOT_OF_SAMPLES, only_evaluates
+from oomlint.documents.python.outline import only_defines
 from oomlint.files.imported import imported
 from oomlint.files.workspace import Workspace
 
@@ -24,6 +26,8 @@ _TRAINS = (
     r"|(?<!\.)\b_?(?:run_|do_|start_|main_)?(?:train|finetune|fine_tune|learn)(?:ing)?(?:_\w+)?"
     rf"{NOT_OF_SAMPLES}\(|\.(?:train|learn|fit)(?:_\w+)?{NOT_OF_SAMPLES}\((?!\s*False)"
 ).encode()
+# What a module that starts nothing has all the same where somebody means it to train.
+_MAY_TRAIN = rb"Trainer\b|\.backward\(|\.fit\w*\("
 _IS_TRAINER = r"(?i)train|tun(?:e|ing)|sft|dpo|ppo|grpo|distil|learn"
 
 
@@ -46,7 +50,8 @@ class ForwardOnly:
 
     def _runs_forward(self, name: str) -> bool:
         text = self.workspace.read_or_none(name) or b""
-        if only_evaluates(text.decode("utf-8", "replace")):
+        said = text.decode("utf-8", "replace")
+        if only_evaluates(said) or (only_defines(said) and not re.search(_MAY_TRAIN, text)):
             return True
         if re.search(_IS_TRAINER, name.rpartition("/")[2]) or not re.search(_FORWARD, text):
             return False

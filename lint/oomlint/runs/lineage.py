@@ -3,8 +3,9 @@
 The script that trains with DPO names the folder that its SFT wrote. There is no ``config.json`` yet when
 the files are linted, but the model has the dimensions of the one that the earlier run starts from. Such a
 run is looked for in the same script, then in those of the same folder: further away a name like ``output``
-says nothing. Last come the programs of the folder, by what they save, merge and download: where they do by
-default a command may have them do otherwise, so that what they tell is assumed.
+says nothing. Commands that train nothing, and write a folder from a model that they are told, come behind those that
+do; last the programs of the folder, by what they save, merge and download: where they do by default a command may
+have them do otherwise. What both tell is assumed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.common.backend import ADAPTER_METHODS
@@ -23,6 +23,7 @@ from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 from oomlint.models.facts import ModelFacts
 from oomlint.runs.documented_launches import LinkerReading
+from oomlint.runs.merges import Saved, derived_facts, plain_folder, saved_by_commands
 from oomlint.runs.run import Run
 
 # A folder with more scripts than these is a collection of runs of one kind.
@@ -34,15 +35,6 @@ _LONGEST = 4
 _SAYS_LITTLE = 4
 # What the weights of a checkpoint may be kept in.
 _KEPT_IN = ("bf16", "fp16", "fp32")
-
-
-class Saved(Struct, frozen=True, eq=False):
-    """What a run leaves behind: ``run`` is its name, ``start`` the model that it starts from."""
-
-    run: str
-    folder: str
-    start: str
-    facts: ModelFacts | None
 
 
 class Lineage:
@@ -104,34 +96,28 @@ class Lineage:
         if kind_of(script) in PYTHON_SUFFIXES:
             yield from self._saved_by_program(script)
             return
+        written: set[str] = set()
         for claim in islice(self.reading.launches(script), _MOST_LINES):
             run = self.reading.built(claim)
             folder, start = run.plan.save.dir, run.plan.model.id
             if folder and start and not _holds(folder, start):
-                yield Saved(run.name, _plain(folder), start, _kept(run))
+                written.add(plain_folder(folder))
+                yield Saved(run.name, plain_folder(folder), start, _kept(run))
+        with suppress(FileError):
+            document = self.workspace.document(script)
+            for saved in () if document is None else saved_by_commands(document):
+                if saved.folder not in written and not _holds(saved.folder, saved.start):
+                    yield saved
 
     def _saved_by_program(self, name: str) -> Iterator[Saved]:
         with suppress(FileError):
             document = self.workspace.document(name)
             for fact in () if document is None else document.facts:
                 if fact.kind == "saves-model":
-                    folder, start = _plain(fact.detail["folder"]), fact.detail["model"]
-                    facts = _saved_facts(name, start, is_adapter=fact.detail["adapter"])
+                    folder, start = plain_folder(fact.detail["folder"]), fact.detail["model"]
+                    facts = derived_facts(name, start, is_adapter=fact.detail["adapter"])
                     if not _holds(folder, start):
                         yield Saved(name, folder, start, facts)
-
-
-def _saved_facts(program: str, start: str, *, is_adapter: bool) -> ModelFacts | None:
-    """The facts of what a program saves, where those of the model that it starts from are known."""
-    from oomlint.models.resolve import copied, lookup
-
-    base = lookup(start) or copied(start)
-    if base is None:
-        return None
-    source = f"{program} saves it, and starts from {base.id}: {base.source}"
-    return replace(
-        base, confidence="assumed", source=source, saved_by=program, is_adapter=is_adapter
-    )
 
 
 def _one_of(known: Sequence[ModelFacts | None]) -> ModelFacts | None:
@@ -169,11 +155,7 @@ def _is_path(model: str) -> bool:
     return bool(model) and not any(sign in model for sign in "$<>{}") and "://" not in model
 
 
-def _plain(path: str) -> str:
-    return posixpath.normpath(path.replace("\\", "/"))
-
-
 def _holds(folder: str, model: str) -> bool:
     """Whether a path is a folder that is written, or lies in it: ``out/checkpoint-500``."""
-    kept, asked = _plain(folder), _plain(model)
+    kept, asked = plain_folder(folder), plain_folder(model)
     return kept not in (".", "/") and (asked == kept or asked.startswith(f"{kept}/"))

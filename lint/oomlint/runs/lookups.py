@@ -61,7 +61,7 @@ class Lookups:
 
         def find(model: str) -> ModelFacts | None:
             found = look_up(model)
-            if found is None or found.confidence == "guessed":
+            if found is None or _is_by_a_part_of_its_name(model, found):
                 return self._lineage.made(model, script) or found
             return found
 
@@ -120,3 +120,13 @@ class Lookups:
         name = self.workspace.resolve(path, from_file)
         data = None if name is None else self.workspace.read_or_none(name)
         return None if name is None or data is None else (name, data)
+
+
+def _is_by_a_part_of_its_name(model: str, found: ModelFacts) -> bool:
+    """Whether a model is known by what its name, or that of a folder above, contains alone: what a run of the project
+    saves there is surer."""
+    from oomlint.models import lookup
+
+    if found.confidence == "assumed":
+        return lookup(model) is None
+    return found.confidence == "guessed"

@@ -278,6 +278,29 @@ def spread(run: Cells) -> Any:
 
 # -- batches ---------------------------------------------------------------------------------------
 
+# What keeps the gradients of a micro batch from being reduced: torch 2.9 distributed/fsdp/fully_sharded_data_parallel.py
+# and _fully_shard/_fully_shard.py, accelerate 1.15 accelerator.py accumulate, lightning 2.5 fabric/fabric.py.
+_WAITS = re.compile(
+    r"\bno_sync\b|\bset_requires_gradient_sync\b|\bno_backward_sync\b|\baccumulate\b"
+)
+
+
+@meaning.derive(
+    _F.sync_every_micro, source="torch 2.9 distributed/fsdp/_runtime_utils.py _post_backward_hook"
+)
+def reduces_each(run: Cells) -> Any:
+    """A loop that never asks its wrapper to wait has the gradients of each micro batch reduced and sharded."""
+    is_written_out = _is(run, "torch", "accelerate", "fabric")
+    if not is_written_out or run[f.batch.grad_accum] in (None, 1):
+        return None
+    return None if run.given.once(_may_wait) else True
+
+
+def _may_wait(blocks: list[Block]) -> bool:
+    documents = {id(block.document): block.document for block in blocks}.values()
+    texts = (each.source.text for each in documents if isinstance(each, PythonDocument))
+    return any(map(_WAITS.search, texts))
+
 
 @meaning.derive(f.batch.grad_accum)
 def accumulation(run: Cells) -> Any:

@@ -91,6 +91,8 @@ NO_LANGUAGE = re.compile(
 )
 """Classes of models of images and sound; those that write text of them (``Qwen2AudioForConditionalGeneration``) are
 language models."""
+# A class without a head, or of images and sound.
+_OF_TOWER = re.compile(rf"(?:^|\.)AutoModel\.|{NO_LANGUAGE.pattern}")
 _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value(?!head)|draft", re.IGNORECASE)
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
@@ -407,6 +409,8 @@ def _model_of(calls: Sequence[Call], trainer: Call | None, defaults: Mapping | N
     loaders = _loaders(calls, trainer)
     options = _defaults_of(defaults)
     reached = [call for call in loaders if is_reached(call.arguments, options)] or loaders
+    # Of a tower and the language model that a class puts together the latter.
+    reached.sort(key=lambda call: bool(_OF_TOWER.search(call.callee)))
     return next((_named_for(call, reached) for call in reached), None)
 
 

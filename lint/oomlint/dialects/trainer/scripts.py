@@ -18,6 +18,7 @@ from oomlint.dialects.table import Block, Origin, unread_at
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import bits_of, packs_at_load
+from oomlint.dialects.trainer.named_models import named_models
 from oomlint.dialects.trainer.script import are_held, is_decided, is_on
 from oomlint.dialects.trainer.statements import (
     is_command,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 _SUBPARSERS = r"\.add_subparsers\([^()]*?\bdest\s*=\s*[\"'](\w+)[\"']"
 
-calls = Meaning(assigned, options)
+calls = Meaning(assigned, options, named_models)
 """What holds whoever loads the model: options of the command line, what the trainer is given."""
 scripts = Meaning(calls)
 """What a script's calls load, adapt and quantize."""

@@ -37,11 +37,9 @@ from oomlint.documents.base import (
     ShellDocument,
     parser_of,
 )
-from oomlint.documents.python.model_names import calls_model
 from oomlint.documents.python.nodes import PythonScalar, guards_of, option_of
 from oomlint.documents.python.plain_values import arithmetic
 from oomlint.documents.text import Span
-from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
 idle_flags = Meaning()
@@ -272,73 +270,6 @@ def _in_scripts(blocks: list[Block], field: Any) -> Iterator[Origin]:
         entry = None if row is None else block.find(row.key)
         if entry is not None:
             yield Origin("explicit", block, row, entry)
-
-
-# What scripts agree to call the model's name by (see MODEL_ROWS in keys.py).
-_MODEL = "model_name_or_path"
-
-
-@options.said(f.model.id)
-def by_usual_name(run: Cells, field: Any, said: Said) -> Said:
-    """The model that a trainer is given comes from a function of the project's own
-    (``model = load_policy(args.model_name_or_path)``): what the command calls the model is what it loads."""
-    is_of_trainer = (
-        isinstance(said, Origin) and said.block and said.block.table.section == "trainer"
-    )
-    return run.given.once(_named_on_line) or said if is_of_trainer else said
-
-
-def _named_on_line(blocks: list[Block]) -> Setting | None:
-    for block in filter(is_command, reversed(blocks)):
-        entry = block.mapping.entries.get(_MODEL)
-        name = entry.value.value if entry and isinstance(entry.value, Scalar) else None
-        if entry is not None and isinstance(name, str) and name:
-            return Setting(name, Origin("explicit", block, None, entry))
-    return None
-
-
-@options.said(f.model.id)
-def by_what_it_is_called(run: Cells, field: Any, said: Said) -> Said:
-    """Where the way to the call that loads the model is not followed: the one model that the command names, or else
-    the config file that it names, or else the script by what it has as defaults. That it is taken is assumed."""
-    if not isinstance(said, Origin) or said.block is None or not _is_script(said.block):
-        return said
-    for names in run.given.once(_called):
-        known = {name for name in names if _has_dims(run, name)} or set(names)
-        if len(known) > 1:
-            return said
-        for name in known:
-            why = f"what {names[name]} calls it; how the script comes to it is not followed"
-            origin = Origin("assumed", said.block, source=why)
-            return Setting(name, origin, level=Level.ASSUMED)
-    return said
-
-
-def _has_dims(run: Cells, name: str) -> bool:
-    known = run.known.model(name)
-    return known is not None and known.dims.layers is not None
-
-
-def _called(blocks: list[Block]) -> tuple[dict[str, str], ...]:
-    """What the command, the config files that it names, and the script by default call the model, each with where."""
-    command: dict[str, str] = {}
-    for block in filter(is_command, blocks):
-        for key, entry in block.mapping.entries.items():
-            if calls_model((key.replace("-", "_"),)) and isinstance(entry.value, Scalar):
-                if not isinstance(entry.value.value, str):
-                    return ()  # only running tells
-                command[entry.value.value] = f"--{key}"
-    documents = {id(block.document): block.document for block in blocks}
-    facts = [fact for document in documents.values() for fact in document.facts]
-    found = [
-        {
-            fact.detail["name"]: f"{fact.detail['key']} in {fact.location.path}"
-            for fact in facts
-            if fact.kind == "calls-model" and fact.detail["default"] is is_default
-        }
-        for is_default in (False, True)
-    ]
-    return (command, *found)
 
 
 def _is_decided(node: Node) -> bool:

@@ -153,8 +153,7 @@ def _run(
             name = scope.resolved(dotted(call.func) or "")
             step = ReachedCall(call, name, call_name(call), scope, function, reached, guards, arms)
             walk.steps.append(step)
-            callee = call.func.id if isinstance(call.func, ast.Name) else None
-            target = walk.tree.scopes.functions.get(callee or "")
+            target = _entered_by(call, scope, walk.tree)
             if target is not None:
                 _enter(target, walk, reached=reached, guards=guards, arms=arms)
         is_settled = isinstance(statement, ast.If) and settled(statement.test, scope) is not None
@@ -165,6 +164,38 @@ def _run(
                 block, walk, scope, function,
                 reached=reached, guards=(*guards, *more), arms=inside,
             )  # fmt: skip
+
+
+def _entered_by(call: ast.Call, scope: Scope, tree: Tree) -> FunctionNode | None:
+    """The function of the file that a call enters: by its name, as a class of the file makes an object, or as a method
+    of one that it made."""
+    if isinstance(call.func, ast.Attribute):
+        cls = _class_of(call.func.value, scope, tree)
+        return None if cls is None else _method(cls, call.func.attr)
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    cls = tree.scopes.classes.get(name)
+    return tree.scopes.functions.get(name) if cls is None else _method(cls, "__init__")
+
+
+def _class_of(value: ast.expr, scope: Scope, tree: Tree) -> ast.ClassDef | None:
+    """The class of the file that an object is of: of ``self``, or of what is made in place or at the one place where its
+    name is given a value."""
+    if isinstance(value, ast.Name):
+        found = scope.find(value.id)
+        if value.id == "self" and found is not None and found[0].parent is not None:
+            owner = found[0].parent.node
+            return owner if isinstance(owner, ast.ClassDef) else None
+        made = found[1][0].value if found is not None and len(found[1]) == 1 else None
+        value = value if made is None else made
+    name = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
+    return tree.scopes.classes.get(name)
+
+
+def _method(cls: ast.ClassDef, name: str) -> FunctionNode | None:
+    for each in cls.body:
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name == name:
+            return each
+    return None
 
 
 def _stores_of(

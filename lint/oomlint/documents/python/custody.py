@@ -180,6 +180,7 @@ class Custody:
         is_peft = last in LOADERS and "Peft" in name
         if last in LOADERS and not (is_peft and given is not None):
             self._load(call)
+            self._trace_given(call, scope, hand)  # a class of the project's around another model
         elif receiver is not None and last in GIVES_BACK and not self._is_module(receiver, scope):
             self.trace(receiver, scope, None, hand + 1)
         elif last in ("prepare", "setup") and call.args:
@@ -226,7 +227,7 @@ class Custody:
             for value in () if is_made else returned(function):
                 self.trace(value, inner, number, hand + 1)
             if is_made:
-                self._trace_given(call, scope, target, hand)
+                self._trace_given(call, scope, hand)
             return
         entered = self._enter(target, frozenset(), None if is_made else number, is_made=not is_made)
         if entered is None:
@@ -240,11 +241,11 @@ class Custody:
             if given is not None:
                 self.trace(given, scope, None, hand + 1)
         if is_made:
-            self._trace_given(call, scope, target, hand)
+            self._trace_given(call, scope, hand)
         elif not entered.loads and not handed and not entered.touches:
             self._touch(call, LOAD)
 
-    def _trace_given(self, call: ast.Call, scope: Scope, target: Target, hand: int) -> None:
+    def _trace_given(self, call: ast.Call, scope: Scope, hand: int) -> None:
         """What an object is made of: those of the arguments that are models by the calls they come from."""
         for value in (*call.args, *(keyword.value for keyword in call.keywords)):
             if self._may_be_model(value, scope):

@@ -328,6 +328,7 @@ def _read(
     from oomlint.documents.python.custody_facts import custody_facts
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.handed import note_handed
+    from oomlint.documents.python.loaded_names import loaded_names
     from oomlint.documents.python.loops import read_loop, read_parts
     from oomlint.documents.python.model_names import model_names
     from oomlint.documents.python.modules import Module, Modules
@@ -361,6 +362,7 @@ def _read(
         *facts_of(source, tree, places, evaluator, steps, calls, origin),
         *sampler_facts(module, calls, taken_in),
         *own_trainer_facts(module, calls, taken_in),
+        *loaded_names(steps, calls, origin, evaluator),
         *model_names(calls, declared, named_alone, evaluator),
         *saved_models(every, calls, evaluator),
         *length_facts(evaluator),

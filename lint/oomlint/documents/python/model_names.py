@@ -29,7 +29,7 @@ _OF_MODEL: Final = ("model", "0", "pretrained_model_name_or_path", "model_name")
 _NAMES_FILE: Final = re.compile(r"conf|cfg|yaml|yml|json|toml|param|recipe|settings", re.I)
 # ``model``, ``model_name_or_path``, ``base_model_id``; below ``model:`` its ``name``, ``path``.
 _MODEL: Final = re.compile(
-    r"(?:(?:base|pretrained|policy|actor|student|llm|hf|lm)_?)?model(?:_?(?:id|name|path|name_or_path|or_path))*", re.I
+    r"(?:(?:base|pretrained|policy|actor|student|llm|hf|lm|sft)_?)?model(?:_?(?:id|name|path|name_or_path|or_path))*", re.I
 )  # fmt: skip
 _BELOW: Final = re.compile(
     r"(?:base_?|pretrained_?|hf_?)?(?:id|name|path|name_or_path|repo(?:_id)?)|base|pretrained", re.I

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
@@ -115,3 +115,43 @@ def _is_text(node: ast.stmt) -> bool:
 
 def _lines(node: ast.stmt | ast.expr) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+_DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Statements that start nothing unless what they call does.
+_GIVES_VALUES: Final = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
+# Modules whose functions set something up, and run none of the project's.
+_SETS_UP: Final = frozenset({"logging", "os", "sys", "warnings"})
+
+
+def only_defines(text: str) -> bool:
+    """Whether a program, once started, defines functions and classes and calls none of them: one that others import.
+    ``False`` of what does not parse or defines nothing."""
+    try:
+        root = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    own = {each.name for each in root.body if isinstance(each, _DEFINITIONS)}
+    return bool(own) and all(_starts_nothing(each, own) for each in root.body)
+
+
+def _starts_nothing(statement: ast.stmt, own: set[str]) -> bool:
+    if isinstance(statement, (ast.If, ast.Try)):
+        blocks = (statement.body, statement.orelse, getattr(statement, "finalbody", []))
+        handlers = [each.body for each in getattr(statement, "handlers", [])]
+        return all(_starts_nothing(each, own) for body in (*blocks, *handlers) for each in body)
+    if isinstance(statement, ast.Expr):
+        value = statement.value
+        name = value.func if isinstance(value, ast.Call) else value
+        while isinstance(name, ast.Attribute):
+            name = name.value
+        is_setting_up = isinstance(name, ast.Name) and name.id in _SETS_UP
+        return isinstance(value, ast.Constant) or is_setting_up
+    if isinstance(statement, (*_DEFINITIONS, ast.Import, ast.ImportFrom)):
+        return True
+    names = {node.func.id for node in ast.walk(statement) if _is_plain_call(node)}
+    return isinstance(statement, _GIVES_VALUES) and not names & own
+
+
+def _is_plain_call(node: ast.AST) -> TypeGuard[Any]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
