@@ -287,7 +287,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         guards = fact.detail.get("guards")
         if not guards:
             return True
-        from oomlint.dialects.trainer.script import are_held
+        from oomlint.dialects.trainer.reaching import are_held
         from oomlint.dialects.trainer.statements import switches_of
 
         return are_held(guards, switches_of([block for block, _ in self.parts.blocks]))

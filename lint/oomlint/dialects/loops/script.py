@@ -46,13 +46,10 @@ from oomlint.dialects.machine.own_devices import devices_of_script
 from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.nanogpt.signature import is_configured
 from oomlint.dialects.table import Block, Table, plain_value
-from oomlint.dialects.trainer.script import (
-    NO_LANGUAGE,
-    calls_beside,
-    cutting,
-    is_reached,
-    may_replace,
-)
+from oomlint.dialects.trainer.beside_calls import calls_beside
+from oomlint.dialects.trainer.model_calls import NO_LANGUAGE
+from oomlint.dialects.trainer.reaching import is_reached, may_replace
+from oomlint.dialects.trainer.sample_calls import cutting
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED, QUANTIZATION, TOKENIZER
 from oomlint.documents.base import (
     UNKNOWN,
