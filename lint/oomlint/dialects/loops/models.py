@@ -1,0 +1,117 @@
+"""Which calls of a script load what its own loop trains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from oomlint.dialects.loops.keys import (
+    CLASS,
+)
+from oomlint.dialects.table import Block, Table, plain_value
+from oomlint.dialects.trainer.model_calls import NO_LANGUAGE
+from oomlint.dialects.trainer.reaching import is_reached, may_replace
+from oomlint.dialects.trainer.tables import FROM_PRETRAINED
+from oomlint.documents.base import (
+    UNKNOWN,
+    Call,
+    Document,
+    Entry,
+    Node,
+    Scalar,
+)
+from oomlint.documents.python.nodes import PythonScalar, guards_of
+from oomlint.documents.text import Span
+
+if TYPE_CHECKING:
+    from oomlint.documents.python.loops import Loop
+from oomlint.dialects.loops.how import COMPUTED
+
+_OF_OPTIONS = r"\w*args\.\w+"
+
+
+_ADAPTER = re.compile(r"(?:^|\.)Peft\w*\.from_pretrained$")
+
+
+def models_of(document: Document, loop: Loop, options: MappingABC[str, Node]) -> list[Call]:
+    """The calls of which one loads what is trained, the one that the switches lead to last; none
+    where several models take part."""
+    if any(not _ADAPTER.search(other.callee) for other in loop.others):
+        return []
+    models = [call for call in loop.models if not _ADAPTER.search(call.callee)]
+    if any(NO_LANGUAGE.search(call.callee) for call in models):
+        return []
+    if any(not _may_be_one(document, models[0], call) for call in models):
+        return []
+    return chosen_last(models, options)
+
+
+def chosen_last(calls: Iterable[Call], options: MappingABC[str, Node]) -> list[Call]:
+    """Alternatives, with those behind the ones that switches do not lead to; of several the first counts."""
+    found = list(calls)[::-1]
+    return sorted(found, key=lambda call: is_reached(call.arguments, options))
+
+
+def quantizers(model: Call) -> Iterator[Call]:
+    """The BitsAndBytesConfig that a loader is given, under the switch on which it is given."""
+    entry = model.arguments.entries.get("quantization_config")
+    node = None if entry is None else entry.value
+    guards = guards_of(model.arguments)
+    if isinstance(node, PythonScalar) and node.either is not None and node.compared is None:
+        guards = (*guards, (node.option, True))
+        node = node.either[0]
+    said = node.value if isinstance(node, Scalar) else None
+    if isinstance(said, Call) and said.callee.endswith("BitsAndBytesConfig"):
+        yield replace(said, arguments=replace(said.arguments, guards=guards))
+
+
+def _may_be_one(document: Document, first: Call, other: Call) -> bool:
+    """Whether two calls are one, stand in branches that exclude each other, or load the same."""
+    return (
+        may_replace(other, first)
+        or _name_of(document, first) == _name_of(document, other) is not None
+    )
+
+
+def _name_of(document: Document, call: Call) -> str | None:
+    """The model's name, or the option that says it (``args.model_name_or_path``)."""
+    for key in ("0", "pretrained_model_name_or_path"):
+        entry = call.arguments.entries.get(key)
+        if entry is not None:
+            value = plain_value(entry.value, "yaml12")
+            span = entry.value.span
+            text = document.source.text[span.start : span.end] if value is UNKNOWN else str(value)
+            return text if value is not UNKNOWN or re.fullmatch(_OF_OPTIONS, text) else None
+    return None
+
+
+def model_block(document: Document, loop: Loop, model: Call) -> Block:
+    """The loader; of ``from_config`` with the name of the model whose configuration it takes."""
+    named = next((node for call, node in loop.configs if call is model), None)
+    arguments = model.arguments
+    if named is not None:
+        entry = Entry("pretrained_model_name_or_path", named.span, named, named.span)
+        entries = {k: e for k, e in arguments.entries.items() if k != "0"}
+        arguments = replace(arguments, entries={**entries, entry.key: entry})
+    start = model.span.start
+    anchor = Span(start, start + len(model.callee))
+    return Block(document, arguments, FROM_PRETRAINED, anchor)
+
+
+def names_model(block: Block) -> bool:
+    reading = block.read()
+    return any(row == "model.id" for row in reading.settings)
+
+
+def block_of(document: Document, call: Call, table: Table) -> Block:
+    """A call's arguments, and what it calls."""
+    start = call.span.start
+    anchor = Span(start, start + len(call.callee))
+    name = Entry(call.callee, anchor, Scalar(anchor, call.callee, locked=COMPUTED), anchor)
+    arguments = call.arguments
+    if CLASS in table.names:
+        arguments = replace(arguments, entries={**arguments.entries, CLASS: name})
+    return Block(document, arguments, table, anchor)
