@@ -51,12 +51,10 @@ from oomlint.plan.evidence import Level
 
 if TYPE_CHECKING:
     from oomlint.documents.python.loops import Loop
+from oomlint.dialects.loops.blocks import COMPUTED, block_of
 from oomlint.dialects.loops.checkpoint_line import checkpoint_line
-from oomlint.dialects.loops.models import block_of, chosen_last
+from oomlint.dialects.loops.models import chosen_last
 from oomlint.dialects.loops.wrapping import mixed_precision, with_wrapping
-
-COMPUTED = "it is what the script calls"
-
 
 # Calls that a run has once, by the last name of what they call.
 _SINGLE = {

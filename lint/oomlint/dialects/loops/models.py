@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from oomlint.dialects.loops.keys import (
-    CLASS,
-)
-from oomlint.dialects.table import Block, Table, plain_value
+from oomlint.dialects.table import Block, plain_value
 from oomlint.dialects.trainer.model_calls import NO_LANGUAGE
 from oomlint.dialects.trainer.reaching import is_reached, may_replace
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED
@@ -28,7 +25,6 @@ from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
     from oomlint.documents.python.loops import Loop
-from oomlint.dialects.loops.how import COMPUTED
 
 _OF_OPTIONS = r"\w*args\.\w+"
 
@@ -104,14 +100,3 @@ def model_block(document: Document, loop: Loop, model: Call) -> Block:
 def names_model(block: Block) -> bool:
     reading = block.read()
     return any(row == "model.id" for row in reading.settings)
-
-
-def block_of(document: Document, call: Call, table: Table) -> Block:
-    """A call's arguments, and what it calls."""
-    start = call.span.start
-    anchor = Span(start, start + len(call.callee))
-    name = Entry(call.callee, anchor, Scalar(anchor, call.callee, locked=COMPUTED), anchor)
-    arguments = call.arguments
-    if CLASS in table.names:
-        arguments = replace(arguments, entries={**arguments.entries, CLASS: name})
-    return Block(document, arguments, table, anchor)

@@ -30,8 +30,9 @@ from oomlint.documents.text import Location, Span
 
 if TYPE_CHECKING:
     from oomlint.documents.python.loops import Loop
+from oomlint.dialects.loops.blocks import block_of
 from oomlint.dialects.loops.how import how_trained, told_lengths
-from oomlint.dialects.loops.models import block_of, model_block, models_of, names_model, quantizers
+from oomlint.dialects.loops.models import model_block, models_of, names_model, quantizers
 
 # Libraries of other models, and of configs that are joined out of sight.
 _FOREIGN = frozenset({"diffusers", "hydra", "omegaconf", "timm", "unsloth"})

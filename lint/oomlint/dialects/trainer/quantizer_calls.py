@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.call_arguments import call_given, is_decided
-from oomlint.dialects.trainer.script import ScriptRun
 from oomlint.dialects.trainer.tables import (
     QUANTIZATION,
 )
@@ -51,11 +50,11 @@ def _on_one_side(node: PythonScalar, place: int, value: Node) -> PythonScalar:
     return replace(node, value=UNKNOWN if node.value is UNKNOWN else said, either=either)
 
 
-def own_quantizer(run: ScriptRun, document: PythonDocument) -> Iterator[tuple[Call, Table]]:
+def own_quantizer(model: Call | None, document: PythonDocument) -> Iterator[tuple[Call, Table]]:
     """The call that quantizes a model which is loaded with what a function of the script returns; where the script has
     none such or several, how the model is quantized is not known."""
-    given = None if run.model is None else run.model.arguments.entries.get("quantization_config")
-    if run.model is None or given is None or not isinstance(given.value, Scalar):
+    given = None if model is None else model.arguments.entries.get("quantization_config")
+    if model is None or given is None or not isinstance(given.value, Scalar):
         return
     text, at = document.source.text, given.value.span
     function = re.match(r"(\w+)\(", text[at.start : at.end])
@@ -64,5 +63,5 @@ def own_quantizer(run: ScriptRun, document: PythonDocument) -> Iterator[tuple[Ca
     made = [call for call in document.calls if call.callee.endswith("BitsAndBytesConfig")]
     if len(made) != 1:
         unread = {key: replace(given, key=key) for key in ("load_in_4bit", "load_in_8bit")}
-        made = [replace(run.model, arguments=replace(run.model.arguments, entries=unread))]
+        made = [replace(model, arguments=replace(model.arguments, entries=unread))]
     yield made[0], QUANTIZATION

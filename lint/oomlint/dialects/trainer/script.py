@@ -22,8 +22,8 @@ from oomlint.dialects.trainer.model_calls import model_of, placed_elsewhere
 from oomlint.dialects.trainer.own_classes import TRAINER, Own, classes_of, of_library, own_classes
 from oomlint.dialects.trainer.quantizer_calls import own_quantizer
 from oomlint.dialects.trainer.sample_calls import cut_datasets, cutting
-from oomlint.dialects.trainer.script_claim import OF_TRAINING
 from oomlint.dialects.trainer.tables import (
+    ARGUMENTS,
     DATASET,
     PLACED_ELSEWHERE,
     TOKENIZER,
@@ -56,6 +56,8 @@ _UNSLOTH = re.compile(r"^(?P<inside>[ \t]*)(?:from|import) unsloth\b", re.MULTIL
 
 
 _OF_AUTO_CLASS = re.compile(r"(^|\.)AutoModelForCausalLM\.from_pretrained$")
+
+OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
 
 
 class ScriptRun(Struct, frozen=True):
@@ -128,7 +130,9 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     if not found and any(f.kind == "merges-adapter" for f in document.facts):
         found.append(_run_of(calls, None, None, defaults, own))
     for run in found:
-        yield replace(run, among=len(found), others=(*run.others, *own_quantizer(run, document)))
+        yield replace(
+            run, among=len(found), others=(*run.others, *own_quantizer(run.model, document))
+        )
 
 
 def parsed_config(document: Document) -> str:

@@ -16,9 +16,8 @@ from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.table import Block, Table
 from oomlint.dialects.trainer.adapter_calls import adapts_as_told
 from oomlint.dialects.trainer.own_classes import of_library
-from oomlint.dialects.trainer.script import ScriptRun
+from oomlint.dialects.trainer.script import OF_TRAINING, ScriptRun
 from oomlint.dialects.trainer.tables import (
-    ARGUMENTS,
     ASSIGNED,
     DEFAULTS,
     EARLY_FROM_PRETRAINED,
@@ -43,9 +42,6 @@ from oomlint.documents.text import Span
 
 # TRL 1.16 trainer/dpo_trainer.py and kto_trainer.py, and what is made of them.
 _COMPARES = re.compile(r"(DPO|KTO)Trainer$")
-
-
-OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
 
 
 def script_claim(
