@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from oomlint.dialects.loops.blocks import COMPUTED, block_of
+from oomlint.dialects.loops.checkpoint_line import checkpoint_line
 from oomlint.dialects.loops.keys import (
     ACCELERATOR,
     ACCUMULATION_PLUGIN,
@@ -35,6 +37,8 @@ from oomlint.dialects.loops.lightning import (
     FSDP_STRATEGY,
     TRAINER,
 )
+from oomlint.dialects.loops.models import chosen_last
+from oomlint.dialects.loops.wrapping import mixed_precision, with_wrapping
 from oomlint.dialects.table import Block, Table
 from oomlint.dialects.trainer.reaching import is_reached
 from oomlint.documents.base import (
@@ -51,10 +55,6 @@ from oomlint.plan.evidence import Level
 
 if TYPE_CHECKING:
     from oomlint.documents.python.loops import Loop
-from oomlint.dialects.loops.blocks import COMPUTED, block_of
-from oomlint.dialects.loops.checkpoint_line import checkpoint_line
-from oomlint.dialects.loops.models import chosen_last
-from oomlint.dialects.loops.wrapping import mixed_precision, with_wrapping
 
 # Calls that a run has once, by the last name of what they call.
 _SINGLE = {

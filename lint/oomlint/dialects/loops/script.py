@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.common.config_values import with_files
+from oomlint.dialects.loops.blocks import block_of
+from oomlint.dialects.loops.how import how_trained, told_lengths
 from oomlint.dialects.loops.keys import (
     SWITCHES,
 )
+from oomlint.dialects.loops.models import model_block, models_of, names_model, quantizers
 from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.machine.own_devices import devices_of_script
 from oomlint.dialects.machine.ray_train import ray_workers
@@ -30,9 +33,6 @@ from oomlint.documents.text import Location, Span
 
 if TYPE_CHECKING:
     from oomlint.documents.python.loops import Loop
-from oomlint.dialects.loops.blocks import block_of
-from oomlint.dialects.loops.how import how_trained, told_lengths
-from oomlint.dialects.loops.models import model_block, models_of, names_model, quantizers
 
 # Libraries of other models, and of configs that are joined out of sight.
 _FOREIGN = frozenset({"diffusers", "hydra", "omegaconf", "timm", "unsloth"})
