@@ -14,12 +14,12 @@ from oomlint.documents.base import (
     Document,
     Mapping,
 )
-from oomlint.documents.python.loops import InsertionPoint
+from oomlint.documents.python.loops.loop import InsertionPoint
 from oomlint.documents.text import Edit, Span
 from oomlint.errors import CannotEdit
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.loops import Loop
+    from oomlint.documents.python.loops.loop import Loop
 
 
 class LineBlock(Block, frozen=True, eq=False):

@@ -54,7 +54,7 @@ from oomlint.documents.text import Span
 from oomlint.plan.evidence import Level
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.loops import Loop
+    from oomlint.documents.python.loops.loop import Loop
 
 # Calls that a run has once, by the last name of what they call.
 _SINGLE = {

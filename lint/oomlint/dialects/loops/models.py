@@ -24,7 +24,7 @@ from oomlint.documents.python.nodes import PythonScalar, guards_of
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.loops import Loop
+    from oomlint.documents.python.loops.loop import Loop
 
 _OF_OPTIONS = r"\w*args\.\w+"
 

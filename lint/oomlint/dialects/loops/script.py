@@ -32,7 +32,7 @@ from oomlint.documents.base import (
 from oomlint.documents.text import Location, Span
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.loops import Loop
+    from oomlint.documents.python.loops.loop import Loop
 
 # Libraries of other models, and of configs that are joined out of sight.
 _FOREIGN = frozenset({"diffusers", "hydra", "omegaconf", "timm", "unsloth"})

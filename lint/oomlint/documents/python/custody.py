@@ -39,7 +39,7 @@ from oomlint.documents.python.known_touches import (
     is_harmless,
     kinds_of,
 )
-from oomlint.documents.python.loops import OPTIMIZER
+from oomlint.documents.python.loops.script import OPTIMIZER
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
 from oomlint.documents.python.side_facts import OTHER_MODEL, sets_gradient
 from oomlint.documents.python.values import Evaluator

@@ -11,7 +11,8 @@ from oomlint.documents.base import Call, Fact, Scalar
 from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.custody import Around, Custody, Touch
 from oomlint.documents.python.known_touches import CALLED_MODEL, LOAD
-from oomlint.documents.python.loops import OPTIMIZER, Loop
+from oomlint.documents.python.loops.loop import Loop
+from oomlint.documents.python.loops.script import OPTIMIZER
 from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.python.values import Evaluator
 from oomlint.documents.text import Location

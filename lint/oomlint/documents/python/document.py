@@ -20,7 +20,7 @@ from oomlint.errors import CannotEdit, ParseError
 if TYPE_CHECKING:
     import ast
 
-    from oomlint.documents.python.loops import Loop
+    from oomlint.documents.python.loops.loop import Loop
     from oomlint.documents.python.modules import FindSource
     from oomlint.documents.python.options import ScriptOptions
     from oomlint.documents.python.scopes import Scopes
