@@ -325,7 +325,7 @@ def _read(
     )
     from oomlint.documents.python.config_files import LoadedFiles
     from oomlint.documents.python.configs import ConfigFiles
-    from oomlint.documents.python.custody_facts import custody_facts
+    from oomlint.documents.python.custody import custody_facts
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loops import read_loop, read_parts

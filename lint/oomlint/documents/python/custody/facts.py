@@ -9,8 +9,11 @@ from typing import Any, Final
 
 from oomlint.documents.base import Call, Fact, Scalar
 from oomlint.documents.python.calls import ReachedCall
-from oomlint.documents.python.custody import Around, Custody, Touch
-from oomlint.documents.python.known_touches import CALLED_MODEL, LOAD
+from oomlint.documents.python.custody.entering import enter
+from oomlint.documents.python.custody.known_touches import CALLED_MODEL, LOAD
+from oomlint.documents.python.custody.look import look
+from oomlint.documents.python.custody.record import Around, Custody, Touch
+from oomlint.documents.python.custody.trace import trace
 from oomlint.documents.python.loops.loop import Loop
 from oomlint.documents.python.loops.script import OPTIMIZER
 from oomlint.documents.python.scopes import Scope, dotted
@@ -42,7 +45,7 @@ def custody_facts(
     of a ``loop``): ``unaccounted`` (``what`` touches it, which ``decides`` these, in which file, its ``home``, or nobody
     knows, and ``guards``), ``casts-model`` (``dtype``, ``None`` where only running tells it, and ``guards``), and
     ``made-elsewhere`` (``function``, ``imports`` of its file, classes that it ``loads`` with)."""
-    around = Around()
+    around = Around(enter)
     guards = {id(step.node): step for step in steps}
     trainers = [call for call in calls if _TRAINER.search(call.callee) and id(call) in origin]
     for trainer in trainers:
@@ -51,9 +54,9 @@ def custody_facts(
         if given is None or isinstance(given, ast.Constant):
             continue
         custody = Custody(evaluator, steps, around)
-        custody.trace(given, step.scope)
+        trace(custody, given, step.scope)
         _note_trainer(custody, step)
-        custody.look(_training(steps, step))
+        look(custody, _training(steps, step))
         _note_open(custody, step, given)
         yield from _facts(custody, trainer.callee, evaluator, guards)
     if not trainers and loop is not None:
@@ -61,8 +64,8 @@ def custody_facts(
         loads = {id(origin[id(model)].node) for model in loop.models if id(model) in origin}
         custody.values.update(dict.fromkeys(loads))
         for value, scope in _trained_by_loop(custody, steps):
-            custody.trace(value, scope)
-        custody.look()
+            trace(custody, value, scope)
+        look(custody)
         yield from _facts(custody, "", evaluator, guards)
 
 
