@@ -187,6 +187,24 @@ def test_what_a_call_hands_on_to_the_loader(given: str, decided: set[str]) -> No
     assert _decided(imports="from ways import load", load=load, ways=ways) == decided
 
 
+@pytest.mark.parametrize(
+    ("makes", "decided"),
+    [
+        ("return {load}", set()),
+        ("self.model = {load}\n        return wrap(self.model)", _ALL),
+    ],
+)
+def test_a_method_of_the_script_that_makes_the_model(makes: str, decided: set[str]) -> None:
+    load = "AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')"
+    method = f"class App:\n    def make(self):\n        {makes.format(load=load)}\n"
+    body = "    def run(self):\n        model = self.make()\n        trainer = Trainer(model=model, args=args)\n"
+    text = f"from transformers import AutoModelForCausalLM, Trainer\n{method}{body}        trainer.train()\n"
+    document = workspace_of({"train.py": f"{text}App().run()\n"}).document("train.py")
+    assert document is not None
+    facts = [fact for fact in document.facts if fact.kind == "unaccounted"]
+    assert {aspect for fact in facts for aspect in fact.detail["decides"]} == decided
+
+
 def test_a_model_that_nobody_knows_who_makes() -> None:
     every = {*_ALL, "placement"}
     assert _decided(imports="from elsewhere import build", load="model = build()") == every

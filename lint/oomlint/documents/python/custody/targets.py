@@ -33,7 +33,7 @@ def target_of(home: Evaluator, call: ast.Call, scope: Scope) -> Target | None:
     if name in classes:
         return _maker(classes[name], home)
     root, _, last = name.rpartition(".")
-    if root in ("custody", "cls") or root in classes:
+    if root in ("self", "cls") or root in classes:
         own = [each for each in home.tree.functions if each.name == last]
         return Target(own[0], home, 1) if len(own) == 1 else None
     elsewhere = home.elsewhere(name, scope)

@@ -110,7 +110,7 @@ def _may_be_model(custody: Custody, value: ast.expr, scope: Scope) -> bool:
     made = [each for each in custody.flow.path(value, scope) if isinstance(each, ast.Call)]
     loads = any(call_name(each) in LOADERS and _is_of_model(each) for each in made)
     owner, _, name = (dotted(value) or "").rpartition(".")
-    return loads or (owner in ("", "custody") and bool(CALLED_MODEL.fullmatch(name)))
+    return loads or (owner in ("", "self") and bool(CALLED_MODEL.fullmatch(name)))
 
 
 def _trace_into(
