@@ -128,7 +128,11 @@ def test_what_comes_when_the_model_is_trained_decides_nothing() -> None:
     [
         ("for p in model.parameters():\n        p.requires_grad = False", {"trainable"}),
         ("for p in ref_model.parameters():\n        p.requires_grad = False", set()),
-        ("model.gradient_checkpointing_enable()", {"checkpointing"}),
+        ("if asks():\n        model.gradient_checkpointing_enable()", {"checkpointing"}),
+        (
+            "if asks():\n        return model\n    model.gradient_checkpointing_enable()",
+            {"checkpointing"},
+        ),
         ("model.to(torch.float16)", {"dtype"}),
         ("model.to('cuda')\n    print(model)", set()),
         ("deeper(model)\ndef deeper(it):\n    it.requires_grad_(False)", {"trainable"}),
@@ -156,13 +160,61 @@ def test_a_function_of_another_file_is_entered(code: str, decided: set[str]) -> 
         ("torch_dtype=args.torch_dtype, attn_implementation=args.attn_implementation", set()),
     ],
 )
-def test_what_another_file_loads_the_model_with(given: str, decided: set[str]) -> None:
+def test_what_one_of_several_loads_of_another_file_decides(given: str, decided: set[str]) -> None:
     ways = (
         "from transformers import AutoModelForCausalLM\ndef load(name, args):\n"
+        "    if asks():\n        return AutoModelForCausalLM.from_pretrained(name)\n"
         f"    return AutoModelForCausalLM.from_pretrained(name, {given})\n"
     )
     load = "model = load('Qwen/Qwen2.5-7B', args)"
     assert _decided(imports="from ways import load", load=load, ways=ways) == decided
+
+
+_LOADS = """\
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+def load(name, four=False, rank=8, dtype=torch.float16, checkpoints=False):
+    quantizer = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4') if four else None
+    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=dtype, quantization_config=quantizer)
+    if checkpoints:
+        model.gradient_checkpointing_enable()
+    if not rank:
+        return model
+    return get_peft_model(model, LoraConfig(r=2 * rank, target_modules=['q_proj']))
+"""
+
+
+def _loaded(call: str) -> Run:
+    return _run(
+        imports="from ways import load",
+        load=f"model = load('Qwen/Qwen2.5-7B', {call})",
+        ways=_LOADS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("", {"method": "lora", "r": 16, "dtype": "fp16", "quant": "none", "mode": "none"}),
+        ("rank=None", {"method": "full", "dtype": "fp16", "mode": "none"}),
+        ("dtype=torch.bfloat16", {"dtype": "bf16"}),
+        ("four=True, rank=32", {"r": 64, "quant": "bnb4"}),
+        ("checkpoints=True", {"mode": "full"}),
+    ],
+)
+def test_what_another_file_makes_of_the_model_is_known(call: str, said: dict[str, object]) -> None:
+    run = _loaded(call)
+    fields = {
+        "method": f.trainable.method,
+        "r": f.trainable.r,
+        "dtype": f.load.dtype,
+        "quant": f.quant.method,
+        "mode": f.checkpointing.mode,
+    }
+    assert run.plan.model.id == "Qwen/Qwen2.5-7B"
+    assert {name: run.cells[fields[name]] for name in said} == said
+    assert _open(run) == set()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,6 @@ What touches it is known by a library's name, is code of the project that is ent
 
 from __future__ import annotations
 
-from oomlint.documents.python.custody.facts import custody_facts
+from oomlint.documents.python.custody.facts import custody_of
 
-__all__ = ("custody_facts",)
+__all__ = ("custody_of",)

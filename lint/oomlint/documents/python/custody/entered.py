@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from oomlint.documents.python.config_paths import default_of
+from oomlint.documents.python.custody.carried import hand_out
 from oomlint.documents.python.custody.loads import decided_by_unpacked, decided_by_value, said_by
 from oomlint.documents.python.custody.record import Custody, Touch, named_in_words
 from oomlint.documents.python.custody.targets import Target, argument_of
@@ -25,6 +26,7 @@ def add_entered(
             decided |= decided_by_unpacked(custody, keyword.value, scope)
         elif keyword.arg not in entered.given:
             decided |= said_by(custody, keyword.arg, keyword.value, scope)
+    decided |= hand_out(custody, call, entered)
     if decided:
         home = entered.home.places.source.path
         custody.touches[id(call)] = Touch(call, named_in_words(call), decided, home)

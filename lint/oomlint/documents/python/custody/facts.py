@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomlint.documents.base import Call, Fact, Scalar
 from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.custody.carried import carried_calls
 from oomlint.documents.python.custody.entering import enter
 from oomlint.documents.python.custody.known_touches import CALLED_MODEL, LOAD
 from oomlint.documents.python.custody.look import look
@@ -33,20 +36,36 @@ _DTYPES: Final = {
 }
 
 
-def custody_facts(
+class Account(Struct, frozen=True, eq=False):
+    """What is said of the models of a script: facts of what is left open, and calls of other files that decide on them,
+    each with the step of the script that enters its function."""
+
+    facts: tuple[Fact, ...]
+    calls: tuple[tuple[ReachedCall, Call], ...]
+
+
+def custody_of(
     evaluator: Evaluator,
     steps: Sequence[ReachedCall],
     calls: Sequence[Call],
     origin: Mapping[int, ReachedCall],
     *,
     loop: Loop | None,
-) -> Iterator[Fact]:
+) -> Account:
     """Facts of these kinds, of what comes before a model is trained, each with the ``class`` of the trainer (nothing
     of a ``loop``): ``unaccounted`` (``what`` touches it, which ``decides`` these, in which file, its ``home``, or nobody
     knows, and ``guards``), ``casts-model`` (``dtype``, ``None`` where only running tells it, and ``guards``), and
     ``made-elsewhere`` (``function``, ``imports`` of its file, classes that it ``loads`` with)."""
     around = Around(enter)
-    guards = {id(step.node): step for step in steps}
+    of_node = {id(step.node): step for step in steps}
+    facts: list[Fact] = []
+    carried: dict[tuple[int, int], tuple[ReachedCall, Call]] = {}
+
+    def note(custody: Custody, name: str) -> None:
+        facts.extend(_facts(custody, name, evaluator, of_node))
+        for number, (step, call) in enumerate(carried_calls(custody, of_node)):
+            carried.setdefault((id(step.node), number), (step, call))
+
     trainers = [call for call in calls if _TRAINER.search(call.callee) and id(call) in origin]
     for trainer in trainers:
         step = origin[id(trainer)]
@@ -58,7 +77,7 @@ def custody_facts(
         _note_trainer(custody, step)
         look(custody, _training(steps, step))
         _note_open(custody, step, given)
-        yield from _facts(custody, trainer.callee, evaluator, guards)
+        note(custody, trainer.callee)
     if not trainers and loop is not None:
         custody = Custody(evaluator, steps, around)
         loads = {id(origin[id(model)].node) for model in loop.models if id(model) in origin}
@@ -66,7 +85,8 @@ def custody_facts(
         for value, scope in _trained_by_loop(custody, steps):
             trace(custody, value, scope)
         look(custody)
-        yield from _facts(custody, "", evaluator, guards)
+        note(custody, "")
+    return Account(tuple(facts), tuple(carried.values()))
 
 
 def _given_to(trainer: ast.Call) -> ast.expr | None:

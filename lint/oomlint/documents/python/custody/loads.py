@@ -17,8 +17,10 @@ from oomlint.documents.python.scopes import Scope, call_name, dotted
 def note_load(custody: Custody, call: ast.Call) -> None:
     custody.loads.append(call)
     custody.values.setdefault(id(call), None)
-    if custody.is_here:
-        return
+
+
+def touch_load(custody: Custody, call: ast.Call) -> None:
+    """What a load decides that stands in another file and is not read as a call."""
     scope = custody.flow.scope_at(call)
     decided = frozenset[str]()
     for keyword in call.keywords:
@@ -26,7 +28,7 @@ def note_load(custody: Custody, call: ast.Call) -> None:
             decided |= said_by(custody, keyword.arg, keyword.value, scope)
         else:
             decided |= decided_by_unpacked(custody, keyword.value, scope)
-    if not _is_plain_class(call):
+    if not is_plain_class(call):
         decided |= {"quantization", "dtype"}
     if decided:
         custody.touch(call, decided)
@@ -94,7 +96,7 @@ def _is_usual(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value in _USUAL
 
 
-def _is_plain_class(call: ast.Call) -> bool:
+def is_plain_class(call: ast.Call) -> bool:
     """``AutoModelForCausalLM``, ``LlamaForCausalLM``: classes of transformers, which quantize nothing by themselves."""
     owner = (dotted(call.func) or "").rpartition(".")[0].rpartition(".")[2]
     return owner.startswith(("Auto", "Peft", "model", "cls")) or "For" in owner or "LM" in owner

@@ -147,8 +147,8 @@ def _known(custody: Custody, step: ReachedCall) -> bool:
     decides on it by a name that they know."""
     decided = MEANINGS.get(step.last)
     is_option = any(name in SWITCHES for name, _ in step.guards)
-    if decided and not custody.is_here and not is_option and _may_switch(step.node, step.last):
-        custody.touch(step.node, decided)
+    if decided and not custody.is_here and _may_switch(step.node, step.last):
+        custody.read.append((step, frozenset() if is_option else decided))
     return decided is not None
 
 
@@ -164,7 +164,7 @@ def _function(
     elif target.home is not custody.home and not _only_looks(last):
         # Of a function of this file the calls are among the steps.
         entered = custody.around.enter(
-            custody, target, frozenset(parameters_given(call, target, given)), None
+            custody, (call, scope), target, frozenset(parameters_given(call, target, given)), None
         )
         if entered is None:
             custody.touch(call, decided_by(last))
@@ -200,7 +200,11 @@ def _patch(custody: Custody, step: ReachedCall) -> None:
     target = target_of(custody.home, step.node, step.scope)
     if target is not None and target.home is custody.home:
         return
-    entered = None if target is None else custody.around.enter(custody, target, frozenset(), None)
+    entered = (
+        None
+        if target is None
+        else custody.around.enter(custody, (step.node, step.scope), target, frozenset(), None)
+    )
     if entered is not None and target is not None:
         add_entered(custody, step.node, step.scope, target, entered)
     else:

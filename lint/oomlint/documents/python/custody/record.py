@@ -9,6 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from oomlint.documents.base import Call
 from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.custody.known_touches import (
     GIVES_BACK,
@@ -30,10 +31,19 @@ class Touch(Struct, frozen=True):
     home: str = ""
 
 
+class Carried(Struct, frozen=True, eq=False):
+    """A call of another file that the tables read, and what it decides; ``file`` is where it stands."""
+
+    call: Call
+    decides: frozenset[str]
+    file: str
+
+
 class Enter(Protocol):
     def __call__(
         self,
         custody: Custody,
+        step: tuple[ast.Call, Scope],
         target: Target,
         names: frozenset[str],
         number: int | None,
@@ -48,7 +58,7 @@ class Around(Struct, eq=False):
 
     enter: Enter
     flows: dict[int, Flow] = field(default_factory=dict)
-    entered: dict[tuple[int, frozenset[str], int | None], Custody | None] = field(
+    entered: dict[tuple[int, int, frozenset[str], int | None], Custody | None] = field(
         default_factory=dict
     )
 
@@ -81,6 +91,10 @@ class Custody:
         self.outside: set[tuple[str, str]] = set()
         """Functions and the parameters of theirs that the model comes in by."""
         self.touches: dict[int, Touch] = {}
+        self.read: list[tuple[ReachedCall, frozenset[str]]] = []
+        """Of a function of another file: the calls that the tables read, and what each decides."""
+        self.carried: dict[int, tuple[Carried, ...]] = {}
+        """By ``id`` of the call that enters them: what functions of other files call that the tables read."""
         self.casts: list[ReachedCall] = []
         self.forwarded: list[tuple[str, frozenset[str]]] = []
         """Parameters of the function that say how a model is loaded, and what each decides."""

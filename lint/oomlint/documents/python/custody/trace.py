@@ -127,7 +127,12 @@ def _trace_into(
             _trace_given(custody, call, scope, target, hand)
         return
     entered = custody.around.enter(
-        custody, target, frozenset(), None if is_made else number, is_made=not is_made
+        custody,
+        (call, scope),
+        target,
+        frozenset(),
+        None if is_made else number,
+        is_made=not is_made,
     )
     if entered is None:
         custody.touch(call, LOAD)
