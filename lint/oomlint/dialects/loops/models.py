@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.table import Block, plain_value
 from oomlint.dialects.trainer.model_calls import NO_LANGUAGE
+from oomlint.dialects.trainer.quantizer_calls import quantizer_of
 from oomlint.dialects.trainer.reaching import is_reached, may_replace
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED
 from oomlint.documents.base import (
@@ -18,9 +19,8 @@ from oomlint.documents.base import (
     Document,
     Entry,
     Node,
-    Scalar,
 )
-from oomlint.documents.python.nodes import PythonScalar, guards_of
+from oomlint.documents.python.nodes import guards_of
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
@@ -52,16 +52,11 @@ def chosen_last(calls: Iterable[Call], options: MappingABC[str, Node]) -> list[C
 
 
 def quantizers(model: Call) -> Iterator[Call]:
-    """The BitsAndBytesConfig that a loader is given, under the switch on which it is given."""
-    entry = model.arguments.entries.get("quantization_config")
-    node = None if entry is None else entry.value
-    guards = guards_of(model.arguments)
-    if isinstance(node, PythonScalar) and node.either is not None and node.compared is None:
-        guards = (*guards, (node.option, True))
-        node = node.either[0]
-    said = node.value if isinstance(node, Scalar) else None
-    if isinstance(said, Call) and said.callee.endswith("BitsAndBytesConfig"):
-        yield replace(said, arguments=replace(said.arguments, guards=guards))
+    """The call that quantizes what a loader loads, under the switches around the loader."""
+    found = quantizer_of(model)
+    if found is not None:
+        guards = guards_of(model.arguments)
+        yield replace(found, arguments=replace(found.arguments, guards=guards))
 
 
 def _may_be_one(document: Document, first: Call, other: Call) -> bool:
