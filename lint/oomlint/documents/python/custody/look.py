@@ -30,36 +30,15 @@ from oomlint.documents.python.loops.script import OPTIMIZER
 from oomlint.documents.python.scopes import Scope, call_name, dotted
 from oomlint.documents.python.side_facts import OTHER_MODEL, sets_gradient
 
-# What a pass over the calls learns of names the next one uses.
-_MOST_PASSES = 4
-
-
-# What a function of the project's is called that is not worth entering.
-_LOOKS = (
-    "print",
-    "log",
-    "count",
-    "save",
-    "eval",
-    "test",
-    "generate",
-    "show",
-    "is_",
-    "has_",
-    "get_",
-    "num_",
-)
-
 
 def look(custody: Custody, last: ReachedCall | None = None) -> None:
     """Find what touches the model up to where it is trained."""
-    for _ in range(_MOST_PASSES):
+    known = -1
+    while len(custody.names) > known:  # what a pass learns of names the next one uses
         known = len(custody.names)
         _name_more(custody)
         for step in custody.steps:
             _hand_on(custody, step)
-        if len(custody.names) == known:
-            break
     for step in custody.steps:
         if last is None or not _is_behind(step, last):
             _look_at(custody, step)
@@ -161,7 +140,7 @@ def _function(
     target = target_of(custody.home, call, scope)
     if target is None:
         _of_library(custody, step)
-    elif target.home is not custody.home and not _only_looks(last):
+    elif target.home is not custody.home:
         # Of a function of this file the calls are among the steps.
         entered = custody.around.enter(
             custody, (call, scope), target, frozenset(parameters_given(call, target, given)), None
@@ -228,8 +207,3 @@ def _names_dtype(call: ast.Call) -> bool:
 def _may_switch(call: ast.Call, last: str) -> bool:
     """``requires_grad_()`` can only switch gradients on."""
     return last != "requires_grad_" or sets_gradient(call)
-
-
-def _only_looks(last: str) -> bool:
-    """Whether a function of the project's is not worth entering."""
-    return last.startswith(_LOOKS)

@@ -24,6 +24,7 @@ from oomlint.documents.python.custody.targets import Target, argument_of, target
 from oomlint.documents.python.flow import returned
 from oomlint.documents.python.scopes import Scope, call_name, dotted
 
+# Each hand takes up to four of the thousand calls within calls that Python has room for.
 _MOST_HANDS = 20
 
 
