@@ -257,6 +257,42 @@ def test_a_method_of_the_script_that_makes_the_model(makes: str, decided: set[st
     assert {aspect for fact in facts for aspect in fact.detail["decides"]} == decided
 
 
+_TWO = """\
+if {test}:
+    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B'{one})
+else:
+    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B'{other})
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "one", "other", "decided"),
+    [
+        ("asks() > 1", ", torch_dtype='bfloat16'", ", torch_dtype='bfloat16'", set()),
+        ("asks() > 1", ", torch_dtype='bfloat16'", "", {"dtype"}),
+        ("asks() > 1", ", load_in_4bit=True", ", load_in_4bit=False", {"quantization"}),
+        (
+            "asks() > 1",
+            ", attn_implementation='eager'",
+            ", attn_implementation='sdpa'",
+            {"attention"},
+        ),
+        ("args.small", ", load_in_4bit=True", "", set()),
+    ],
+)
+def test_what_loads_in_two_branches_say_otherwise(
+    test: str, one: str, other: str, decided: set[str]
+) -> None:
+    assert _decided(load=_TWO.format(test=test, one=one, other=other)) == decided
+
+
+def test_what_is_loaded_behind_the_training_is_another_model() -> None:
+    again = (
+        "if asks() > 1:\n    model = AutoModelForCausalLM.from_pretrained('o', load_in_4bit=True)"
+    )
+    assert _decided(behind=again) == set()
+
+
 def test_a_model_that_nobody_knows_who_makes() -> None:
     every = {*_ALL, "placement"}
     assert _decided(imports="from elsewhere import build", load="model = build()") == every

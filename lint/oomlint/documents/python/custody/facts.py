@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from oomlint.documents.base import Call, Fact, Scalar
 from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.custody.alternatives import note_alternatives
 from oomlint.documents.python.custody.carried import carried_calls
 from oomlint.documents.python.custody.entering import enter
 from oomlint.documents.python.custody.known_touches import CALLED_MODEL, LOAD
@@ -77,6 +78,7 @@ def custody_of(
         _note_trainer(custody, step)
         look(custody, _training(steps, step))
         _note_open(custody, step, given)
+        note_alternatives(custody, step)
         note(custody, trainer.callee)
     if not trainers and loop is not None:
         custody = Custody(evaluator, steps, around)

@@ -44,7 +44,7 @@ def decided_by_value(
 ) -> frozenset[str]:
     """What a value decides: nothing that is off, or an option's by a name that is known; what the function is given
     its caller says."""
-    if not decides or _is_usual(value):
+    if not decides or is_usual(value):
         return frozenset()
     if isinstance(value, ast.Name) and value.id in custody.given:
         custody.forwarded.append((value.id, decides))
@@ -89,10 +89,10 @@ def decided_by_unpacked(custody: Custody, value: ast.expr, scope: Scope) -> froz
 _USUAL = (None, False, 0, "", "sdpa", "flash_attention_2", "flash_attention_3")
 
 
-def _is_usual(value: ast.expr) -> bool:
+def is_usual(value: ast.expr) -> bool:
     """Whether what a loader is told is off, or as good as its default."""
     if isinstance(value, ast.IfExp):
-        return _is_usual(value.body) and _is_usual(value.orelse)
+        return is_usual(value.body) and is_usual(value.orelse)
     return isinstance(value, ast.Constant) and value.value in _USUAL
 
 
