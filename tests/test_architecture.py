@@ -45,7 +45,7 @@ FORBIDDEN = {
 
 # What rules are written with: canonical terms, never syntax, files or commands.
 RULES_MAY_IMPORT = (
-    "dialects", "documents", "errors", "hardware", "judgement", "linting.rule", "memory", "models", "plan", "runs.run",
+    "dialects", "documents", "errors", "hardware", "judgement", "linting.rule", "memory", "models", "plan", "runs.parts", "runs.run",
     "wording.amounts",
 )  # fmt: skip
 

@@ -28,7 +28,8 @@ from oomlint.judgement.planner import Way, ways_to_fit
 from oomlint.judgement.planner.search import Search
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.fields import f
-from oomlint.runs.run import Parts, Run, build_run
+from oomlint.runs.parts import Parts
+from oomlint.runs.run import Run, build_run
 
 TRUTH = Path(__file__).resolve().parents[2] / ".." / "shared" / "truth"
 # A way may take this much longer than a sibling and still count as no slower: the throughput model

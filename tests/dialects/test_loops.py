@@ -220,6 +220,26 @@ def test_of_alternatives_the_one_counts_that_the_options_lead_to() -> None:
     assert (asked.quant.method, asked.trainable.method) == ("bnb4", "qlora")
 
 
+@pytest.mark.parametrize(
+    ("chosen", "plain", "asked"),
+    [
+        ("BitsAndBytesConfig(load_in_4bit=True) if args.small else None", "none", "bnb4"),
+        ("None if args.small else BitsAndBytesConfig(load_in_4bit=True)", "bnb4", "none"),
+        ("BitsAndBytesConfig(load_in_8bit=True)", "bnb8", "bnb8"),
+    ],
+)
+def test_an_option_decides_whether_the_model_is_quantized(
+    chosen: str, plain: str, asked: str
+) -> None:
+    text = _ACCELERATE.replace(
+        "from_pretrained(args.model, torch_dtype=torch.bfloat16)\n",
+        f"from_pretrained(args.model, quantization_config={chosen})\n",
+    ).replace("args = ", 'parser.add_argument("--small", action="store_true")\nargs = ')
+    assert _run(text).plan.quant.method == plain
+    launched = {"train.py": text, "run.sh": "accelerate launch train.py --small\n"}
+    assert run_of(launched).plan.quant.method == asked
+
+
 def test_of_alternatives_that_take_one_option_the_command_fills_the_one_that_it_leads_to() -> None:
     text = (
         _ACCELERATE.replace('"--model", default="meta-llama/Llama-2-7b-hf"', '"--model"')

@@ -21,7 +21,7 @@ from oomlint.errors import CannotEdit
 from oomlint.hardware import parse_hardware
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
-from oomlint.runs.run import Parts
+from oomlint.runs.parts import Parts
 
 _TRAIN = (
     " train.py --output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5"

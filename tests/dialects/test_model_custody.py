@@ -128,7 +128,11 @@ def test_what_comes_when_the_model_is_trained_decides_nothing() -> None:
     [
         ("for p in model.parameters():\n        p.requires_grad = False", {"trainable"}),
         ("for p in ref_model.parameters():\n        p.requires_grad = False", set()),
-        ("model.gradient_checkpointing_enable()", {"checkpointing"}),
+        ("if asks():\n        model.gradient_checkpointing_enable()", {"checkpointing"}),
+        (
+            "if asks():\n        return model\n    model.gradient_checkpointing_enable()",
+            {"checkpointing"},
+        ),
         ("model.to(torch.float16)", {"dtype"}),
         ("model.to('cuda')\n    print(model)", set()),
         ("deeper(model)\ndef deeper(it):\n    it.requires_grad_(False)", {"trainable"}),
@@ -156,13 +160,61 @@ def test_a_function_of_another_file_is_entered(code: str, decided: set[str]) -> 
         ("torch_dtype=args.torch_dtype, attn_implementation=args.attn_implementation", set()),
     ],
 )
-def test_what_another_file_loads_the_model_with(given: str, decided: set[str]) -> None:
+def test_what_one_of_several_loads_of_another_file_decides(given: str, decided: set[str]) -> None:
     ways = (
         "from transformers import AutoModelForCausalLM\ndef load(name, args):\n"
+        "    if asks():\n        return AutoModelForCausalLM.from_pretrained(name)\n"
         f"    return AutoModelForCausalLM.from_pretrained(name, {given})\n"
     )
     load = "model = load('Qwen/Qwen2.5-7B', args)"
     assert _decided(imports="from ways import load", load=load, ways=ways) == decided
+
+
+_LOADS = """\
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+def load(name, four=False, rank=8, dtype=torch.float16, checkpoints=False):
+    quantizer = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4') if four else None
+    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=dtype, quantization_config=quantizer)
+    if checkpoints:
+        model.gradient_checkpointing_enable()
+    if not rank:
+        return model
+    return get_peft_model(model, LoraConfig(r=2 * rank, target_modules=['q_proj']))
+"""
+
+
+def _loaded(call: str) -> Run:
+    return _run(
+        imports="from ways import load",
+        load=f"model = load('Qwen/Qwen2.5-7B', {call})",
+        ways=_LOADS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("", {"method": "lora", "r": 16, "dtype": "fp16", "quant": "none", "mode": "none"}),
+        ("rank=None", {"method": "full", "dtype": "fp16", "mode": "none"}),
+        ("dtype=torch.bfloat16", {"dtype": "bf16"}),
+        ("four=True, rank=32", {"r": 64, "quant": "bnb4"}),
+        ("checkpoints=True", {"mode": "full"}),
+    ],
+)
+def test_what_another_file_makes_of_the_model_is_known(call: str, said: dict[str, object]) -> None:
+    run = _loaded(call)
+    fields = {
+        "method": f.trainable.method,
+        "r": f.trainable.r,
+        "dtype": f.load.dtype,
+        "quant": f.quant.method,
+        "mode": f.checkpointing.mode,
+    }
+    assert run.plan.model.id == "Qwen/Qwen2.5-7B"
+    assert {name: run.cells[fields[name]] for name in said} == said
+    assert _open(run) == set()
 
 
 @pytest.mark.parametrize(
@@ -185,6 +237,60 @@ def test_what_a_call_hands_on_to_the_loader(given: str, decided: set[str]) -> No
     )
     load = f"model = load('Qwen/Qwen2.5-7B', {given})"
     assert _decided(imports="from ways import load", load=load, ways=ways) == decided
+
+
+@pytest.mark.parametrize(
+    ("makes", "decided"),
+    [
+        ("return {load}", set()),
+        ("self.model = {load}\n        return wrap(self.model)", _ALL),
+    ],
+)
+def test_a_method_of_the_script_that_makes_the_model(makes: str, decided: set[str]) -> None:
+    load = "AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')"
+    method = f"class App:\n    def make(self):\n        {makes.format(load=load)}\n"
+    body = "    def run(self):\n        model = self.make()\n        trainer = Trainer(model=model, args=args)\n"
+    text = f"from transformers import AutoModelForCausalLM, Trainer\n{method}{body}        trainer.train()\n"
+    document = workspace_of({"train.py": f"{text}App().run()\n"}).document("train.py")
+    assert document is not None
+    facts = [fact for fact in document.facts if fact.kind == "unaccounted"]
+    assert {aspect for fact in facts for aspect in fact.detail["decides"]} == decided
+
+
+_TWO = """\
+if {test}:
+    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B'{one})
+else:
+    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B'{other})
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "one", "other", "decided"),
+    [
+        ("asks() > 1", ", torch_dtype='bfloat16'", ", torch_dtype='bfloat16'", set()),
+        ("asks() > 1", ", torch_dtype='bfloat16'", "", {"dtype"}),
+        ("asks() > 1", ", load_in_4bit=True", ", load_in_4bit=False", {"quantization"}),
+        (
+            "asks() > 1",
+            ", attn_implementation='eager'",
+            ", attn_implementation='sdpa'",
+            {"attention"},
+        ),
+        ("args.small", ", load_in_4bit=True", "", set()),
+    ],
+)
+def test_what_loads_in_two_branches_say_otherwise(
+    test: str, one: str, other: str, decided: set[str]
+) -> None:
+    assert _decided(load=_TWO.format(test=test, one=one, other=other)) == decided
+
+
+def test_what_is_loaded_behind_the_training_is_another_model() -> None:
+    again = (
+        "if asks() > 1:\n    model = AutoModelForCausalLM.from_pretrained('o', load_in_4bit=True)"
+    )
+    assert _decided(behind=again) == set()
 
 
 def test_a_model_that_nobody_knows_who_makes() -> None:

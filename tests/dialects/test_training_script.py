@@ -1271,15 +1271,15 @@ SFTTrainer(model=model, args=arguments, train_dataset=data).train()
 @pytest.mark.parametrize(
     ("script", "helper", "severities", "is_doubted"),
     [
-        (_BY_HELPER, _HELPER, [Severity.INFO], True),
-        (_PLAIN, _HELPER, [Severity.INFO], True),
-        # How the model is quantized is not known either.
-        (_PLAIN, _HELPER.replace('"device_map": "auto"', ""), [Severity.INFO], False),
+        (_BY_HELPER, _HELPER.replace("{", "read() if name else {"), [Severity.INFO], True),
+        (_PLAIN, _HELPER.replace("{", "read() if name else {"), [Severity.INFO], True),
+        (_PLAIN, _HELPER, [], False),
+        (_PLAIN, _HELPER.replace('"device_map": "auto"', ""), [Severity.WARNING], False),
         (_BY_HELPER, _UNSLOTH_HELPER, [], False),
         (_TWO_LOADS, "", [Severity.INFO], True),
         (_TWO_LOADS.replace(', device_map="auto"', ""), "", [Severity.WARNING], False),
     ],
-    ids=["a helper's map", "of transformers' trainer", "no map", "unsloth in a helper", "one of two loads", "no map in two"],
+    ids=["a helper's settings", "of transformers' trainer", "a helper's map", "no map", "unsloth in a helper", "one of two loads", "no map in two"],
 )  # fmt: skip
 def test_a_load_that_is_not_followed_may_spread_the_model(
     script: str, helper: str, severities: list[Severity], is_doubted: bool

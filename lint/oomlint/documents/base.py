@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from oomlint.documents.text import Edit, Location, Source, Span
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.loops import Loop
+    from oomlint.documents.python.loops.loop import Loop
     from oomlint.documents.python.options import ScriptOptions
     from oomlint.documents.shell.files import WrittenFile
 

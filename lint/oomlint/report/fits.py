@@ -17,7 +17,8 @@ from oomlint.plan.fields import f as fields
 from oomlint.report.paint import Paint, visible
 from oomlint.report.runs import as_json, run_object
 from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
-from oomlint.runs.run import Misspelt, Run
+from oomlint.runs.misspelt import Misspelt
+from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, percent
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.documents.text import Location
 from oomlint.files.disk import walk
 from oomlint.files.workspace import Workspace
-from oomlint.runs.run import MissingFile
+from oomlint.runs.parts import MissingFile
 
 _SUFFIX = ".py"
 

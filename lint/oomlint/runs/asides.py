@@ -9,8 +9,9 @@ from oomlint.dialects.base import Claim, Dialect
 from oomlint.documents.base import Document, ShellDocument
 from oomlint.files.workspace import Workspace
 from oomlint.runs.linked import LinkOptions
+from oomlint.runs.parts import Parts
 from oomlint.runs.recognition import Recogniser
-from oomlint.runs.run import Parts, Run, build_run
+from oomlint.runs.run import Run, build_run
 
 
 class _Unread(Dialect):

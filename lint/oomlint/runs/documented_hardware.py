@@ -18,7 +18,7 @@ from oomlint.dialects.machine.named_hardware import gpu_named
 from oomlint.errors import UsageError
 from oomlint.files.workspace import Workspace
 from oomlint.hardware import Hardware, parse_hardware
-from oomlint.runs.run import Attested
+from oomlint.runs.attested import Attested
 
 # Where projects keep their documentation, and how deep in there a table of scripts may stand: verl's is in
 # docs/perf.

@@ -35,11 +35,12 @@ from oomlint.runs.lineage import Lineage
 from oomlint.runs.linked import Linked, LinkOptions
 from oomlint.runs.lookups import Lookups
 from oomlint.runs.measurements import KeptMeasurements
+from oomlint.runs.parts import MissingFile, Parts
 from oomlint.runs.private_copies import Copier
 from oomlint.runs.recognition import Recogniser
 from oomlint.runs.references import Joining, References
 from oomlint.runs.releases import floors, pinned, untold
-from oomlint.runs.run import MissingFile, Parts, Run, build_run
+from oomlint.runs.run import Run, build_run
 from oomlint.runs.selection import (
     asked_to_train,
     best_known,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from oomlint.dialects.base import Claim
 from oomlint.files.workspace import Workspace
+from oomlint.runs.attested import Attested
 from oomlint.runs.lineage import Lineage
-from oomlint.runs.run import Attested
 
 if TYPE_CHECKING:
     from oomlint.datasets import Lengths

@@ -32,9 +32,9 @@ from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 from oomlint.plan.evidence import Level
 from oomlint.runs.claimed import at_most
+from oomlint.runs.parts import MissingFile, merge_sequences
 from oomlint.runs.recognition import Recogniser
 from oomlint.runs.releases import pinned
-from oomlint.runs.run import MissingFile, merge_sequences
 
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch

@@ -7,19 +7,18 @@ machine has (``limits``), and what a change would bring (``what_if``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping as MappingABC, Sequence
+from collections.abc import Collection, Mapping as MappingABC
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.dialects.base import Claim, Dialect, whole
-from oomlint.dialects.cells import Cells, Given, Surroundings
-from oomlint.dialects.kinds import AUTO, BadValue
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.named_hardware import hardware_in_files
-from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
-from oomlint.documents.base import UNKNOWN, Fact
+from oomlint.dialects.table import Block, Origin, Setting, StrayKey, WrongValue
+from oomlint.documents.base import Fact
 from oomlint.documents.text import Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan import Plan
@@ -27,31 +26,16 @@ from oomlint.plan.called import called
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange, Release
-from oomlint.wording.amounts import gib
+from oomlint.runs.attested import Attested, attested_by
+from oomlint.runs.locations import explicit_location
+from oomlint.runs.misspelt import Misspelt, misspelt_in
+from oomlint.runs.parts import MissingFile, Parts, is_guessed, resolve
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
     from oomlint.memory import Estimate
-    from oomlint.memory.measured import Measurement, Nearest
+    from oomlint.memory.measured import Nearest
     from oomlint.models import ModelFacts
-    from oomlint.runs.private_copies import Copier
-
-
-class MissingFile(Struct, frozen=True, eq=False):
-    """A file that the run refers to and that could not be found or used."""
-
-    reference: str
-    location: Location
-    problem: str
-    is_elsewhere: bool = False
-    """Nothing suggests that it should be here: it has an absolute path, or the very program that is
-    started is not here either (another repository, a container), or the script writes it first."""
-    is_blank: bool = False
-    """Its name is to be filled in."""
-    is_program: bool = False
-    """It is the very program that is started, and the project says that it should be here: nothing of the run begins."""
-    namesake: str = ""
-    """The one file of its name that the project has elsewhere."""
 
 
 class Limits(Struct, frozen=True):
@@ -61,139 +45,16 @@ class Limits(Struct, frozen=True):
     host_bytes: int | None = None
 
 
-class Attested(Struct, frozen=True, eq=False):
-    """What a project says that a run ran on; ``said`` goes on before "on 4xH800-80GB"."""
-
-    hardware: Hardware
-    said: str
-
-    @property
-    def words(self) -> str:
-        """``docs/tuning.rst:164 lists it on 4xH800-80GB``"""
-        return f"{self.said} on {self.hardware.name}"
-
-
-class Misspelt(Struct, frozen=True, eq=False):
-    """A key that its framework does not know, and what its author means: ``new_key`` would set ``field``
-    to ``value``."""
-
-    key: StrayKey
-    new_key: str
-    field: Any
-    value: Any
-
-    @property
-    def reading(self) -> str:
-        """``sequence_length read as sequence_len``"""
-        return f"{self.key.path} read as {self.new_key}"
-
-
 # How many GPUs a node is taken to have that nobody describes.
 USUAL_NODE = 8
+
+
 # Options that say on what a run is started, not what it does.
 _OF_THE_MACHINE = ("host.", "device.", "parallel.", "versions.")
+
+
 # Cards that are sold with the same size differ by so much (A100-80GB, H100-80GB and H800-80GB in hardware/data/gpus.tsv).
 _AS_LARGE = 0.98
-
-
-class Parts(Struct, frozen=True, eq=False, dict=True):
-    """Everything that decides a run before resolution: blocks, options, lookups.
-
-    ``blocks`` rise in precedence. ``options`` are values given to oomlint itself.
-    """
-
-    dialect: Dialect
-    blocks: tuple[tuple[Block, Reading], ...]
-    claims: tuple[Claim, ...]
-    root: Claim | None = None
-    """What the run was found by: a launch line, or a config that nothing launches."""
-    options: MappingABC[str, Any] = field(default_factory=dict)
-    hardware: Hardware | None = None
-    find_model: Callable[[str], ModelFacts | None] = lambda _name: None
-    find_lengths: Any = None
-    find_attested: Callable[[], Attested | None] = lambda: None
-    find_shipped: Any = None
-    why_unused: Callable[[Run], str] = lambda _run: ""
-    """Why nobody starts a run as things are, in words; empty where somebody may."""
-    missing: tuple[MissingFile, ...] = ()
-    versions: MappingABC[str, tuple[str, str]] = field(default_factory=dict)
-    """Package → version and the file that pins it."""
-    floors: MappingABC[str, str] = field(default_factory=dict)
-    """Package → the oldest release that the project allows."""
-    untold: MappingABC[str, str] = field(default_factory=dict)
-    """Packages of which a commit alone says the release → how: "verl is a submodule that is not checked out"."""
-    unread_program: str = ""
-    """Why it is not known what the program that a command starts does, in words; empty where it was read."""
-    changed: dict[Any, str] = field(default_factory=dict)
-    """Fields that changed modules of the project's copy of the framework decide → which these are, in words; filled in
-    once it is known what the run is."""
-    unlinked_config: str = ""
-    """What is not known of a config for DeepSpeed or Accelerate that an option names to the program, in words."""
-    copier: Copier | None = None
-    measurements: tuple[Measurement, ...] = ()
-    """What runs of this project were measured to take."""
-    as_written: bool = False
-    """Whether a misspelt key does nothing, whatever it means."""
-    shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """File that the run names, and other runs use too → the names of all its runs; filled in once
-    all are known."""
-    based_on: tuple[Parts, MappingABC[str, Any]] | None = None
-    """The parts that these are made of, and the options that they have more."""
-
-    @cached_property
-    def completed(self) -> Cells:
-        """The settings as the files have them."""
-        if self.based_on is not None:
-            earlier, values = self.based_on
-            return earlier.completed.assuming(values)
-        meaning = self.dialect.meaning_of([block for block, _ in self.blocks])
-        known = Surroundings(
-            self.options,
-            self.hardware,
-            self.find_model,
-            self.versions,
-            self.floors,
-            self.find_lengths,
-            frozenset(each.reference for each in self.missing),
-            frozenset(self.untold),
-            self.find_shipped,
-            self.unread_program,
-            self.unlinked_config,
-        )
-        stated = {
-            name: value
-            for name, value in self.options.items()
-            if not name.startswith(("versions.", "model.dims."))
-        }
-        return Cells(Given(self.blocks).with_options(stated, "--set"), whole(meaning), known)
-
-    def assuming(self, values: MappingABC[Any, Any]) -> Parts:
-        """These parts under more options; made once, since each has settings to complete."""
-        key = repr(sorted(values.items()))
-        if key not in self._assumed:
-            options = {**self.options, **values}
-            self._assumed[key] = replace(self, options=options, based_on=(self, values))
-        return self._assumed[key]
-
-    @cached_property
-    def _assumed(self) -> dict[str, Parts]:
-        return {}
-
-
-def resolve(parts: Parts, wishes: MappingABC[Any, Any] | None = None) -> Cells:
-    """A run's cells, as if its files said ``wishes`` too.
-
-    Raises:
-        CannotEdit: the framework cannot express a wish.
-    """
-    completed = parts.completed
-    if not wishes:
-        return completed
-    from oomlint.dialects.common.declared import check_options  # most lints change nothing
-
-    own = parts.dialect.express(wishes, completed)
-    check_options(own, completed)
-    return completed.changed(own)
 
 
 class Run(Struct, frozen=True, eq=False, dict=True):
@@ -263,13 +124,13 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """Whether only a sibling's launch line tells how the run is started: what that line and the
         files that it names say is the sibling's, and speaks of memory here alone."""
         return any(
-            claim.kind == "launch" and any(map(_is_guessed, claim.blocks)) for claim in self.claims
+            claim.kind == "launch" and any(map(is_guessed, claim.blocks)) for claim in self.claims
         )
 
     @cached_property
     def guessed_files(self) -> frozenset[str]:
         """Display paths of the files that only such a line names, and of its own."""
-        known = {block.path for block, _ in self.parts.blocks if not _is_guessed(block)}
+        known = {block.path for block, _ in self.parts.blocks if not is_guessed(block)}
         return frozenset(block.path for block, _ in self.parts.blocks) - known
 
     @cached_property
@@ -287,7 +148,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         guards = fact.detail.get("guards")
         if not guards:
             return True
-        from oomlint.dialects.trainer.script import are_held
+        from oomlint.dialects.trainer.reaching import are_held
         from oomlint.dialects.trainer.statements import switches_of
 
         return are_held(guards, switches_of([block for block, _ in self.parts.blocks]))
@@ -330,7 +191,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         """The best place to point at for any of ``fields``: its key, else what it was derived
         from, else the head of the block where it would be written."""
         for name in fields:
-            found = self._explicit_location(name, depth=3)
+            found = explicit_location(self.origin, name, depth=3)
             if found is not None:
                 return found
         for name in fields:
@@ -342,24 +203,6 @@ class Run(Struct, frozen=True, eq=False, dict=True):
             if block is not None:
                 return block.location
         return self.anchor
-
-    def _explicit_location(self, field: Any, depth: int) -> Location | None:
-        """Where a file says a field, or what it follows from. A computation asks first whether it
-        applies, and last what decides on the value: the last reads are the most telling."""
-        level: list[str] = [field]
-        for _ in range(depth + 1):
-            below: list[str] = []
-            facts: list[str] = []
-            for name in level:
-                origin = self.origin(name)
-                if origin is not None and origin.location is not None:
-                    return origin.location
-                if origin is not None:
-                    # What is known of a model stands in no line of the file that names it.
-                    reads = [read for read in reversed(origin.inputs) if read != f.model.id]
-                    (facts if origin.kind == "catalog" else below).extend(reads)
-            level = below + facts
-        return None
 
     def line_of(self, place: Location) -> int | None:
         """The 1-based line of a place in a file of this run."""
@@ -460,20 +303,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def meant_otherwise(self) -> tuple[Misspelt, ...]:
         """The keys that mean others, at most one for each field."""
-        found: dict[Any, Misspelt] = {}
-        for stray in self.stray:
-            meant = stray.meant
-            row = None if meant is None else stray.block.table.names.get(meant)
-            if meant is None or row is None or self._is_given(row.field):
-                continue
-            raw = stray.block.value(stray.entry.value)
-            try:
-                value = None if raw is UNKNOWN or raw is None else row.kind.read(raw)
-            except BadValue:
-                continue
-            if value is not None and value is not AUTO:
-                found[row.field] = Misspelt(stray, meant, row.field, value)
-        return tuple(found.values())
+        return misspelt_in(self.stray, self._is_given)
 
     def _is_given(self, field: Any) -> bool:
         """Whether a file or an option to oomlint itself says it."""
@@ -489,7 +319,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         nearest = self.nearest_measured
         found: Attested | None = None
         if nearest is not None and nearest.is_same:
-            found = _attested(nearest.measurement)
+            found = attested_by(nearest.measurement)
         elif self._is_as_its_files:
             found = self.parts.find_attested()
         return found if found is not None and self._has_no_less_than(found.hardware) else None
@@ -611,24 +441,3 @@ def _estimate(plan: Plan, hardware: Hardware | None) -> Estimate:
 
     limits = None if hardware is None else gpu_limits(hardware, plan)
     return estimate_again(plan, limits)
-
-
-def _attested(measurement: Measurement) -> Attested:
-    """A run that was measured did run."""
-    size = measurement.gpu
-    took = "a node's RAM" if size is None else gib(size)
-    return Attested(measurement.hardware, f"{measurement.place} has {took} measured")
-
-
-def _is_guessed(block: Block) -> bool:
-    """Whether it is by a sibling alone that a block is taken in; one of which is known why it is doubted is the run's."""
-    return block.level >= Level.ASSUMED and not block.doubt
-
-
-def merge_sequences(*groups: Sequence[tuple[Block, Reading]]) -> tuple[tuple[Block, Reading], ...]:
-    """Blocks of several sources in one order of precedence, each once."""
-    seen: dict[int, tuple[Block, Reading]] = {}
-    for group in groups:
-        for block, reading in group:
-            seen.setdefault(id(block), (block, reading))
-    return tuple(seen.values())

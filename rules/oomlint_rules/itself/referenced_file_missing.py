@@ -44,7 +44,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.linting.rule import Finding, Rule, Severity, Where, short
-from oomlint.runs.run import MissingFile, Run
+from oomlint.runs.parts import MissingFile
+from oomlint.runs.run import Run
 from oomlint_rules._examples import axolotl, command, example
 
 _RUN = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpointing: true\n")

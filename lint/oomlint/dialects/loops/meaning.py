@@ -47,7 +47,7 @@ from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.model import loading, model
 from oomlint.dialects.trainer.own_losses import own_losses
-from oomlint.dialects.trainer.script import is_reached
+from oomlint.dialects.trainer.reaching import is_reached
 from oomlint.dialects.trainer.scripts import classifier, scripts
 from oomlint.dialects.trainer.statements import is_command, options_of, reaches
 from oomlint.dialects.trainer.tables import ADAPTER, CHECKPOINTS

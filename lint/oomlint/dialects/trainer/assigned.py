@@ -13,7 +13,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.table import Block, Origin, Row, Setting
-from oomlint.dialects.trainer.script import is_reached
+from oomlint.dialects.trainer.reaching import is_reached
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trainer.tables import ARGUMENTS, ASSIGNED
 from oomlint.documents.base import UNKNOWN, Entry, Name

@@ -12,7 +12,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, unread_at
-from oomlint.dialects.trainer.script import are_held
+from oomlint.dialects.trainer.reaching import are_held
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.documents.base import Fact, PythonDocument
 from oomlint.plan.fields import Private, f

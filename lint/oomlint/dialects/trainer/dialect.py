@@ -28,7 +28,9 @@ from oomlint.dialects.profiles.records import ProfiledScript
 from oomlint.dialects.table import Block, StrayKey, Table
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
-from oomlint.dialects.trainer.script import NO_LANGUAGE, script_claim, script_runs
+from oomlint.dialects.trainer.model_calls import NO_LANGUAGE
+from oomlint.dialects.trainer.script import script_runs
+from oomlint.dialects.trainer.script_claim import script_claim
 from oomlint.dialects.trainer.scripts import trains_nothing
 from oomlint.dialects.trainer.tables import ARGUMENTS, EARLY_FROM_PRETRAINED, FROM_PRETRAINED
 from oomlint.dialects.trainer.training_arguments import in_training_arguments

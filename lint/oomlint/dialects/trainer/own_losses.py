@@ -13,7 +13,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.dialects.table import Block, plain_value
-from oomlint.dialects.trainer.script import is_reached
+from oomlint.dialects.trainer.reaching import is_reached
 from oomlint.documents.base import Call, Document, Fact, PythonDocument
 from oomlint.errors import CannotEdit
 from oomlint.models.architectures import is_in_transformers

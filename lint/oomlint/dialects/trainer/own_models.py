@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.table import Block
-from oomlint.dialects.trainer.script import classes_of
+from oomlint.dialects.trainer.own_classes import classes_of
 from oomlint.documents.base import PythonDocument
 from oomlint.errors import CannotEdit
 

@@ -16,10 +16,11 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, unread_at
 from oomlint.dialects.trainer.assigned import assigned
+from oomlint.dialects.trainer.call_arguments import is_decided
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import bits_of, packs_at_load
 from oomlint.dialects.trainer.named_models import named_models
-from oomlint.dialects.trainer.script import are_held, is_decided, is_on
+from oomlint.dialects.trainer.reaching import are_held, is_on
 from oomlint.dialects.trainer.statements import (
     is_command,
     options,

@@ -20,8 +20,9 @@ from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.table import Block, Origin, Setting, Table, plain_value
+from oomlint.dialects.trainer.call_arguments import is_decided
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.script import is_decided, is_on, is_reached
+from oomlint.dialects.trainer.reaching import is_on, is_reached
 from oomlint.dialects.trainer.tables import (
     ADAPTER,
     DEFAULTS,

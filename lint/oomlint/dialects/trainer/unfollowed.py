@@ -18,7 +18,7 @@ from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value, unread_at
 from oomlint.dialects.trainer.custody import of_unaccounted
 from oomlint.dialects.trainer.fields import hf
-from oomlint.dialects.trainer.script import are_held, is_reached
+from oomlint.dialects.trainer.reaching import are_held, is_reached
 from oomlint.dialects.trainer.statements import is_command, switches_of
 from oomlint.dialects.trainer.tables import PLACED_ELSEWHERE
 from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl

@@ -26,7 +26,8 @@ from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock, StrayKey
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
-from oomlint.dialects.trainer.script import parsed_config, script_claim, script_runs
+from oomlint.dialects.trainer.script import parsed_config, script_runs
+from oomlint.dialects.trainer.script_claim import script_claim
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trainer.unfollowed import check_own_options
 from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl

@@ -16,7 +16,7 @@ from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER
 from oomlint.dialects.table import Block, Table
 from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
-from oomlint.dialects.trainer.script import classes_of, of_library
+from oomlint.dialects.trainer.own_classes import classes_of, of_library
 from oomlint.dialects.trl.keys import KNOWN, RENAMED_LENGTH, TRL, call_table
 from oomlint.documents.base import Mapping, Node, Scalar
 

@@ -27,7 +27,7 @@ from oomlint.dialects.trainer.model import (
     one_process,
 )
 from oomlint.dialects.trainer.own_losses import check_logits_unread
-from oomlint.dialects.trainer.script import is_on
+from oomlint.dialects.trainer.reaching import is_on
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.collators import collators

@@ -19,7 +19,8 @@ from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES
-from oomlint.dialects.trainer.script import ScriptRun, script_claim, script_runs
+from oomlint.dialects.trainer.script import ScriptRun, script_runs
+from oomlint.dialects.trainer.script_claim import script_claim
 from oomlint.dialects.trainer.tables import ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trl.objectives import objective_of_class

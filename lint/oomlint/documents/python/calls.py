@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -96,6 +96,8 @@ class _Walk(Struct):
     steps: list[ReachedCall] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     entered: set[int] = field(default_factory=set)
+    called: FunctionNode | None = None
+    """The function that another file calls."""
 
 
 def run_order(tree: Tree) -> tuple[list[ReachedCall], list[Store]]:
@@ -110,7 +112,7 @@ def run_order(tree: Tree) -> tuple[list[ReachedCall], list[Store]]:
 
 def steps_of(function: FunctionNode, tree: Tree) -> list[ReachedCall]:
     """Every call that a function makes, in it and in functions of its file."""
-    walk = _Walk(tree)
+    walk = _Walk(tree, called=function)
     _enter(function, walk, reached=True)
     return walk.steps
 
@@ -156,8 +158,11 @@ def _run(
             target = _entered_by(call, scope, walk.tree)
             if target is not None:
                 _enter(target, walk, reached=reached, guards=guards, arms=arms)
-        is_settled = isinstance(statement, ast.If) and settled(statement.test, scope) is not None
-        for block in _blocks(statement, scope):
+        is_settled = (
+            isinstance(statement, ast.If)
+            and settled(statement.test, scope, walk.called) is not None
+        )
+        for block in _blocks(statement, scope, walk.called):
             more = () if is_settled else _guards_of(statement, block)
             inside = arms if is_settled else (*arms, *_arm_of(statement, block))
             _run(
@@ -263,10 +268,12 @@ def _asks_for_any(test: ast.Compare) -> bool:
     )
 
 
-def _blocks(statement: ast.stmt, scope: Scope) -> Iterator[list[ast.stmt]]:
+def _blocks(
+    statement: ast.stmt, scope: Scope, called: FunctionNode | None
+) -> Iterator[list[ast.stmt]]:
     if isinstance(statement, ast.If):
         # `if False:` is how notebooks offer a step that nobody has asked for yet.
-        holds = settled(statement.test, scope)
+        holds = settled(statement.test, scope, called)
         if holds is not None:
             yield statement.body if holds else statement.orelse
             return
@@ -435,6 +442,28 @@ def read_calls(
             origin[id(call)] = cut.step
             calls.append(call)
     return calls, origin
+
+
+def in_order(
+    steps: Sequence[ReachedCall],
+    calls: Sequence[Call],
+    origin: Mapping[int, ReachedCall],
+    carried: Sequence[tuple[ReachedCall, Call]],
+) -> tuple[Call, ...]:
+    """The calls of a script, and before those of the same step or later ones what it calls through functions of other
+    files; these are as late as the call that they stand behind."""
+    place = {id(step.node): number for number, step in enumerate(steps)}
+    waiting = sorted(carried, key=lambda each: place[id(each[0].node)])
+    found: list[Call] = []
+    order = -1
+    for call in calls:
+        here = place[id(origin[id(call)].node)]
+        while waiting and place[id(waiting[0][0].node)] <= here:
+            found.append(replace(waiting.pop(0)[1], order=order))
+        found.append(call)
+        order = call.order
+    found += (replace(call, order=order) for _, call in waiting)
+    return tuple(found)
 
 
 _CUT_BY_HELPER = "a helper of the project's cuts samples to it"

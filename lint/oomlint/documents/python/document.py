@@ -20,7 +20,7 @@ from oomlint.errors import CannotEdit, ParseError
 if TYPE_CHECKING:
     import ast
 
-    from oomlint.documents.python.loops import Loop
+    from oomlint.documents.python.loops.loop import Loop
     from oomlint.documents.python.modules import FindSource
     from oomlint.documents.python.options import ScriptOptions
     from oomlint.documents.python.scopes import Scopes
@@ -318,6 +318,7 @@ def _read(
     source: Source, root: ast.Module, find: FindSource, options: MappingABC[str, str | None] | None
 ) -> PythonScript:
     from oomlint.documents.python.calls import (
+        in_order,
         reached_by_files,
         read_calls,
         read_stores,
@@ -325,7 +326,7 @@ def _read(
     )
     from oomlint.documents.python.config_files import LoadedFiles
     from oomlint.documents.python.configs import ConfigFiles
-    from oomlint.documents.python.custody_facts import custody_facts
+    from oomlint.documents.python.custody import custody_of
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loaded_names import loaded_names
@@ -371,11 +372,11 @@ def _read(
     bases = {name: taken_in.bases_of(module.qualified(name), source.path) for name in named}
     parts = read_parts(tree, steps, evaluator, places, calls, origin)
     # Last, since it enters whatever touches the model.
-    held = custody_facts(evaluator, steps, calls, origin, loop=loop)
+    held = custody_of(evaluator, steps, calls, origin, loop=loop)
     return PythonScript(
         source,
-        tuple(calls),
-        (*facts, *held),
+        in_order(steps, calls, origin, held.calls),
+        (*facts, *held.facts),
         frozenset(scopes.imports),
         _modules(scopes),
         declared,

@@ -108,23 +108,27 @@ def call_name(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def settled(test: ast.expr, scope: Scope) -> bool | None:
+def settled(test: ast.expr, scope: Scope, called: FunctionNode | None = None) -> bool | None:
     """What a condition comes to whatever the file is started with: ``False`` of ``if USE_LORA or USE_QLORA:``
-    where both are ``False`` and nothing else binds them."""
+    where both are ``False`` and nothing else binds them. Another file calls a function that is ``called``, and may
+    give it other values than its defaults."""
     match test:
         case ast.Constant(value=value):
             return bool(value)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            holds = settled(operand, scope)
+            holds = settled(operand, scope, called)
             return None if holds is None else not holds
         case ast.BoolOp(op=op, values=parts):
-            sides = [settled(part, scope) for part in parts]
+            sides = [settled(part, scope, called) for part in parts]
             deciding = isinstance(op, ast.Or)
             if deciding in sides:
                 return deciding
             return None if None in sides else not deciding
         case ast.Name(id=name):
             found = scope.find(name)
+            is_of_called = found is not None and called is not None and found[0].node is called
+            if found is not None and is_of_called and found[1][0].kind == "parameter":
+                return None
             bound = found[1][0].value if found is not None and len(found[1]) == 1 else None
             held = bound.value if isinstance(bound, ast.Constant) else None
             return held if isinstance(held, bool) else None

@@ -27,7 +27,8 @@ from oomlint.judgement.planner.moves import Move, safe_moves, unsafe_moves
 from oomlint.judgement.planner.throughput import Rates, Sizes, rates, seconds_per_token
 from oomlint.memory import Estimate
 from oomlint.plan import Plan, leaf_paths
-from oomlint.runs.run import Misspelt, Run
+from oomlint.runs.misspelt import Misspelt
+from oomlint.runs.run import Run
 
 Groups: TypeAlias = Sequence[Sequence[Move]]
 Accepts: TypeAlias = Callable[[Run], bool]

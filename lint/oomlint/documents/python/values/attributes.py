@@ -12,6 +12,7 @@ from oomlint.documents.python.nodes import PythonScalar, option_of
 from oomlint.documents.python.parsers import PARSES_ARGUMENTS, Switch, are_parsed, field_default
 from oomlint.documents.python.scopes import Binding, Scope, dotted
 from oomlint.documents.python.values.called import as_set, path_in
+from oomlint.documents.python.values.entered import by_caller
 from oomlint.documents.python.values.limits import DEEPEST
 from oomlint.documents.python.values.named import imported, reached, seen_at
 from oomlint.documents.python.values.seen_nodes import (
@@ -41,6 +42,9 @@ def attribute_of(home: Evaluator, expression: ast.Attribute, scope: Scope, depth
     qualified = scope.imported(root)
     if qualified:
         return imported(home, expression, f"{qualified}.{rest}", scope, depth)
+    said = by_caller(home, expression, scope, depth)
+    if said is not None:
+        return said
     found = attribute(expression, scope, home)
     if found is not None:
         return _of_object(home, found, span, name, depth)
@@ -94,7 +98,7 @@ def _of_object(home: Evaluator, found: AttributeValue, span: Span, name: str, de
 
 def item_of(home: Evaluator, expression: ast.Subscript, scope: Scope, depth: int) -> Node:
     """``CONFIG["key"]`` of a dict that nothing changes, ``path.parents[1]``."""
-    above = path_in(home, expression, scope, depth)
+    above = path_in(home, expression, scope, depth) or by_caller(home, expression, scope, depth)
     if above is not None:
         return above
     span = home.places.span(expression)

@@ -96,6 +96,8 @@ class Evaluator:
         """By ``id`` of what is in ``given``."""
         self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
         """What scripts of other files give the parameters of functions here: see :mod:`oomlint.documents.python.handed`."""
+        self.entered_by: dict[tuple[int, str], tuple[ast.expr, Scope, Evaluator]] = {}
+        """What the call that is followed gives the parameters of functions here: see :mod:`.entered`."""
         self.branches: dict[int, dict[int, tuple[ast.If, bool]]] = {}
         """By ``id`` of what opens a scope: see :mod:`.named`."""
         self.tests: dict[int, MappingABC[int, Tests]] = {}

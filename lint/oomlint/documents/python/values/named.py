@@ -15,6 +15,7 @@ from oomlint.documents.python.plain_values import plain_value
 from oomlint.documents.python.scopes import Binding, Scope, dotted
 from oomlint.documents.python.values.choices import are_of_ranks, by_ranks
 from oomlint.documents.python.values.dicts import keywords_of
+from oomlint.documents.python.values.entered import by_caller
 from oomlint.documents.python.values.limits import BY_FILE, CHOICE, DEEPEST, GIVEN, SHARED
 from oomlint.documents.python.values.seen_nodes import (
     from_elsewhere,
@@ -74,6 +75,9 @@ def _bound(
 ) -> Node:
     """A name that is given one value: where it is assigned, by those who call, or as a parameter's default."""
     span = home.places.span(expression)
+    said = by_caller(home, expression, owner, depth)
+    if said is not None:
+        return said
     given = home.given.get((id(owner.node), expression.id))
     if binding.kind == "parameter" and given is not None:
         return _given(home, given, span, depth)

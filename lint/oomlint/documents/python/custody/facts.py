@@ -7,11 +7,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from oomlint.documents.base import Call, Fact, Scalar
 from oomlint.documents.python.calls import ReachedCall
-from oomlint.documents.python.custody import Around, Custody, Touch
-from oomlint.documents.python.known_touches import CALLED_MODEL, LOAD
-from oomlint.documents.python.loops import OPTIMIZER, Loop
+from oomlint.documents.python.custody.alternatives import note_alternatives
+from oomlint.documents.python.custody.carried import carried_calls
+from oomlint.documents.python.custody.entering import enter
+from oomlint.documents.python.custody.known_touches import CALLED_MODEL, LOAD
+from oomlint.documents.python.custody.look import look
+from oomlint.documents.python.custody.record import Around, Custody, Touch
+from oomlint.documents.python.custody.trace import trace
+from oomlint.documents.python.loops.loop import Loop
+from oomlint.documents.python.loops.script import OPTIMIZER
 from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.python.values import Evaluator
 from oomlint.documents.text import Location
@@ -29,20 +37,36 @@ _DTYPES: Final = {
 }
 
 
-def custody_facts(
+class Account(Struct, frozen=True, eq=False):
+    """What is said of the models of a script: facts of what is left open, and calls of other files that decide on them,
+    each with the step of the script that enters its function."""
+
+    facts: tuple[Fact, ...]
+    calls: tuple[tuple[ReachedCall, Call], ...]
+
+
+def custody_of(
     evaluator: Evaluator,
     steps: Sequence[ReachedCall],
     calls: Sequence[Call],
     origin: Mapping[int, ReachedCall],
     *,
     loop: Loop | None,
-) -> Iterator[Fact]:
+) -> Account:
     """Facts of these kinds, of what comes before a model is trained, each with the ``class`` of the trainer (nothing
     of a ``loop``): ``unaccounted`` (``what`` touches it, which ``decides`` these, in which file, its ``home``, or nobody
     knows, and ``guards``), ``casts-model`` (``dtype``, ``None`` where only running tells it, and ``guards``), and
     ``made-elsewhere`` (``function``, ``imports`` of its file, classes that it ``loads`` with)."""
-    around = Around()
-    guards = {id(step.node): step for step in steps}
+    around = Around(enter)
+    of_node = {id(step.node): step for step in steps}
+    facts: list[Fact] = []
+    carried: dict[tuple[int, int], tuple[ReachedCall, Call]] = {}
+
+    def note(custody: Custody, name: str) -> None:
+        facts.extend(_facts(custody, name, evaluator, of_node))
+        for number, (step, call) in enumerate(carried_calls(custody, of_node)):
+            carried.setdefault((id(step.node), number), (step, call))
+
     trainers = [call for call in calls if _TRAINER.search(call.callee) and id(call) in origin]
     for trainer in trainers:
         step = origin[id(trainer)]
@@ -50,19 +74,21 @@ def custody_facts(
         if given is None or isinstance(given, ast.Constant):
             continue
         custody = Custody(evaluator, steps, around)
-        custody.trace(given, step.scope)
+        trace(custody, given, step.scope)
         _note_trainer(custody, step)
-        custody.look(_training(steps, step))
+        look(custody, _training(steps, step))
         _note_open(custody, step, given)
-        yield from _facts(custody, trainer.callee, evaluator, guards)
+        note_alternatives(custody, step)
+        note(custody, trainer.callee)
     if not trainers and loop is not None:
         custody = Custody(evaluator, steps, around)
         loads = {id(origin[id(model)].node) for model in loop.models if id(model) in origin}
         custody.values.update(dict.fromkeys(loads))
         for value, scope in _trained_by_loop(custody, steps):
-            custody.trace(value, scope)
-        custody.look()
-        yield from _facts(custody, "", evaluator, guards)
+            trace(custody, value, scope)
+        look(custody)
+        note(custody, "")
+    return Account(tuple(facts), tuple(carried.values()))
 
 
 def _given_to(trainer: ast.Call) -> ast.expr | None:

@@ -1,0 +1,112 @@
+"""Which calls of a script make the adapter that it trains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as MappingABC, Sequence
+
+from oomlint.dialects.table import plain_value
+from oomlint.dialects.trainer.call_arguments import (
+    call_given,
+    homes_of,
+    is_decided,
+    the_only,
+    value_of,
+)
+from oomlint.dialects.trainer.model_calls import LOADS_ADAPTER
+from oomlint.dialects.trainer.reaching import is_reached, may_replace
+from oomlint.documents.base import (
+    UNKNOWN,
+    Call,
+    Document,
+    Node,
+    Scalar,
+)
+from oomlint.documents.python.nodes import arms_of
+
+# peft 0.21.2 tuners/__init__.py: what get_peft_model takes.
+_ADAPTER_CONFIG = re.compile(
+    r"(^|\.)(\w*Lora|LoHa|LoKr|OFT|BOFT|IA3|Vera|LNTuning|Prompt\w*|Prefix\w*|AdaptionPrompt)Config$"
+)
+
+
+def adapter_of(
+    calls: Sequence[Call], trainer: Call | None, defaults: MappingABC[str, Node]
+) -> Call | None:
+    """The config of the adapter that is trained; ``None`` where there is none, or where branches
+    that only running tells lead to different ones."""
+    found = call_given(trainer, "peft_config")
+    if found is not None and found.callee.endswith("LoraConfig"):
+        return found
+    chosen = None if trainer is None else _chosen_config(trainer)
+    if chosen is not None:
+        return chosen
+    wraps = [call for call in calls if call.callee.rpartition(".")[2] == "get_peft_model"]
+    wraps = [call for call in wraps if is_reached(call.arguments, defaults)] or wraps
+    configs = [_config_of(call, calls) for call in wraps if may_replace(call, wraps[0])]
+    return configs[0] if len(set(map(_said, configs))) == 1 else None
+
+
+def _chosen_config(trainer: Call) -> Call | None:
+    """The config of which an option decides whether the trainer is given it."""
+    entry = trainer.arguments.entries.get("peft_config")
+    sides = entry.value.either if entry is not None and is_decided(entry.value) else None
+    for side in sides or ():
+        call = side.value if isinstance(side, Scalar) else None
+        if isinstance(call, Call) and call.callee.endswith("LoraConfig"):
+            return call
+    return None
+
+
+def adapts_as_told(trainer: Call, document: Document) -> bool:
+    """Whether the adapter's config is what TRL's own function makes of ModelConfig, whose keys say
+    it (TRL f2cd5771 trainer/utils.py get_peft_config; alignment-handbook 925acdfe
+    src/alignment/model_utils.py has the same). PEFT's function of that name takes a dictionary."""
+    found = call_given(trainer, "peft_config")
+    if found is None or found.callee.rpartition(".")[2] != "get_peft_config":
+        return False
+    homes = homes_of(found, document)
+    return bool(homes) and "peft" not in homes
+
+
+def _config_of(wrap: Call, calls: Sequence[Call]) -> Call | None:
+    """The ``LoraConfig`` that a call of ``get_peft_model`` is given."""
+    found = call_given(wrap, "peft_config", "1")
+    if found is not None and found.callee.endswith("LoraConfig"):
+        return found
+    configs = [call for call in calls if call.callee.endswith("LoraConfig")]
+    beside = [call for call in configs if arms_of(call.arguments) == arms_of(wrap.arguments)]
+    return the_only(beside) or the_only(configs)
+
+
+def _said(call: Call | None) -> tuple[tuple[str, str], ...]:
+    """What a call is given, so that two that say the same are equal."""
+    entries = () if call is None else call.arguments.entries.items()
+    values = ((name, repr(plain_value(e.value, "yaml12")), id(e)) for name, e in entries)
+    return tuple(sorted((n, f"{i}" if repr(UNKNOWN) in v else v) for n, v, i in values))
+
+
+def wraps(call: Call) -> bool:
+    """Whether a call is PEFT's own ``get_peft_model``."""
+    package, _, name = call.callee.rpartition(".")
+    return name == "get_peft_model" and package in ("", "peft")
+
+
+def trains_what_it_loads(call: Call) -> bool:
+    """Whether a call loads an adapter to train it on: PEFT freezes it unless told otherwise."""
+    return bool(LOADS_ADAPTER.search(call.callee)) and value_of(call, "is_trainable") is True
+
+
+def alike(calls: Sequence[Call]) -> Call | None:
+    """One of the adapters that a script makes configs of, if all are LoRA's and of the same rank, so that it matters
+    little which of them the model gets."""
+    made = [call for call in calls if _ADAPTER_CONFIG.search(call.callee)]
+    ranks = {_rank_of(call) for call in made if call.callee.endswith("LoraConfig")}
+    is_one = len(ranks) == 1 and None not in ranks
+    return made[0] if is_one and all(c.callee.endswith("LoraConfig") for c in made) else None
+
+
+def _rank_of(call: Call) -> int | None:
+    entry = call.arguments.entries.get("r")
+    rank = None if entry is None else plain_value(entry.value, "yaml12")
+    return rank if isinstance(rank, int) else None

@@ -1,0 +1,54 @@
+"""The calls of a script that quantize, adapt and checkpoint a model, each with its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping as MappingABC, Sequence
+
+from oomlint.dialects.table import Table
+from oomlint.dialects.trainer.adapter_calls import adapter_of, alike, trains_what_it_loads, wraps
+from oomlint.dialects.trainer.quantizer_calls import quantizer_of
+from oomlint.dialects.trainer.tables import (
+    ADAPTER,
+    ALIKE_ADAPTERS,
+    CHECKPOINTS,
+    LOADED_ADAPTER,
+    PREPARES_KBIT,
+    QUANTIZATION,
+    WRAPS,
+)
+from oomlint.documents.base import (
+    Call,
+    Node,
+)
+
+
+def calls_beside(
+    calls: Sequence[Call],
+    model: Call | None,
+    defaults: MappingABC[str, Node],
+    trainer: Call | None = None,
+) -> Iterator[tuple[Call, Table]]:
+    """The calls that quantize, adapt and checkpoint a model, each with its table; ``defaults`` are
+    those of the script's own switches."""
+    for given in (model, trainer):
+        quantizer = quantizer_of(given)
+        if quantizer is not None:
+            yield quantizer, QUANTIZATION
+            break
+    adapter = adapter_of(calls, trainer, defaults)
+    if adapter is not None:
+        yield adapter, ADAPTER
+    else:
+        like = alike(calls)
+        if like is not None:
+            yield like, ALIKE_ADAPTERS
+        wrapped = WRAPS if like is None else LOADED_ADAPTER
+        yield from ((call, wrapped) for call in calls if wraps(call))
+        yield from ((call, LOADED_ADAPTER) for call in calls if trains_what_it_loads(call))
+    for call in calls:
+        if call.callee.endswith(
+            ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
+        ):
+            yield call, PREPARES_KBIT
+        elif call.callee.endswith("gradient_checkpointing_enable"):
+            yield call, CHECKPOINTS

@@ -1,0 +1,196 @@
+"""What a loop trains: the calls that load it, and what is done to it in the script."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from oomlint.documents.base import Call, Entry, Node, Scalar
+from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.lightning import (
+    holds,
+)
+from oomlint.documents.python.loops.loop import InsertionPoint
+from oomlint.documents.python.loops.script import Script
+from oomlint.documents.python.scopes import dotted
+from oomlint.documents.python.side_facts import OTHER_MODEL
+from oomlint.documents.text import Span
+
+_CASTS: Final = frozenset({"half", "bfloat16", "float", "to"})
+
+
+_MODEL_NAME: Final = re.compile(r"model|engine|net|fsdp|ddp", re.IGNORECASE)
+
+
+def used_by(
+    script: Script, family: Sequence[ast.ClassDef], calls: dict[int, Call]
+) -> dict[int, Call]:
+    """Of some calls those in a class, else in one that it is derived from, else outside of all."""
+    for classes in ((family[0],), family):
+        found = {n: c for n, c in calls.items() if holds(classes, script.node_of[id(c)])}
+        if found:
+            return found
+    return {n: c for n, c in calls.items() if not holds(script.tree.classes, script.node_of[id(c)])}
+
+
+def trained_loads(script: Script) -> tuple[Call, ...]:
+    """The loaders of what the optimizers, or who prepares the model for them, are given."""
+    nodes: set[int] = set()
+    for optimizer in script.optimizers:
+        for call, scope in script.flow.asked(
+            script.node_of[id(optimizer)], ("parameters", "named_parameters")
+        ):
+            assert isinstance(call.func, ast.Attribute)
+            nodes |= script.flow.leads_to(call.func.value, scope, script.loaders)
+    if not nodes:
+        for step in script.steps:
+            if step.last in ("prepare", "prepare_model", "setup", "setup_module", "initialize"):
+                given = (*step.node.args, *(k.value for k in step.node.keywords))
+                for value in given:
+                    nodes |= script.flow.leads_to(value, step.scope, script.loaders)
+    if not nodes and len(script.loaders) == 1:
+        ((node, loader),) = script.loaders.items()
+        # What is trained is made elsewhere where the one model here goes by the name of another.
+        nodes = set() if OTHER_MODEL.search(named_by(script, node, loader)) else {node}
+    return tuple(call for node, call in script.loaders.items() if node in nodes)
+
+
+def configs(script: Script, models: Iterable[Call]) -> Iterator[tuple[Call, Node]]:
+    named = {
+        id(step.node): step
+        for step in script.steps
+        if step.last == "from_pretrained" and "Config" in step.name
+    }
+    for model in models:
+        node = script.node_of[id(model)]
+        scope = script.flow.scope_of[id(node)]
+        given = (*node.args, *(k.value for k in node.keywords if k.arg == "config"))
+        if not model.callee.endswith("from_config") or not given:
+            continue
+        for found in script.flow.leads_to(given[0], scope, named):
+            step = named[found]
+            names = [*step.node.args, *(k.value for k in step.node.keywords if k.arg)]
+            if names:
+                yield model, script.evaluator.node(names[0], step.scope)
+                break
+
+
+def named_by(script: Script, node: int, call: Call) -> str:
+    """The names that a call's value is given, or the method of a class that gives it back."""
+    function = script.flow.scope_of[id(script.node_of[id(call)])].node
+    method = function.name if isinstance(function, ast.FunctionDef) else ""
+    is_method = any(function in each.body for each in script.tree.classes)
+    return f"{script.flow.names_of(node)} {method if is_method else ''}".lower()
+
+
+def casts(script: Script, trained: set[int]) -> Iterator[Call]:
+    """``model.half()``, ``model.to(torch.bfloat16)``: what changes the dtype of the whole model."""
+    wanted = {node: call for node, call in script.loaders.items() if node in trained}
+    for step in script.steps:
+        if step.last not in _CASTS or not isinstance(step.node.func, ast.Attribute):
+            continue
+        names = {keyword.arg for keyword in step.node.keywords}
+        is_bare = not step.node.args and not names
+        if is_bare is (step.last == "to"):
+            continue
+        if step.last == "to" and "dtype" not in names and not _names_dtype(script, step):
+            continue
+        receiver = step.node.func.value
+        if not _MODEL_NAME.search(_root(receiver)):
+            continue
+        if script.flow.leads_to(receiver, step.scope, wanted):
+            yield script.call(step)
+
+
+def _names_dtype(script: Script, step: ReachedCall) -> bool:
+    for value in step.node.args:
+        said = script.evaluator.node(value, step.scope)
+        if isinstance(said, Scalar) and "torch." in str(said.value):
+            return True
+    return len(step.node.args) == 1 and "dtype" in ast.unparse(step.node.args[0])
+
+
+def frozen(script: Script, trained: set[int]) -> Span | None:
+    wanted = {node: call for node, call in script.loaders.items() if node in trained}
+    for step in script.steps:
+        if step.last == "requires_grad_" and isinstance(step.node.func, ast.Attribute):
+            value = step.node.args[0] if step.node.args else None
+            off = isinstance(value, ast.Constant) and value.value is False
+            if off and script.flow.may_lead_to(step.node.func.value, step.scope, wanted):
+                return script.places.span(step.node)
+    for node in script.tree.assignments:
+        target = node.targets[0]
+        if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
+            continue
+        if isinstance(node.value, ast.Constant) and node.value.value is True:
+            continue
+        scope = script.flow.scope_at(node)
+        if script.flow.may_lead_to(target.value, scope, wanted):
+            return script.places.span(node)
+    return None
+
+
+def checkpoints(script: Script) -> Entry | None:
+    for node in script.tree.assignments:
+        target = node.targets[0]
+        if not isinstance(target, ast.Attribute) or target.attr != "gradient_checkpointing":
+            continue
+        if _MODEL_NAME.search(_root(target.value)):
+            value = script.evaluator.node(node.value, script.flow.scope_at(node))
+            return Entry("on", script.places.span(node), value, script.places.span(node))
+    return None
+
+
+def comes_after(script: Script, call: Call, step: ReachedCall) -> bool:
+    """Whether a call loads a model when the loop is done, to try it."""
+    node = script.node_of[id(call)]
+    is_beside = script.flow.scope_of[id(node)] is step.scope
+    return is_beside and node.lineno > (step.node.end_lineno or 0)
+
+
+def keeps_outputs(script: Script, trained: set[int]) -> bool | None:
+    """Whether ``outputs = model(...)`` is what the loop computes its loss from."""
+    wanted = {node: call for node, call in script.loaders.items() if node in trained}
+    for step in script.steps:
+        function = step.node.func
+        if not isinstance(function, ast.Name) or not _MODEL_NAME.search(function.id):
+            continue
+        if script.flow.leads_to(function, step.scope, wanted):
+            return any(node.value is step.node for node in script.tree.assignments)
+    return None
+
+
+def behind_load(script: Script, models: tuple[Call, ...]) -> InsertionPoint | None:
+    if len(models) != 1:
+        return None
+    loader = script.node_of[id(models[0])]
+    for node in script.tree.assignments:
+        name = dotted(node.targets[0]) if len(node.targets) == 1 else None
+        if name is not None and _chain_of(node.value) is loader:
+            span = script.places.span(node)
+            lines = script.places.source.whole_lines(span)
+            if lines is None:
+                return None
+            start = script.places.source.text.rfind("\n", 0, span.start) + 1
+            return InsertionPoint(name, span.end, script.places.source.text[start : span.start])
+    return None
+
+
+def _chain_of(value: ast.expr) -> ast.expr:
+    """What a chain of methods begins with that give the model back: ``.to(device)``."""
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in ("to", "cuda", "half", "bfloat16", "float", "train")
+    ):
+        value = value.func.value
+    return value
+
+
+def _root(value: ast.expr) -> str:
+    """The name that a chain of attributes and calls begins with: ``self.model`` of ``self.model.half``."""
+    while isinstance(value, ast.Call):
+        value = value.func.value if isinstance(value.func, ast.Attribute) else value.func
+    return dotted(value) or ""

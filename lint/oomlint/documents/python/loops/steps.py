@@ -1,0 +1,98 @@
+"""What one step of a loop takes: its batches, how many of them, what it casts, and the loss."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from oomlint.documents.base import Call, Node
+from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.loops.loop import Kind
+from oomlint.documents.python.loops.models import named_by
+from oomlint.documents.python.loops.script import Script
+from oomlint.documents.python.scopes import dotted
+from oomlint.documents.text import Span
+
+_CROSS_ENTROPY: Final = re.compile(
+    r"cross_?entropy|(?:^|\.)(?:nll|lm|ce)_loss$|(?:^|\.)(?:loss_f(?:n|ct|unction)|criterion)$",
+    re.IGNORECASE,
+)
+
+
+_SPLITS: Final = re.compile(
+    r"seq(?:uence)?_?parallel|context_?parallel|ring_?(?:flash_?)?att|zig_?zag|ulysses",
+    re.IGNORECASE,
+)
+
+
+_STEPS_AGAIN: Final = re.compile(r"accum", re.IGNORECASE)
+
+
+def batches(script: Script, step: ReachedCall) -> Call | None:
+    """The DataLoader that the loop around ``backward`` goes over, or the one for training."""
+    makers = script.named("DataLoader")
+    if not makers:
+        return None
+    around = [
+        node
+        for node in ast.walk(script.tree.root)
+        if isinstance(node, (ast.For, ast.AsyncFor))
+        and node.lineno <= step.node.lineno <= (node.end_lineno or 0)
+    ]
+    for loop in sorted(around, key=lambda node: -node.lineno):
+        found = script.flow.leads_to(loop.iter, step.scope, makers)
+        if len(found) == 1:
+            return makers[found.pop()]
+    return for_training(script, makers)
+
+
+def for_training(script: Script, makers: dict[int, Call]) -> Call | None:
+    """Of the calls that make batches the only one, or the one that training is named with."""
+    if len(makers) == 1:
+        return next(iter(makers.values()))
+    trains = [c for n, c in makers.items() if "train" in named_by(script, n, c)]
+    return trains[0] if len(trains) == 1 else None
+
+
+def autocasts(script: Script) -> Iterator[Call]:
+    for step in script.steps:
+        if step.last == "autocast" and "accelerator" not in step.name and "fabric" not in step.name:
+            yield script.call(step)
+
+
+def splits_samples(script: Script) -> Span | None:
+    for step in script.steps:
+        if _SPLITS.search(step.last):
+            return script.places.span(step.node)
+    return None
+
+
+def accumulation(script: Script) -> Node | None:
+    """What a count of batches is divided by before the optimizer steps."""
+    for node in ast.walk(script.tree.root):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            name = dotted(node.right)
+            if name is not None and _STEPS_AGAIN.search(name):
+                return script.evaluator.node(node.right, script.flow.scope_at(node))
+    return None
+
+
+def has_own_loss(script: Script, kind: Kind, step: ReachedCall) -> bool:
+    if kind == "lightning" or not isinstance(step.node.func, ast.Attribute):
+        return False
+    value = step.node.args[0] if step.node.args else step.node.func.value
+    for keyword in step.node.keywords:
+        value = keyword.value if keyword.arg == "loss" else value
+    return not any(map(_is_usual_loss, script.flow.path(value, step.scope)))
+
+
+def _is_usual_loss(value: ast.expr) -> bool:
+    """``outputs.loss``, ``outputs[0]``, ``outputs["loss"]``, or a cross entropy."""
+    if isinstance(value, ast.Attribute):
+        return value.attr == "loss" and dotted(value) != "self.loss"
+    if isinstance(value, ast.Subscript):
+        key = value.slice
+        return isinstance(key, ast.Constant) and key.value in (0, "loss")
+    return isinstance(value, ast.Call) and bool(_CROSS_ENTROPY.search(dotted(value.func) or ""))
