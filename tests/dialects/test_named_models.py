@@ -132,7 +132,9 @@ def build(args, reference="meta-llama/Llama-2-7b-hf"):
 def test_a_function_of_another_file_loads_what_the_command_says() -> None:
     makes = "from builder import build\nmodel, tokenizer = build(args)"
     assert _names(makes, more=f"--size {_SMALL}", builder=_BUILDS) == _SMALL
-    assert _names(makes, size=f'default="{_BIG}"', builder=_BUILDS) == _BIG
+    # What the function is given is its parameter's value there: nothing is assumed.
+    run = _run(makes, size=f'default="{_BIG}"', builder=_BUILDS)
+    assert (run.plan.model.id, run.level(f.model.id)) == (_BIG, Level.STATED)
 
 
 def test_a_class_of_the_script_loads_before_its_object_is_trained() -> None:

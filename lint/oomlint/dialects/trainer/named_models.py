@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
+from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value
 from oomlint.dialects.trainer.statements import is_command, options_of
 from oomlint.documents.base import PythonDocument, Scalar
@@ -69,8 +70,11 @@ def by_the_command(run: Cells, field: Any, said: Said) -> Said:
 
 
 def _command_alone(blocks: list[Block]) -> Block | None:
-    """The command of a run in which no script takes part."""
-    if any(isinstance(block.document, PythonDocument) for block in blocks):
+    """The command of a run in which no script takes part, nor a profile that says which model it trains."""
+    told = (
+        isinstance(b.document, PythonDocument) or isinstance(b.table, ScriptTable) for b in blocks
+    )
+    if any(told):
         return None
     return next((b for b in blocks if is_command(b) and b.table.section == "training"), None)
 
