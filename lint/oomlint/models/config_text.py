@@ -38,7 +38,7 @@ _GELU: Final = (
 _ALWAYS_ATTENTION_BIAS: Final = (
     frozenset(
         "qwen qwen2 qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm "
-        "gpt_oss phimoe mimo biogpt xglm ctrl openai-gpt".split()
+        "gpt_oss phimoe mimo biogpt xglm ctrl openai-gpt glm4v_text".split()
     )
     | BARTS
     | BERTS

@@ -57,13 +57,16 @@ class Mla(Section, frozen=True, kw_only=True):
 
 
 class VisionTower(Section, frozen=True, kw_only=True):
-    """Dimensions of the vision encoder of a multimodal model."""
+    """Dimensions of the vision encoder of a multimodal model. ``image``: pixels of a side of what it sees at once;
+    ``merge`` patches become one token of the text model."""
 
     layers: int | None = None
     hidden: int | None = None
     heads: int | None = None
     ffn: int | None = None
     patch: int | None = None
+    image: int | None = None
+    merge: int | None = None
     params: int | None = None
 
 
@@ -109,10 +112,12 @@ class ModelDims(Section, frozen=True, kw_only=True):
 
 
 class Vision(Section, frozen=True, kw_only=True):
-    """How a run treats images and video."""
+    """How a run treats images and video. ``max_tiles``: an image is cut into so many at most, beside one that shows it
+    as a whole."""
 
     freeze_tower: bool | None = None
     max_pixels: int | None = None
+    max_tiles: int | None = None
     max_frames: int | None = None
 
 
