@@ -105,7 +105,7 @@ def test_an_image_is_cut_into_tiles_of_patches(
     assert tower is not None
     side, cut = pixels // patch, tower.cut
     assert cut.tile == side * side + classes
-    assert cut.tiles == tiles
+    assert cut.most_tiles(None, None) == tiles
     assert cut.tile_tokens == tokens
     # A sample has no more tiles than its tokens hold, and one at least; Mllama's fill no tokens.
     assert tower.patches(0, None) == cut.tile * (tiles if arch == "mllama" else 1)
@@ -120,7 +120,7 @@ def test_an_image_of_any_size_has_as_many_patches_as_pixels_allow(arch: str) -> 
     tower = tower_of(_dims(arch, 14))
     assert tower is not None
     assert tower.patches(10_000, 196 * 500) == 500
-    # As many tokens as Qwen's model cards propose, whatever pixels one stands for.
+    # As many pixels as Qwen2-VL's card proposes for a limit.
     assert tower.patches(10_000, None) == 1280 * 4
     # A processor's own limit holds for a picture that may be larger.
     assert tower.patches(10**6, 10**9) == tower.cut.most / 196

@@ -73,8 +73,8 @@ def test_small_pictures_are_cut_into_few_tiles_where_the_area_counts() -> None:
 def test_a_run_may_allow_fewer_tiles() -> None:
     cut = _cut("internvl")
     assert [cut.most_tiles(None, most) for most in (1, 2, 6, 12, 40)] == [1, 3, 7, 13, 13]
-    # Gemma 3 has but one, and nothing shows it as a whole.
-    assert _cut("gemma3").most_tiles(None, 0) == 1
+    # Gemma 3 sees a picture once, unless it is told to pan over it.
+    assert [_cut("gemma3").most_tiles(None, most) for most in (None, 4)] == [1, 5]
 
 
 def test_sizes_that_a_model_states_count() -> None:

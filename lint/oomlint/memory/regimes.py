@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from oomlint.memory.layers import Kernel, Regime, interned
 from oomlint.memory.parameters import DecoderStructure
 from oomlint.memory.trained import fused_roles, is_frozen_tower, splits_ranks
+from oomlint.models.pictures import TYPICAL_PIXELS
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
 
@@ -111,7 +112,7 @@ def tower_regime_of(f: Facts, regime: Regime) -> tuple[Regime | None, bool]:
     )
     if plan.model.vision.max_pixels is None and not f.tower.cut.side:
         f.assume(
-            fields.model.vision.max_pixels, f.tower.cut.typical,
+            fields.model.vision.max_pixels, TYPICAL_PIXELS,
             "no limit is set; one image a sample, as large as the model card proposes",
         )  # fmt: skip
     return of_tower, trains or bool(roles) or asked

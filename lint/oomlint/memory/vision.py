@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure, Linear
 from oomlint.memory.traits import Traits
-from oomlint.models.pictures import Cut, cut_of
+from oomlint.models.pictures import TYPICAL_PIXELS, Cut, cut_of
 from oomlint.plan.model import ModelDims
 
 
@@ -35,7 +35,7 @@ class Tower(Struct, frozen=True, eq=False):
             if cut.read and held >= cut.read:
                 held = tiles
             return cut.tile * max(1.0, min(tiles, held))
-        area = (cut.largest(max_pixels) if max_pixels else cut.typical) or cut.typical
+        area = cut.largest(max_pixels or TYPICAL_PIXELS)
         return min(area / cut.patch**2, tokens * cut.merge)
 
 
@@ -59,6 +59,7 @@ _TOWERS: dict[str, tuple[Traits, bool]] = {
     "qwen2_5_omni_thinker": (_QWEN2_5, True),
     "qwen3_vl": (_QWEN3, False),
     "qwen3_vl_moe": (_QWEN3, False),
+    "qwen3_omni_moe_thinker": (_QWEN3, False),
     "qwen3_5": (_QWEN3, False),
     "qwen3_5_moe": (_QWEN3, False),
     "glm4v": (_GLM, True),

@@ -15,6 +15,10 @@ from msgspec.structs import replace
 
 from oomlint.plan.model import ModelDims
 
+# Of a picture where nothing limits its pixels: as many as Qwen2-VL's and Qwen2.5-VL's cards propose for an upper limit, 1280
+# tokens of 28 x 28 (README, min_pixels and max_pixels). A picture is no larger for a model with larger patches.
+TYPICAL_PIXELS: Final = 1280 * 28 * 28
+
 
 class Cut(Struct, frozen=True):
     """How a picture becomes patches of ``patch`` x ``patch`` pixels, of which ``merge`` become one token.
@@ -22,7 +26,8 @@ class Cut(Struct, frozen=True):
     A processor that takes pictures of any size (``side`` 0) scales one down to ``most`` pixels. Another fits it into
     ``tiles`` tiles of ``side`` x ``side`` pixels at most, of which one shows the picture as a whole (``overview``), each with
     ``classes`` patches that no pixels are cut for. ``by_area``: a small picture gives fewer tiles, one more than
-    its area asks for, or a grid that it fits into as it is; else its shape alone decides how many. ``read``: of more tiles the text model gets no more tokens than of so many. ``apart``: the text model looks at the patches across, so that they fill no tokens of a sample, and every
+    its area asks for, or a grid that it fits into as it is; else its shape alone decides how many. ``on_demand``:
+    it is cut only where a run asks for it. ``read``: of more tiles the text model gets no more tokens than of so many. ``apart``: the text model looks at the patches across, so that they fill no tokens of a sample, and every
     picture is padded to all its tiles. ``frames``: a patch of a video spans so many.
     """
 
@@ -36,6 +41,7 @@ class Cut(Struct, frozen=True):
     apart: bool = False
     most: int = 0
     read: int = 0
+    on_demand: bool = False
     frames: int = 1
 
     @property
@@ -49,24 +55,19 @@ class Cut(Struct, frozen=True):
         return (self.tile - (0 if self.apart else self.classes)) / self.merge
 
     @property
-    def typical(self) -> int:
-        """Pixels of a picture where nothing limits them: as many as Qwen's model cards propose for an upper limit, 1280
-        tokens of 28 x 28 pixels, or of 32 x 32 (README of Qwen2-VL, Qwen2.5-VL and Qwen3-VL)."""
-        return 1280 * max(28 * 28, self.pixels_a_token)
-
-    @property
     def pixels_a_token(self) -> int:
         """Pixels of a picture of any size that one token stands for."""
         return self.patch**2 * self.merge
 
-    def largest(self, max_pixels: int | None) -> int | None:
-        """Pixels of the largest picture that is taken as it is; ``None`` where nothing says."""
-        limits = [limit for limit in (max_pixels, self.most) if limit]
-        return min(limits, default=None)
+    def largest(self, pixels: int) -> int:
+        """Pixels that are left of a picture of so many."""
+        return min(pixels, self.most or pixels)
 
     def most_tiles(self, max_pixels: int | None, max_tiles: int | None) -> int:
         """Tiles that one picture of no more than ``max_pixels`` can become, where it may be cut into ``max_tiles``
         beside the overview."""
+        if self.on_demand and not max_tiles:
+            return 1
         cut = self.tiles - self.overview
         if max_tiles is not None and self.overview:
             cut = min(cut, max_tiles)
@@ -95,6 +96,7 @@ _CUTS: Final[Mapping[str, Cut]] = {
     "qwen2_5_omni_thinker": _QWEN2,
     "qwen3_vl": _QWEN3,
     "qwen3_vl_moe": _QWEN3,
+    "qwen3_omni_moe_thinker": _QWEN3,
     "qwen3_5": _QWEN3,
     "qwen3_5_moe": _QWEN3,
     "glm4v": _GLM,
@@ -109,7 +111,8 @@ _CUTS: Final[Mapping[str, Cut]] = {
     # Grids of up to six by six tiles of 384 x 384. Above nine tiles their features are made fewer before the text
     # model sees them (vision_aspect_ratio anyres_max_9).
     "llava_onevision": Cut(14, 1, side=384, tiles=37, overview=True, by_area="grid", read=10),
-    "gemma3": Cut(14, 16, side=896),
+    # pan_and_scan cuts a long picture into four crops at most (pan_and_scan_max_num_crops).
+    "gemma3": Cut(14, 16, side=896, tiles=5, overview=True, on_demand=True),
     "paligemma": Cut(14, 1, side=224),
     # Every picture is scaled to four tiles along its longer side (longest_edge).
     "idefics3": _SMOL,

@@ -16,6 +16,7 @@ from oomlint.documents.python.endings import ending_facts
 from oomlint.documents.python.evaluation_facts import evaluation_facts
 from oomlint.documents.python.loss_facts import loss_facts
 from oomlint.documents.python.nodes import option_of
+from oomlint.documents.python.picture_facts import picture_facts
 from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, enclosed
 from oomlint.documents.python.side_facts import side_facts
@@ -65,7 +66,8 @@ def facts_of(
     :func:`~oomlint.documents.python.side_facts.side_facts`,
     :func:`~oomlint.documents.python.loss_facts.loss_facts`,
     :func:`~oomlint.documents.python.evaluation_facts.evaluation_facts`,
-    :func:`~oomlint.documents.python.data_facts.data_facts` and
+    :func:`~oomlint.documents.python.data_facts.data_facts`,
+    :func:`~oomlint.documents.python.picture_facts.picture_facts` and
     :func:`~oomlint.documents.python.endings.ending_facts`.
     """
     look = _Look(source, tree, places, evaluator, steps, calls, origin)
@@ -81,6 +83,7 @@ def facts_of(
         *side_facts(source, tree, places, steps),
         *evaluation_facts(source, tree, places, evaluator, steps),
         *data_facts(source, tree.root, places, evaluator, steps),
+        *picture_facts(source, places, evaluator, steps),
         *ending_facts(source, tree, places, evaluator, steps),
     ]
     return tuple(sorted(facts, key=lambda fact: (fact.location.span, fact.kind)))
