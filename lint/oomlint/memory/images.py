@@ -7,6 +7,7 @@ from msgspec import Struct
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import layer_profile, widest
 from oomlint.memory.regimes import checkpointed_share
+from oomlint.memory.sound import sound_of
 
 
 class Images(Struct, frozen=True):
@@ -42,6 +43,8 @@ def images_of(f: Facts) -> Images:
 
 
 def _images_of(f: Facts) -> Images:
+    if f.model is not None and f.regime is not None and (heard := sound_of(f, f.regime)):
+        return Images(heard, heard)
     tower, model = f.tower, f.model
     if tower is None or model is None or f.tower_regime is None:
         return _NONE

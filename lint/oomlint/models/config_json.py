@@ -40,7 +40,9 @@ _ARCH_OF: Final = {
 }
 
 # Classes that leave it to PretrainedConfig, which ties.
-_TIED_UNLESS_SAID: Final = frozenset({"t5", "mt5", "umt5", "nomic_bert", "gte"}) | BARTS | BERTS
+_TIED_UNLESS_SAID: Final = (
+    frozenset({"t5", "mt5", "umt5", "nomic_bert", "gte", "whisper"}) | BARTS | BERTS
+)
 
 
 def from_config_json(config: dict[str, Any]) -> ModelFacts:

@@ -70,6 +70,14 @@ class VisionTower(Section, frozen=True, kw_only=True):
     params: int | None = None
 
 
+class Sound(Section, frozen=True, kw_only=True):
+    """What an encoder hears of every sample, however short it is: ``frames``, tokens of the encoder, each of two columns
+    of a spectrogram of ``bands`` (Whisper's 1,500 of 30 seconds)."""
+
+    frames: int | None = None
+    bands: int | None = None
+
+
 class ModelDims(Section, frozen=True, kw_only=True):
     """The dimensions of a decoder that decide its memory.
 
@@ -98,6 +106,7 @@ class ModelDims(Section, frozen=True, kw_only=True):
     moe: Moe | None = None
     mla: Mla | None = None
     vision: VisionTower | None = None
+    sound: Sound | None = None
     ssm: Mapping[str, Any] | None = None
     linear_attn: Mapping[str, Any] | None = None
     per_layer: Mapping[str, Any] | None = None
