@@ -93,6 +93,7 @@ def step_plan(row: Mapping[str, Any]) -> Plan:
             ),
             "trainable.target_params": adapts,
             "seq.pad": "longest" if row.get("padded") else plan.seq.pad,
+            "seq.target_len": row.get("target_len"),
             "checkpointing.offload": away,
             "checkpointing.input_grads": bool(row["gc"]),
             "offload.activations": away,

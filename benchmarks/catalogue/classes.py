@@ -79,6 +79,8 @@ def compared(
         **dict.fromkeys(
             auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, auto.AutoModelForSeq2SeqLM
         ),
+        # Its decoder alone is a causal model of transformers too.
+        "whisper": auto.AutoModelForSpeechSeq2Seq,
     }
     for kind, way in sorted(ways.items()):
         if wanted and kind not in wanted:

@@ -27,6 +27,7 @@ _CLASSES = {
     "seq2seq": transformers.AutoModelForSeq2SeqLM,
     "classification": transformers.AutoModelForSequenceClassification,
     "image_text": transformers.AutoModelForImageTextToText,
+    "speech": transformers.AutoModelForSpeechSeq2Seq,
 }
 
 
@@ -38,11 +39,38 @@ def text_inputs(case: Case) -> dict[str, Any]:
     if case["kind"] == "classification":
         return {"input_ids": ids, "labels": torch.zeros(rows, dtype=torch.long, device="cuda")}
     target = case.get("target_len", length)
+    if case["kind"] == "speech":
+        return spectrograms(case, target)
     given = {
         "input_ids": ids,
         "labels": torch.zeros(rows, target, dtype=torch.long, device="cuda"),
     }
     return {**given, "attention_mask": torch.ones_like(ids)} if case.get("padded") else given
+
+
+def spectrograms(case: Case, target: int) -> dict[str, Any]:
+    """What WhisperFeatureExtractor makes of 30 seconds, in the dtype that the first convolution takes."""
+    rows, config = case["micro_batch"], case["config"]
+    dtype = torch.bfloat16 if case["regime"] == "pure_bf16" else torch.float32
+    shape = (rows, config["num_mel_bins"], 2 * config["max_source_positions"])
+    return {
+        "input_features": torch.zeros(*shape, dtype=dtype, device="cuda"),
+        "labels": torch.zeros(rows, target, dtype=torch.long, device="cuda"),
+    }
+
+
+def adapted(model: Any, case: Case) -> Any:
+    """The model with PEFT's adapters; of a model that hears without a task, for PEFT's own classes of tasks hand on
+    ``input_ids``."""
+    if case["kind"] != "speech":
+        return simulator.apply_lora(model, case["lora"])
+    import peft
+
+    given = case["lora"]
+    config = peft.LoraConfig(
+        r=given["r"], lora_alpha=given["alpha"], target_modules=given["targets"], lora_dropout=0.0
+    )
+    return peft.get_peft_model(model, config)
 
 
 def build(case: Case) -> tuple[Any, Any]:
@@ -92,7 +120,7 @@ def measure(case: Case) -> dict[str, Any]:  # noqa: C901
         )  # fmt: skip
         row["base_params"] = sum(p.numel() for p in model.parameters())
         if case.get("lora"):
-            model = simulator.apply_lora(model, case["lora"])
+            model = adapted(model, case)
         for name in case.get("frozen", ()):
             model.get_submodule(name).requires_grad_(requires_grad=False)
         if case.get("input_grads"):

@@ -424,7 +424,7 @@ def test_positions_and_norms_at_the_ends() -> None:
     ("arch", "gated", "norm", "scaled"),
     [
         *[(a, False, 128, 0) for a in ("qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")],
-        *[(a, True, 64, 0) for a in ("qwen2_5_vl", "qwen2_5_omni_thinker", "glm4v", "glm46v")],
+        *[(a, True, 64, 0) for a in ("qwen2_5_vl", "qwen2_5_omni_thinker")],
         *[(a, False, 128, 0) for a in ("llava", "llava_next", "gemma3", "paligemma", "idefics3", "smolvlm")],
         *[(a, False, 128, 0) for a in ("minicpmv", "minicpmv2", "mllama")],
         ("internvl", False, 128, 128),
@@ -443,16 +443,25 @@ def test_a_towers_block_is_that_of_its_class(
     assert ("gate" in roles(found)) is gated
     assert tower.checkpoints is (arch not in ("minicpmv2", "mllama"))
     # Qwen's mergers are as wide as a patch inside, others as the text model for each token.
-    assert tower.inner == (0 if arch == "gemma3" else 64 if not tower.tile else 32 / tower.merge)
+    assert tower.inner == (
+        0 if arch == "gemma3" else 64 if not tower.cut.side else 32 / tower.cut.merge
+    )
     assert (tower.skeleton.head_dim, tower.skeleton.value_dim) == (16, 16)
 
 
-def test_pixtrals_tower_is_gated_without_biases() -> None:
-    vision = VisionTower(layers=2, hidden=64, heads=4, ffn=128, patch=14, params=100_000)
-    tower = tower_of(ModelDims(arch="mistral3", vision=vision))
+@pytest.mark.parametrize(
+    ("arch", "patch", "inner"),
+    # Mistral 3 merges four patches before it projects them, Pixtral none. GLM's merger keeps four rows of 32 and four of
+    # 96 a token of four patches, a hidden layer three.
+    [("mistral3", 14, 64), ("llava", 16, 32), *((a, 14, 4 * (32 + 96) / 12) for a in ("glm4v", "glm46v", "glm4v_moe"))],
+)  # fmt: skip
+def test_some_towers_are_gated_without_biases(arch: str, patch: int, inner: float) -> None:
+    vision = VisionTower(layers=2, hidden=64, heads=4, ffn=128, patch=patch, params=100_000)
+    tower = tower_of(ModelDims(arch=arch, hidden=32, ffn=96, vision=vision))
     assert tower is not None
     assert tower.skeleton.blocks[0].numel == 4 * 64 * 64 + 3 * 64 * 128 + 2 * 64
-    assert tower.inner == 64
+    assert tower.inner == inner
+    assert tower.cut.merge == (1 if arch == "llava" else 4)
 
 
 # Two heads of keys of 4 and three of values of 5 over 10 hidden numbers: 8 keys, 15 values.

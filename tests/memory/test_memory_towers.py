@@ -103,19 +103,16 @@ def test_an_image_is_cut_into_tiles_of_patches(
     """Pixels of a tile and tokens that it becomes are those of the models' cards and processors."""
     tower = tower_of(_dims(arch, patch))
     assert tower is not None
-    side = pixels // patch
-    assert tower.tile == side * side + classes
-    assert tower.tiles == tiles
-    # Mllama's tokens are its tower's, whose class is one of them.
-    dropped = 0 if arch == "mllama" else classes
-    assert tower.extra == dropped
-    assert (tower.tile - tower.extra) / tower.merge == tokens
+    side, cut = pixels // patch, tower.cut
+    assert cut.tile == side * side + classes
+    assert cut.most_tiles(None, None) == tiles
+    assert cut.tile_tokens == tokens
     # A sample has no more tiles than its tokens hold, and one at least; Mllama's fill no tokens.
-    assert tower.patches(0, None) == tower.tile * (tiles if arch == "mllama" else 1)
-    assert tower.patches(tokens * tiles, None) == tower.tile * tiles
-    assert tower.patches(tokens * 100, None) == tower.tile * tiles
+    assert tower.patches(0, None) == cut.tile * (tiles if arch == "mllama" else 1)
+    assert tower.patches(tokens * tiles, None) == cut.tile * tiles
+    assert tower.patches(tokens * 100, None) == cut.tile * tiles
     if tiles > 1 and arch != "mllama":
-        assert tower.patches(tokens * 3 - 1, None) == tower.tile * 2
+        assert tower.patches(tokens * 3 - 1, None) == cut.tile * 2
 
 
 @pytest.mark.parametrize("arch", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "glm4v", "mistral3"])
@@ -123,7 +120,10 @@ def test_an_image_of_any_size_has_as_many_patches_as_pixels_allow(arch: str) -> 
     tower = tower_of(_dims(arch, 14))
     assert tower is not None
     assert tower.patches(10_000, 196 * 500) == 500
+    # As many pixels as Qwen2-VL's card proposes for a limit.
     assert tower.patches(10_000, None) == 1280 * 4
+    # A processor's own limit holds for a picture that may be larger.
+    assert tower.patches(10**6, 10**9) == tower.cut.most / 196
     # Four patches become one token, of which the sample has no more.
     assert tower.patches(100, None) == 400
 

@@ -11,7 +11,7 @@ import pytest
 from oomlint.memory import skeleton
 from oomlint.memory.trained import adapter_ends, targeted
 from oomlint.models import from_config_json, lookup
-from oomlint.plan.model import Trainable
+from oomlint.plan.model import Sound, Trainable
 
 CONFIGS = Path(__file__).parents[2] / "benchmarks" / "catalogue" / "configs.jsonl"
 FIELDS = (
@@ -308,7 +308,27 @@ def test_an_encoder_of_sound_is_counted(kind: str, text: str, parameters: int) -
     assert both.params_total == alone + parameters
 
 
-@pytest.mark.parametrize("kind", ["longcat_flash", "rwkv", "whisper"])
+def test_whisper_is_read_as_it_is_built() -> None:
+    """Of openai/whisper-large-v3 transformers 5.24 builds 1,543,490,560 parameters."""
+    dims = from_config_json(
+        {**AUDIO, "model_type": "whisper", "decoder_layers": 32, "encoder_attention_heads": 20, "vocab_size": 51866,
+         "max_target_positions": 448, "activation_function": "gelu"}
+    ).dims  # fmt: skip
+    assert (dims.layers, dims.ctx, dims.sound) == (64, 448, Sound(frames=1500, bands=128))
+    found = skeleton(dims)
+    assert found is not None
+    assert found.numel == 1_543_490_560
+    assert [block.crosses for block in found.blocks] == [False, True]
+    # Models with an encoder of sound beside a decoder hear through a tower.
+    tower = {
+        "model_type": "qwen2_audio",
+        "text_config": {"model_type": "qwen2"},
+        "audio_config": AUDIO,
+    }
+    assert from_config_json(tower).dims.sound is None
+
+
+@pytest.mark.parametrize("kind", ["longcat_flash", "rwkv", "albert"])
 def test_of_classes_that_are_built_otherwise_nothing_is_read(kind: str) -> None:
     """LongCat has two sublayers in a layer: 27 % fewer parameters would be read than it has."""
     sizes = {

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from oomlint.memory import skeleton
 from oomlint.models import all_ids, catalogue, count_parameters, guess, lookup
 from oomlint.models.facts import ModelFacts
+from oomlint.plan.model import Sound
 
 DATA = Path(catalogue.__file__).parent / "data"
 SHARED = Path(__file__).parents[2] / "../shared"
@@ -186,3 +188,15 @@ def test_llama_guard_is_the_llama_that_it_was_made_of() -> None:
         found = lookup(name)
         assert found is not None
         assert found.dims.params_total == params
+
+
+def test_the_catalogue_says_what_whisper_hears() -> None:
+    turbo, english = lookup("openai/whisper-large-v3-turbo"), lookup("openai/whisper-small.en")
+    assert turbo is not None
+    assert english is not None
+    assert turbo.dims.sound == Sound(frames=1500, bands=128)
+    assert (turbo.dims.layer_types or ()).count("decoder") == 4
+    for facts, total in ((turbo, 808_878_080), (english, 241_734_144)):
+        built = skeleton(facts.dims)
+        assert built is not None
+        assert built.numel == facts.dims.params_total == total

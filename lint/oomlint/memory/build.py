@@ -230,7 +230,7 @@ class _Parts:
             return [Linear("qkv", hidden, width + 2 * kv, biased), output], extra
         return [
             Linear("q", hidden, width * (2 if traits.gated_query else 1), biased),
-            Linear("k", hidden, kv, biased),
+            Linear("k", hidden, kv, biased and not traits.unbiased_key),
             Linear("v", hidden, kv, biased),
             *decay,
             output,
@@ -534,11 +534,8 @@ def _build(dims: ModelDims) -> DecoderStructure | None:
     # Embedding and reward models have no head at all; the counts say so.
     headless = tied or dims.params_lm_head == 0
     head = 0 if headless else vocab * hidden + (vocab if traits.head_bias else 0)
-    positions = ((dims.ctx or 2048) + traits.positions) * hidden if traits.learned_positions else 0
-    # An encoder and a decoder have a table each.
-    positions *= 2 if "decoder" in (dims.layer_types or ()) else 1
-    positions += parts.norm_width if traits.embed_norm else 0
-    beside = _layer_inputs(parts, vocab)
+    positions = _positions(parts) + (parts.norm_width if traits.embed_norm else 0)
+    beside = _layer_inputs(parts, vocab) + _hearing(parts)
     if traits.transforms_head:
         beside += hidden * (hidden + 1) + parts.norm_width + vocab
     found = DecoderStructure(
@@ -583,6 +580,27 @@ def _layer_inputs(parts: _Parts, vocab: int) -> int:
     # Gemma3nTextModel projects the embedding to the other streams, and these back at the end.
     streams = 2 * max(0, parts.own("altup_num_inputs") - 1) * parts.hidden**2
     return parts.layers * each * (rows + parts.hidden) + each + streams
+
+
+def _positions(parts: _Parts) -> int:
+    """The tables of learned positions, one each of an encoder and a decoder."""
+    dims, traits = parts.dims, parts.traits
+    if not traits.learned_positions:
+        return 0
+    rows = (dims.ctx or 2048) + traits.positions
+    if dims.sound is not None:
+        rows += dims.sound.frames or 0
+    elif "decoder" in (dims.layer_types or ()):
+        rows *= 2
+    return rows * parts.hidden
+
+
+def _hearing(parts: _Parts) -> int:
+    """WhisperEncoder: two convolutions over three columns, with biases, and a norm where the decoder has the last."""
+    sound, hidden = parts.dims.sound, parts.hidden
+    if sound is None:
+        return 0
+    return 3 * hidden * ((sound.bands or 0) + hidden) + 2 * hidden + parts.norm_width
 
 
 def _each(

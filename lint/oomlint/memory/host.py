@@ -79,6 +79,10 @@ def load_bytes_of(f: Facts) -> float:
             )
             change = PACKED_BY_ONE_RANK
             return copy * (ranks if packed and f.older(change.package, change.since) else 1)
+        # A rank that shards is counted with a copy of its own, whatever its files are. While it loads it owns none with
+        # transformers 5.24, where the dtype is the files': two ranks own 0.18 GiB together of a model of 0.96 (python
+        # benchmarks/measure/ranks.py load FOLDER --ranks 2). Three times as much as the model is what they own while
+        # they shard (fsdp1 and fsdp2: 3.06), of which without a GPU nobody can tell what would be on it.
         sharded = f.ranks.backend in ("fsdp1", "fsdp2") or (
             f.ranks.backend == "zero" and (f.plan.parallel.zero.stage or 0) >= 1
         )

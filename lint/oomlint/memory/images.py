@@ -7,6 +7,7 @@ from msgspec import Struct
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import layer_profile, widest
 from oomlint.memory.regimes import checkpointed_share
+from oomlint.memory.sound import sound_of
 
 
 class Images(Struct, frozen=True):
@@ -42,21 +43,25 @@ def images_of(f: Facts) -> Images:
 
 
 def _images_of(f: Facts) -> Images:
+    if f.model is not None and f.regime is not None and (heard := sound_of(f, f.regime)):
+        return Images(heard, heard)
     tower, model = f.tower, f.model
     if tower is None or model is None or f.tower_regime is None:
         return _NONE
     vision, regime = tower.skeleton, f.tower_regime
     rows, length = _samples(f)
-    image = tower.patches(length, f.plan.model.vision.max_pixels)
+    seen = f.plan.model.vision
+    image = tower.patches(length, seen.max_pixels, seen.max_tiles)
     patches = rows * image
-    scores = rows * (image / tower.tiles if tower.tile else image) * image
+    scores = patches * (image if tower.cut.apart else tower.cut.tile or image)
     block = vision.blocks[0]
     profile = layer_profile(vision, block, regime)
     wide = regime.compute
     row = vision.hidden * regime.stream * patches
     # Qwen's processors cut fp32 pixels of two frames a patch, others hand on the images.
-    pixels = 3.0 * tower.patch**2 * patches * (8 if not tower.tile else regime.stream)
-    features = model.hidden * regime.stream * patches / tower.merge
+    frames, area = tower.cut.frames, 3.0 * tower.cut.patch**2 * patches
+    pixels = area * (4 * frames if frames > 1 else regime.stream)
+    features = model.hidden * regime.stream * patches / tower.cut.merge
     share = checkpointed_share(f.plan) if tower.checkpoints else 0.0
     inner = widest(profile.inference, patches, scores)
     if not f.tower_graph:
@@ -67,7 +72,7 @@ def _images_of(f: Facts) -> Images:
     # The norm before the projector, its hidden layer before and after the activation, and the
     # mask that says where the text model's embeddings are replaced.
     projected = (8 * vision.hidden + 3 * wide * tower.inner) * patches
-    cut = 3.0 * tower.patch**2 * patches * wide * (2 if not tower.tile else 1)
+    cut = area * wide * frames
     kept = pixels + saved + projected + features + (cut if regime.train_base else 0.0)
     best, alive, grads = 0.0, 0.0, 0.0
     for index in (0, block.count - 1):

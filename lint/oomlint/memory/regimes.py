@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from oomlint.memory.layers import Kernel, Regime, interned
 from oomlint.memory.parameters import DecoderStructure
 from oomlint.memory.trained import fused_roles, is_frozen_tower, splits_ranks
-from oomlint.memory.vision import TYPICAL_PIXELS
+from oomlint.models.pictures import TYPICAL_PIXELS
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
 
@@ -110,7 +110,7 @@ def tower_regime_of(f: Facts, regime: Regime) -> tuple[Regime | None, bool]:
             sequence_parallel=False,
         )
     )
-    if plan.model.vision.max_pixels is None and not f.tower.tile:
+    if plan.model.vision.max_pixels is None and not f.tower.cut.side:
         f.assume(
             fields.model.vision.max_pixels, TYPICAL_PIXELS,
             "no limit is set; one image a sample, as large as the model card proposes",

@@ -35,12 +35,17 @@ def samples_of(plan: Plan, model: DecoderStructure | None, cp: int, assume: Assu
     rows = b.micro
     if rows is None:
         rows = assume(fields.batch.micro, 1, "the micro batch size is not known")
-    length = longest_sample(plan)
-    if length is None:
+    longest = longest_sample(plan)
+    if longest is None:
         ctx = plan.model.dims.ctx if plan.model.dims else None
         why = "the sequence length is not known"
-        length = assume(fields.seq.max_len, min(ctx or 2048, 2048), why)
+        longest = assume(fields.seq.max_len, min(ctx or 2048, 2048), why)
+    length: float = longest
     target = plan.seq.target_len
+    dims = plan.model.dims
+    if dims is not None and dims.sound is not None and dims.sound.frames:
+        # What is said of lengths is said of the text; the encoder is given as much of every sample.
+        target, length = min(target or longest, dims.ctx or longest), dims.sound.frames
     is_apart = model is not None and any(block.crosses for block in model.blocks)
     share = target / length if target and is_apart and length else 1.0
     if b.micro_unit == "tokens":

@@ -17,13 +17,14 @@ from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import (
     LayerProfile,
+    Regime,
     layer_inputs_profile,
     layer_profile,
     shortened,
     widest,
 )
 from oomlint.memory.logits import logits_of
-from oomlint.memory.parameters import DecoderBlock
+from oomlint.memory.parameters import DecoderBlock, DecoderStructure
 from oomlint.memory.regimes import checkpointed_share, recomputes_parts
 from oomlint.memory.states import local_trained, offloads_gradients
 from oomlint.memory.units import units_of
@@ -148,9 +149,20 @@ def profile_of(f: Facts, block: DecoderBlock) -> LayerProfile:
     profile = layer_profile(model, block, regime)
     if not block.crosses or f.samples.target_share == 1:
         return profile
-    # Keys and values of all that the encoder has read.
-    read = 2.0 * model.kv_heads * model.head_dim * regime.compute / f.ranks.tp
-    return shortened(profile, f.samples.target_share, read)
+    return shortened(profile, f.samples.target_share, _read_of_encoder(f, model, regime))
+
+
+def _read_of_encoder(f: Facts, model: DecoderStructure, regime: Regime) -> float:
+    """Bytes that a decoder's block keeps for each token that the encoder has read: keys and values, and what it casts the
+    encoder's output to, for each of the two and in every block anew."""
+    kept = 2.0 * model.kv_heads * model.head_dim * regime.compute / f.ranks.tp
+    for role in ("cross_k", "cross_v"):
+        if regime.amp and regime.stream > regime.compute and regime.train_base:
+            kept += model.hidden * regime.compute
+        elif role in regime.targets and regime.adapter != regime.stream and not regime.amp:
+            # An adapter takes its input in its own dtype, and hands on as much as its rank (peft lora.Linear).
+            kept += (model.hidden + regime.rank) * regime.adapter
+    return kept
 
 
 def stack_of(f: Facts) -> Stack:

@@ -38,6 +38,8 @@ class Traits(Struct, frozen=True):
     ``linear_router``: an ``nn.Linear`` chooses experts, which adapters of all such layers take. ``fused_shared``: as
     ``fused_gate_up``, of the shared expert. ``transforms_head``: a projection, its activation and a norm stand before the output projection; without a head the pooler
     of a classifier or embedder is as large.
+    ``head_major``: queries are copied so that those of a head lie together.
+    ``unbiased_key``: where all projections have biases, that to the keys has none.
     ``clamped_qkv``: the fused projection's output is clamped in place, which keeps a copy for backward.
     ``refuses_sdpa``: its class takes no fused attention, or none until ``sdpa_since``; ``biased_scores``: positions are a
     learned bias of the scores, a tensor of all heads that each block gets a mask from.
@@ -91,6 +93,8 @@ class Traits(Struct, frozen=True):
     clamped_qkv: bool = False
     attention_gate: Literal["none", "heads", "elements"] = "none"
     transforms_head: bool = False
+    unbiased_key: bool = False
+    head_major: bool = False
     linear_router: bool = False
     fused_shared: bool = False
     dense_routing: bool = False
@@ -104,6 +108,9 @@ _T5 = Traits(norm="t5", rotary=0, dropout=True, attention_dropout=True, inner_dr
              narrow_loss=True, activation="gelu_tanh_python")  # fmt: skip
 _BART = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, positions=2,
                rotary=0, dropout=True, narrow_loss=True, half_softmax=True)  # fmt: skip
+_WHISPER = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, rotary=0,
+                  narrow_loss=True, scaled_query=True, unbiased_key=True,
+                  head_major=True)  # fmt: skip
 # Encoders normalise after the residual sum, which keeps as much.
 _BERT = Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True, rotary=0,
                dropout=True, attention_dropout=True, transforms_head=True)  # fmt: skip
@@ -163,6 +170,7 @@ _TRAITS: dict[str, Traits] = {
     **dict.fromkeys(("blenderbot-small", "marian", "pegasus"), replace(_BART, positions=0)),
     # Their positions are computed, and no parameters.
     **dict.fromkeys(("m2m_100", "pegasus_x"), replace(_BART, learned_positions=False)),
+    "whisper": _WHISPER,
     "biogpt": Traits(norm="ln", activation="gelu", all_biases=True, learned_positions=True,
                      positions=2, rotary=0, dropout=True, attention_dropout=True),
     # Scores are kept for a maximum beside their softmax, as much together as a softmax in fp32 keeps.

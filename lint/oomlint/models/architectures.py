@@ -101,6 +101,7 @@ _BLOCKS: Final[Mapping[str, str]] = {
     "smollm3": "SmolLM3DecoderLayer",
     "stablelm": "StableLmDecoderLayer",
     "starcoder2": "Starcoder2DecoderLayer",
+    "whisper": "WhisperEncoderLayer WhisperDecoderLayer",
     "xlm-roberta": "XLMRobertaLayer",
     "t5": "T5Block",
 }
@@ -233,7 +234,6 @@ _BUILT_OTHERWISE: Final[Mapping[str, str]] = {
     "ultravbert": "its tower for images is not counted",
     "vibevoice_asr": "its encoder for sound is not counted",
     "voxtral_realtime": "its encoder for sound is not counted",
-    "whisper": "its encoder hears 30 seconds of sound, whatever the text's length",
     "xlnet": "it attends in two streams, by permutations",
     "xlstm": "recurrences take the place of attention",
     "xmod": "it holds a module for each of its languages",

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.json import decode
 
 from oomlint.models.facts import ModelFacts
-from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
+from oomlint.plan.model import Mla, ModelDims, Moe, Sound, VisionTower
 
 _LAYER_TYPES: Final = {
     "s": "sliding_attention",
@@ -28,6 +28,8 @@ _LAYER_TYPES: Final = {
     "v": "conv",
     "x": "compressed_sparse_attention",
     "h": "heavily_compressed_attention",
+    "n": "encoder",
+    "d": "decoder",
 }
 
 # What counts as the same character in a basename: Qwen2_5-7B, qwen2.5-7b, Qwen2-5-7B.
@@ -193,6 +195,7 @@ def _dims(row: dict[str, Any]) -> ModelDims:
         moe=Moe(**row["moe"]) if "moe" in row else None,
         mla=Mla(**row["mla"]) if "mla" in row else None,
         vision=VisionTower(**vision) if vision is not None else None,
+        sound=Sound(**row["sound"]) if "sound" in row else None,
         ssm=row.get("ssm"),
         linear_attn=row.get("linear_attn"),
         per_layer=row.get("per_layer"),

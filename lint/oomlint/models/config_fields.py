@@ -31,7 +31,7 @@ SYNONYMS: Final = {
     ),
     "vocab": ("vocab_size", "padded_vocab_size"),
     "ctx": (
-        "max_position_embeddings", "n_positions", "max_seq_len", "seq_length",
+        "max_position_embeddings", "max_target_positions", "n_positions", "max_seq_len", "seq_length",
         "max_sequence_length",
     ),
     "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),

@@ -32,7 +32,6 @@ _ARCH_OF: Final = {
     "qwen3_vl_moe_text": "qwen3_moe",
     "qwen3_5_text": "qwen3_5",
     "qwen3_5_moe_text": "qwen3_5_moe",
-    "glm4v_text": "glm4",
     "glm4v_moe_text": "glm4_moe",
     "llama4_text": "llama4",
     "RefinedWeb": "falcon",
@@ -41,7 +40,9 @@ _ARCH_OF: Final = {
 }
 
 # Classes that leave it to PretrainedConfig, which ties.
-_TIED_UNLESS_SAID: Final = frozenset({"t5", "mt5", "umt5", "nomic_bert", "gte"}) | BARTS | BERTS
+_TIED_UNLESS_SAID: Final = (
+    frozenset({"t5", "mt5", "umt5", "nomic_bert", "gte", "whisper"}) | BARTS | BERTS
+)
 
 
 def from_config_json(config: dict[str, Any]) -> ModelFacts:
@@ -171,7 +172,10 @@ def _vision(
         layers += gated  # MllamaVisionModel: transformer, then global_transformer
     patch = f.size("patch_size")
     outer = Fields(config, outer_defaults)
-    merge = outer.size("spatial_merge_size") or f.size("spatial_merge_size")
+    merge = outer.size("spatial_merge_size", "scale_factor") or f.size("spatial_merge_size")
+    merger = ffn
+    if arch in ("glm4v", "glm46v", "glm4v_moe"):
+        ffn = f.size("out_hidden_size")  # Glm4vVisionMlp; intermediate_size is its merger's
     if arch == "internvl":
         merge = 2  # downsample_ratio 0.5: four patches become one token
     taps = f.raw("deepstack_visual_indexes")
@@ -182,6 +186,7 @@ def _vision(
         "layers": layers,
         "hidden": hidden,
         "ffn": ffn,
+        "merger": merger,
         "patch": patch,
         "image": f.size("image_size"),
         "merge": merge,
@@ -195,7 +200,8 @@ def _vision(
         "tiles": f.size("max_num_tiles"),
         "shapes": len(shapes) if isinstance(shapes, list) else 8,
         "gated": gated,
-        "taps": len(taps) if isinstance(taps, list) else None,
+        # Qwen3.5's merger stands alone (modeling_qwen3_5.py).
+        "taps": len(taps) if isinstance(taps, list) else 0 if arch.startswith("qwen3_5") else None,
         "unbiased": int(f.raw("attention_bias", "qkv_bias") is False),
         "qk_norm": int(f.flag("use_qk_norm", "qk_normalization")),
         "rms": int(text_in(f.raw("norm_type")) == "rms_norm"),
@@ -209,6 +215,8 @@ def _vision(
         heads=f.size("num_heads", "num_attention_heads", "attention_heads"),
         ffn=ffn,
         patch=patch,
+        image=f.size("image_size"),
+        merge=merge and merge**2,
         params=count_tower(kind, {k: v for k, v in sizes.items() if v is not None}),
     )
 

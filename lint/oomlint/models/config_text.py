@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from oomlint.models.architectures import BARTS, BERTS
 from oomlint.models.config_fields import SYNONYMS, Fields, nested_in, size_in, text_in
-from oomlint.plan.model import Mla, ModelDims, Moe
+from oomlint.plan.model import Mla, ModelDims, Moe, Sound
 
 # More layers than any model has, in a hand-edited or hostile file, are not layers.
 _MAX_LAYERS: Final = 10**5
@@ -15,7 +15,7 @@ _MAX_LAYERS: Final = 10**5
 _LAYER_NORM: Final = (
     frozenset(
         "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox gpt_neox_japanese opt bloom falcon mpt stablelm starcoder2 olmo cohere "
-        "cohere2 phi nemotron dbrx phimoe modernbert biogpt xglm ctrl openai-gpt".split()
+        "cohere2 phi nemotron dbrx phimoe modernbert biogpt xglm ctrl openai-gpt whisper".split()
     )
     | BARTS
     | BERTS
@@ -23,7 +23,7 @@ _LAYER_NORM: Final = (
 _UNGATED: Final = (
     frozenset(
         "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox gpt_neox_japanese opt bloom falcon mpt starcoder2 phi nemotron arcee "
-        "apertus apertus1p5_text biogpt xglm ctrl openai-gpt".split()
+        "apertus apertus1p5_text biogpt xglm ctrl openai-gpt whisper".split()
     )
     | BARTS
     | BERTS
@@ -38,14 +38,14 @@ _GELU: Final = (
 _ALWAYS_ATTENTION_BIAS: Final = (
     frozenset(
         "qwen qwen2 qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm "
-        "gpt_oss phimoe mimo biogpt xglm ctrl openai-gpt".split()
+        "gpt_oss phimoe mimo biogpt xglm ctrl openai-gpt glm4v_text whisper".split()
     )
     | BARTS
     | BERTS
 )
 _ALWAYS_MLP_BIAS: Final = (
     frozenset(
-        "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox opt bloom phi gpt_oss biogpt xglm ctrl openai-gpt".split()
+        "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox opt bloom phi gpt_oss biogpt xglm ctrl openai-gpt whisper".split()
     )
     | BARTS
     | BERTS
@@ -131,9 +131,17 @@ def text_dims(arch: str, f: Fields, tie: bool) -> ModelDims:
         linear_attn=_linear_attention(types, f),
         per_layer=_per_layer(arch, f),
         ssm=_state_space(arch, f),
+        sound=_sound(arch, f),
         mtp_layers=f.size("num_nextn_predict_layers", "mtp_num_hidden_layers"),
         params_embed=params_embed,
     )
+
+
+def _sound(arch: str, f: Fields) -> Sound | None:
+    """WhisperConfig's names; those of other models say what a tower of theirs hears."""
+    if arch != "whisper":
+        return None
+    return Sound(frames=f.size("max_source_positions"), bands=f.size("num_mel_bins"))
 
 
 def _kv_heads(arch: str, f: Fields, heads: int | None) -> int | None:

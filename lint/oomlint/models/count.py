@@ -163,6 +163,7 @@ _TEXT_MODEL: Final[Mapping[str, str]] = {
     "qwen3_vl_moe": "qwen3_moe",
     "gemma3": "gemma3_text",
     "glm4v": "glm4",
+    "glm4v_text": "glm4",
     "glm46v": "glm4",
     "glm4v_moe": "glm4_moe",
     "mistral3": "mistral",
@@ -183,7 +184,9 @@ _TEXT_MODEL: Final[Mapping[str, str]] = {
     "mimo": "qwen2",
 }
 
-_VARIES: Final = frozenset({"internvl", "llava", "llava_next", "llava_next_video"})
+_VARIES: Final = frozenset(
+    {"internvl", "llava", "llava_next", "llava_next_video", "llava_onevision"}
+)
 
 
 def _text_arch(dims: ModelDims) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 Sizes: TypeAlias = Mapping[str, int]
-"""``layers``, ``hidden``, ``ffn``, ``patch``, ``image``, ``merge``, ``temporal``, ``out``
+"""``layers``, ``hidden``, ``ffn``, ``patch``, ``image``, ``merge``, ``merger`` (width inside GLM's merger), ``temporal``, ``out``
 (width of the tower's own output), ``text`` (hidden size of the text model), ``projection``,
 ``positions``, ``taps`` (deep-stack mergers), ``mels`` (bands of sound), and as 0 or 1 ``unbiased`` (no biases of queries,
 keys and values), ``qk_norm`` and ``rms`` (RMS norms); of Llama 3.2 Vision ``tiles``, the ``shapes`` that they can
@@ -92,6 +92,24 @@ def _internvl(s: Sizes) -> int:
     return embed + layers + 2 * merged + _linear(merged, text) + _linear(text, text)
 
 
+def _llava_onevision(s: Sizes) -> int:
+    return _siglip(s) + _two_layer_projector(s) + s["text"]
+
+
+def _idefics3(s: Sizes) -> int:
+    """Patches are shuffled together and projected once, without a bias."""
+    return _siglip(s) + s["merge"] ** 2 * s["hidden"] * s["text"]
+
+
+def _glm4v(s: Sizes) -> int:
+    width, out = s["hidden"], s["out"]
+    embed = _linear(3 * s["temporal"] * s["patch"] ** 2, width) + _patches(s) * width
+    layer = 4 * width * width + 3 * width * s["ffn"] + 2 * width
+    downsample = _linear(s["merge"] ** 2 * width, out)
+    merger = out * out + 2 * out + 3 * out * s["merger"]
+    return embed + s["layers"] * layer + 2 * width + downsample + merger
+
+
 def _qwen2_vl(s: Sizes) -> int:
     width = s["hidden"]
     merged = width * s["merge"] ** 2
@@ -169,6 +187,12 @@ _TOWERS: Final[Mapping[str, Callable[[Sizes], int]]] = {
     "llava_next_video": _llava_next,
     "mistral3": _mistral3,
     "mllama": _mllama,
+    "llava_onevision": _llava_onevision,
+    "idefics3": _idefics3,
+    "smolvlm": _idefics3,
+    "glm4v": _glm4v,
+    "glm46v": _glm4v,
+    "glm4v_moe": _glm4v,
     "internvl": _internvl,
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,

@@ -32,6 +32,7 @@ _CALLED: Mapping[Any, str] = {
     f.model.id: "model",
     f.model.vision.max_frames: "number of frames of a video",
     f.model.vision.max_pixels: "size of an image in pixels",
+    f.model.vision.max_tiles: "number of tiles of an image",
     f.objective.kind: "objective",
     f.objective.pairs_per_sample: "number of answers trained on at once",
     f.eval.enabled: "evaluation",

@@ -57,14 +57,25 @@ class Mla(Section, frozen=True, kw_only=True):
 
 
 class VisionTower(Section, frozen=True, kw_only=True):
-    """Dimensions of the vision encoder of a multimodal model."""
+    """Dimensions of the vision encoder of a multimodal model. ``image``: pixels of a side of what it sees at once;
+    ``merge`` patches become one token of the text model."""
 
     layers: int | None = None
     hidden: int | None = None
     heads: int | None = None
     ffn: int | None = None
     patch: int | None = None
+    image: int | None = None
+    merge: int | None = None
     params: int | None = None
+
+
+class Sound(Section, frozen=True, kw_only=True):
+    """What an encoder hears of every sample, however short it is: ``frames``, tokens of the encoder, each of two columns
+    of a spectrogram of ``bands`` (Whisper's 1,500 of 30 seconds)."""
+
+    frames: int | None = None
+    bands: int | None = None
 
 
 class ModelDims(Section, frozen=True, kw_only=True):
@@ -95,6 +106,7 @@ class ModelDims(Section, frozen=True, kw_only=True):
     moe: Moe | None = None
     mla: Mla | None = None
     vision: VisionTower | None = None
+    sound: Sound | None = None
     ssm: Mapping[str, Any] | None = None
     linear_attn: Mapping[str, Any] | None = None
     per_layer: Mapping[str, Any] | None = None
@@ -109,10 +121,12 @@ class ModelDims(Section, frozen=True, kw_only=True):
 
 
 class Vision(Section, frozen=True, kw_only=True):
-    """How a run treats images and video."""
+    """How a run treats images and video. ``max_tiles``: an image is cut into so many at most, beside one that shows it
+    as a whole."""
 
     freeze_tower: bool | None = None
     max_pixels: int | None = None
+    max_tiles: int | None = None
     max_frames: int | None = None
 
 

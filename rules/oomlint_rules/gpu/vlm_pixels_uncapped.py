@@ -9,14 +9,14 @@ all, it is a remark: such models are trained on text and sound too.
 
 ## Why it runs out of memory
 
-Qwen2-VL makes a token of every 28 x 28 pixels (32 x 32 in Qwen3-VL); the processor's own limit
-of 12845056 pixels is 16384 tokens an image, and four times as many patches in the vision
+Qwen2-VL makes a token of every 28 x 28 pixels, Qwen3-VL of every 32 x 32; the processors' own limits,
+12845056 and 16777216 pixels, are 16384 tokens an image, and four times as many patches in the vision
 tower, whose attention works on all of them at once: 23 GiB in one allocation in ms-swift
 issue 3456. A limit on the length of samples does not reach the vision tower.
 
 ## How to fix it
 
-Cap the pixels: `MAX_PIXELS=1003520` (1280 tokens) for ms-swift, `image_max_pixels: 589824` in
+Cap the pixels: `MAX_PIXELS=1003520` (1280 tokens) or `IMAGE_MAX_TOKEN_NUM=1280` for ms-swift, `image_max_pixels: 589824` in
 LLaMA-Factory, where 768 x 768 is the default. Images are scaled down and fine print is
 lost, so the fix is unsafe.
 
@@ -27,7 +27,7 @@ at full size, on cards that hold them.
 
 ## Sources
 
-* Qwen2-VL `preprocessor_config.json` (`max_pixels` 12845056)
+* Qwen2-VL `preprocessor_config.json` (`max_pixels` 12845056), Qwen3-VL's (`longest_edge` 16777216)
 * https://github.com/modelscope/ms-swift/issues/2010, https://github.com/modelscope/ms-swift/issues/2743,
   https://github.com/modelscope/ms-swift/issues/3456
 * LLaMA-Factory `hparams/model_args.py:305` (`image_max_pixels`)
@@ -40,6 +40,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import relief
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
+from oomlint.models.pictures import cut_of
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import ONE_SAMPLE_OF_LF, example, line, llama_factory, mended
@@ -60,14 +61,9 @@ _LLAMA_FACTORY = llama_factory(
     dataset="mllm_demo",
 )
 
-# 28 x 28 pixels a token, 32 x 32 from Qwen3-VL on (patch_size x spatial_merge_size of their
-# processors); the limit of Qwen2-VL's preprocessor_config.json.
-_PIXELS_A_TOKEN = 28 * 28
-_OWN_LIMIT = 12_845_056
-# 1280 tokens an image, the value that ms-swift's and Qwen's own examples use.
-_PROPOSED = 1_003_520
+# Tokens an image, the value that ms-swift's and Qwen's own examples use.
+_PROPOSED = 1280
 _LARGE = 1_500_000
-_NATIVE = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen2_5_omni", "qwen3_omni", "qwen3_5", "kimi_vl")
 
 # Words in the names of data sets that show images: of the 40 sets that ms-swift tags as multimodal 24 have one,
 # of its other 156 a set of captions alone (ms-swift 3602360a docs/source_en/Instruction/
@@ -91,6 +87,13 @@ class VlmPixelsUncapped(Rule, code="OOM108", fixes=Applicability.UNSAFE, cost=8)
         example({"train.sh": _SWIFT.format(env="MAX_PIXELS=1003520 ")}),
         example({"train.yaml": _LLAMA_FACTORY.format(pixels=589824)}),
         example(
+            {
+                "train.sh": _SWIFT.format(env="IMAGE_MAX_TOKEN_NUM=1024 ").replace(
+                    "Qwen2-VL-7B", "Qwen3-VL-8B"
+                )
+            }
+        ),
+        example(
             {"train.sh": _SWIFT.format(env="MAX_PIXELS=2822400 ")},
             why="a limit that somebody chose, and no machine that it would be too much for",
         ),
@@ -103,9 +106,9 @@ class VlmPixelsUncapped(Rule, code="OOM108", fixes=Applicability.UNSAFE, cost=8)
     def check(self, run: Run) -> Iterable[Finding]:
         plan = run.plan
         dims = plan.model.dims
-        if dims is None or dims.vision is None or run.is_fragment:
-            return
-        if not str(plan.model.arch or dims.arch).startswith(_NATIVE):
+        cut = cut_of(dims) if dims is not None else None
+        # What scales each picture to its own limit is told to (Qwen, GLM); Mistral's processor bounds it by itself.
+        if cut is None or cut.side or cut.frames == 1 or run.is_fragment:
             return
         # Rollouts of RL and distillation bring their own limits on prompts.
         if plan.objective.kind in ("grpo", "gkd", "ppo", "rloo"):
@@ -113,9 +116,10 @@ class VlmPixelsUncapped(Rule, code="OOM108", fixes=Applicability.UNSAFE, cost=8)
         if run.block_with(f.model.vision.max_pixels) is None:
             return
         pixels = plan.model.vision.max_pixels
-        if pixels is not None and pixels < _OWN_LIMIT and not _dies_of(run, pixels):
+        proposed = _PROPOSED * cut.pixels_a_token
+        if pixels is not None and pixels < cut.most and not _dies_of(run, pixels, proposed):
             return
-        tokens = (pixels or _OWN_LIMIT) // _PIXELS_A_TOKEN
+        tokens = (pixels or cut.most) // cut.pixels_a_token
         limit = plan.seq.max_len
         caught = limit is not None and not plan.seq.unbounded and limit < tokens
         what = (
@@ -130,23 +134,23 @@ class VlmPixelsUncapped(Rule, code="OOM108", fixes=Applicability.UNSAFE, cost=8)
             details=(
                 *(() if shown else ("that the data show images at all is assumed",)),
                 "the vision tower's attention sees four times as many patches, all at once",
-                f"{_PROPOSED:,} pixels are {_PROPOSED // _PIXELS_A_TOKEN:,} tokens",
+                f"{proposed:,} pixels are {_PROPOSED:,} tokens",
             ),
             confidence="medium",
             resource="gpu",
             proposals=[
                 Proposal.set(
-                    f"scale images down to {_PROPOSED} pixels",
-                    {f.model.vision.max_pixels: _PROPOSED},
+                    f"scale images down to {proposed} pixels",
+                    {f.model.vision.max_pixels: proposed},
                     Applicability.UNSAFE,
                 )
             ],
         )
 
 
-def _dies_of(run: Run, pixels: int) -> bool:
+def _dies_of(run: Run, pixels: int, proposed: int) -> bool:
     """Whether a limit that somebody chose, perhaps since the data have coordinates of that size, is why a run dies."""
-    found = relief(run, {f.model.vision.max_pixels: _PROPOSED}) if pixels > _LARGE else None
+    found = relief(run, {f.model.vision.max_pixels: proposed}) if pixels > _LARGE else None
     return found is not None and found.is_worthwhile and found.suffices
 
 

@@ -43,6 +43,8 @@ class lf(Private, prefix="lf"):  # noqa: N801  a namespace of fields, read like 
     reentrant: bool
     logits_fp32: bool
     resize_vocab: bool
+    crops: bool
+    pans: bool
     ktransformers: bool
     quant_bits: int
     quant_method: str
@@ -158,6 +160,8 @@ _ROWS = (
     ),
     Row("double_quantization", lf.double_quant, BOOLEAN, default=True, source="LF/hparams/model_args.py:291"),
     Row("image_max_pixels", f.model.vision.max_pixels, POSITIVE, default=768 * 768, source="LF/hparams/model_args.py:305", changes=(LARGER_IMAGES,)),
+    Row("crop_to_patches", lf.crops, BOOLEAN, default=False, source="LF/hparams/model_args.py:317"),
+    Row("image_do_pan_and_scan", lf.pans, BOOLEAN, default=False, source="LF/hparams/model_args.py:313"),
     Row("video_maxlen", f.model.vision.max_frames, POSITIVE, default=128, source="LF/hparams/model_args.py:333", changes=(MORE_FRAMES,)),
     Row(
         "stage", lf.stage,

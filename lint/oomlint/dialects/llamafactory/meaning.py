@@ -205,6 +205,23 @@ def frozen(run: Cells) -> Any:
     return tuple(part for switch, part in _FREEZES.items() if run[switch]) or None
 
 
+# -- pictures --------------------------------------------------------------------------------------
+
+
+@meaning.derive(
+    f.model.vision.max_tiles,
+    source="LF/data/mm_plugin.py InternVLPlugin, MMPluginMixin._get_mm_inputs",
+)
+def tiles(run: Cells) -> Any:
+    """InternVL sees a picture once unless it is to be cropped, whatever its own processor would do; Gemma 3 pans over one
+    only where it is told to."""
+    dims = run[f.model.dims]
+    arch = None if dims is None else dims.arch
+    if arch == "internvl":
+        return 12 if run[lf.crops] else 1
+    return 4 if arch == "gemma3" and run[lf.pans] else None
+
+
 # -- quantization ----------------------------------------------------------------------------------
 
 _QUANTIZATION = "LF/model/model_utils/quantization.py configure_quantization"

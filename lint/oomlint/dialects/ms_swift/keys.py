@@ -229,6 +229,9 @@ class env(Private, prefix="swift.env"):  # noqa: N801
     positives: int
     negatives: int
     max_pixels: int
+    max_tokens: int
+    max_tiles: int
+    max_slices: int
     max_frames: int
 
 
@@ -357,6 +360,9 @@ ENV_ROWS = (
     Row("MAX_POSITIVE_SAMPLES", env.positives, COUNT, default=1, source="SW/template/base.py:1861"),
     Row("MAX_NEGATIVE_SAMPLES", env.negatives, COUNT, default=7, source="SW/template/base.py:1862"),
     Row("MAX_PIXELS", env.max_pixels, POSITIVE, aliases=("max_pixels",)),
+    Row("IMAGE_MAX_TOKEN_NUM", env.max_tokens, POSITIVE, aliases=("image_max_token_num",)),
+    Row("MAX_NUM", env.max_tiles, POSITIVE, aliases=("max_num",)),
+    Row("MAX_SLICE_NUMS", env.max_slices, POSITIVE, aliases=("max_slice_nums",)),
     Row("FPS_MAX_FRAMES", env.max_frames, POSITIVE, aliases=("fps_max_frames",)),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from oomlint.dialects.common.generation import completions_of_round
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Bounds, Meaning
 from oomlint.dialects.ms_swift.keys import BASE, OLD, RLHF, env, own
+from oomlint.models.pictures import cut_of
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange
 
@@ -183,9 +184,31 @@ def sleeps(run: Cells) -> Any:
 # -- pictures --------------------------------------------------------------------------------------
 
 
-@samples.derive(f.model.vision.max_pixels)
+@samples.derive(
+    f.model.vision.max_pixels, source="SW/model/models/qwen.py:748 compat_qwen_vl_utils"
+)
 def pixels(run: Cells) -> Any:
-    return run[env.max_pixels]
+    """What qwen_vl_utils is told, which templates of other models do not ask. A number of tokens goes before one of
+    pixels, which is made one of tokens where none is given."""
+    tokens, dims = run[env.max_tokens], run[f.model.dims]
+    cut = None if dims is None else cut_of(dims)
+    if dims is None or cut is None:
+        return run[env.max_pixels]
+    if not (dims.arch or "").startswith("qwen"):
+        return None
+    return tokens * cut.pixels_a_token if tokens else run[env.max_pixels]
+
+
+@samples.derive(
+    f.model.vision.max_tiles,
+    source="SW/template/templates/internvl.py:28, minicpm.py:166",
+)
+def tiles(run: Cells) -> Any:
+    dims = run[f.model.dims]
+    arch = (dims.arch or "") if dims is not None else ""
+    if arch == "internvl":
+        return run[env.max_tiles]
+    return run[env.max_slices] if arch.startswith("minicpm") else None
 
 
 @samples.derive(f.model.vision.max_frames)

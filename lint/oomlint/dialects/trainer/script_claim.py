@@ -25,6 +25,7 @@ from oomlint.dialects.trainer.tables import (
     FROZEN_TOWER,
     LOADED_SETS,
     LOADING_TRAINER_CALL,
+    SCALED_PICTURES,
     TOLD_OF_ADAPTER,
     TRAINER_CALL,
     WITH_REFERENCE,
@@ -78,7 +79,7 @@ def script_claim(
             table = TOLD_OF_ADAPTER[table.name]
         blocks.append(_block(document, run.trainer, table))
     blocks += (Block(document, s.arguments, ASSIGNED, s.span) for s in assigned_in(document))
-    blocks += (*_frozen_tower(document), *_loaded_sets(document))
+    blocks += (*_told_of_vision(document), *_loaded_sets(document))
     blocks += (*machine_of_notebook(document), *ray_workers(document), *devices_of_script(document))
     # Without a config call the arguments come from a command line: no run of its own.
     name = ""
@@ -128,21 +129,22 @@ def _loaded_sets(document: Document) -> Iterator[Block]:
             yield Block(document, Mapping(at, entries), LOADED_SETS, at)
 
 
-def _frozen_tower(document: Document) -> Iterator[Block]:
-    """What a script says by switching off the gradients of the vision encoder."""
+def _told_of_vision(document: Document) -> Iterator[Block]:
+    """What a script says by switching off the gradients of the vision encoder, and by telling the processor how large
+    pictures may be."""
+    said = {
+        "freezes-tower": (FROZEN_TOWER, "the script's own code freezes it"),
+        "scales-pictures": (
+            SCALED_PICTURES, "the script's own code says how large pictures may be",
+        ),
+    }  # fmt: skip
     for fact in document.facts:
-        if fact.kind == "freezes-tower":
-            at = fact.location.span
-            entry = Entry(FROZEN_TOWER.rows[0].key, at, Scalar(at, True), at)
-            locked = "the script's own code freezes it"
-            yield Block(
-                document,
-                Mapping(at, {entry.key: entry}, locked=locked),
-                FROZEN_TOWER,
-                at,
-                locked=locked,
-            )
-            return
+        if fact.kind in said:
+            table, locked = said.pop(fact.kind)
+            at, value = fact.location.span, fact.detail.get("pixels", True)
+            entry = Entry(table.rows[0].key, at, Scalar(at, value), at)
+            mapping = Mapping(at, {entry.key: entry}, locked=locked)
+            yield Block(document, mapping, table, at, locked=locked)
 
 
 def _block(document: Document, call: Call, table: Table, kind: type[Block] = Block) -> Block:

@@ -15,6 +15,7 @@ from oomlint.dialects.kinds import (
     DTYPE_OR_AUTO_LOAD,
     LIST,
     NUMBER,
+    POSITIVE,
     TEXT,
     BadValue,
     Kind,
@@ -165,6 +166,14 @@ ALIKE_ADAPTERS = Table(
 FROZEN_TOWER = Table(
     name="vision tower",
     rows=(Row("requires_grad_", f.model.vision.freeze_tower, BOOLEAN),),
+    known_prefixes=("",),
+    section="script",
+)
+
+# transformers 5.24 models/qwen2_vl/image_processing_qwen2_vl.py; a processor hands its arguments on to its image processor.
+SCALED_PICTURES = Table(
+    name="processor",
+    rows=(Row("max_pixels", f.model.vision.max_pixels, POSITIVE),),
     known_prefixes=("",),
     section="script",
 )

@@ -73,8 +73,8 @@ class Attention(Basics):
         out = tape.tensor(values, q.bytes)
         lse = tape.tensor(heads, 4)
         tape.op(out, (q, k, v), saves=(q, k, v, out, lse, *saves))
-        if m.traits.concatenated_rope and not saves:
-            # Flash lays its output out like the query, which torch.cat made head-major: bringing
+        if (m.traits.concatenated_rope or m.traits.head_major) and not saves:
+            # Flash lays its output out like the query, which torch.cat or contiguous() made head-major: bringing
             # the heads together again copies (integrations/sdpa_attention.py).
             return tape.op(tape.tensor(out.width, out.bytes), (out,))
         return out
