@@ -75,11 +75,13 @@ class EndsBeforeTraining(Rule, code="OOM905"):
     def check(self, run: Run) -> Iterable[Finding]:
         refused = run.settings[shared.refused]
         why = str(refused.value)
+        place = run.settings.get(shared.refused_at)
         fact = next((each for each in run.facts if _tells(each, why)), None)
+        known = fact.location if place is None and fact is not None else None
         yield self.error(
             run,
             why,
-            at=shared.refused if fact is None else fact.location,
+            at=(known if place is None else place.value) or shared.refused,
             details=("the program ends before its first step, whatever memory there is",),
             rests_on=(shared.refused,),
         )
@@ -87,5 +89,6 @@ class EndsBeforeTraining(Rule, code="OOM905"):
 
 def _tells(fact: Fact, why: str) -> bool:
     """Whether a fact is what a reason speaks of."""
-    argument = fact.detail.get("argument")
-    return fact.detail.get("why") == why or bool(argument and why.endswith(f"has no {argument}"))
+    asked = (fact.detail.get("argument"), *fact.detail.get("names", ()))
+    is_asked = any(why.endswith(f" has no {each}") for each in asked if each)
+    return fact.detail.get("why") == why or is_asked
