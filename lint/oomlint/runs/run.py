@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, whole
-from oomlint.dialects.cells import Cells, Given, Surroundings
+from oomlint.dialects.cells import Cells, Ending, Given, Surroundings
 from oomlint.dialects.kinds import AUTO, BadValue
 from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
@@ -129,6 +129,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     once it is known what the run is."""
     unlinked_config: str = ""
     """What is not known of a config for DeepSpeed or Accelerate that an option names to the program, in words."""
+    find_ending: Callable[[], Ending | None] = lambda: None
+    """What is sure to end the program as it imports, if anything is."""
     copier: Copier | None = None
     measurements: tuple[Measurement, ...] = ()
     """What runs of this project were measured to take."""
@@ -159,6 +161,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             self.find_shipped,
             self.unread_program,
             self.unlinked_config,
+            self.find_ending,
         )
         stated = {
             name: value

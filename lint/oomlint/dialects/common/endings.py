@@ -50,6 +50,21 @@ def imports_what_is_gone(run: Cells) -> Any:
     return None
 
 
+@endings.derive(shared.refused, source="CPython: sys.path[0], importlib")
+def does_not_find(run: Cells) -> Any:
+    """An import of the project's own that fails from where the command starts the script."""
+    found = run.known.find_ending()
+    return None if found is None else Sourced(found.why, found.at.path)
+
+
+@endings.derive(shared.refused_at)
+def place_of_import(run: Cells) -> Any:
+    """Where that import stands, if it is for this that the program ends."""
+    why = run[shared.refused]
+    found = run.known.find_ending() if why else None
+    return found.at if found is not None and found.why == why else None
+
+
 def _ends(blocks: list[Block]) -> tuple[Fact, ...]:
     return tuple(fact for fact in _facts(blocks) if fact.kind == "ends-early")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from oomlint.dialects.cells import Cells
+from oomlint.dialects.cells import Cells, Ending
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.library_tables import Field, fields_of
 from oomlint.dialects.machine.launch import Launch
@@ -63,13 +63,6 @@ class Known(Struct, frozen=True):
         return tuple(option for options in begun for option in options)
 
 
-class Refusal(Struct, frozen=True):
-    """Why a parser stops, in words, and at which word of the command."""
-
-    why: str
-    at: Location
-
-
 @refused_options.derive(shared.refused, source="CPython argparse, transformers hf_argparser.py")
 def refused_option(run: Cells) -> Any:
     """The first option of the command that ends the program as it parses."""
@@ -84,7 +77,7 @@ def refused_place(run: Cells) -> Any:
     return found.at if found is not None and run[shared.refused] == found.why else None
 
 
-def _refusal(run: Cells) -> Refusal | None:
+def _refusal(run: Cells) -> Ending | None:
     for started in run.given.once(_started):
         known = _known(started.parser, run)
         if known is not None:
@@ -144,19 +137,19 @@ def _of_field(name: str, every: tuple[Field, ...]) -> Option:
 # -- what it stops at --------------------------------------------------------------------------------
 
 
-def _refused(started: Started, known: Known) -> Iterator[Refusal]:
+def _refused(started: Started, known: Known) -> Iterator[Ending]:
     for name, entry in started.launch.flags.entries.items():
         if len(name) < 2 or name in _OF_PARSERS | _OF_LAUNCHERS or _may_differ(entry.value):
             continue
         options = known.of(name)
         if not options:
             why = f"{_stem(started)} stops at --{name}, which its parser does not know"
-            yield Refusal(why, _at(started, entry.key_span))
+            yield Ending(why, _at(started, entry.key_span))
             return
         value = _misfit(options, entry)
         if value is not None:
             why = f"{_stem(started)} stops at --{name} {value[0]}: it is no {value[1]}"
-            yield Refusal(why, _at(started, entry.key_span))
+            yield Ending(why, _at(started, entry.key_span))
             return
 
 
@@ -193,7 +186,7 @@ def _may_differ(value: Node) -> bool:
 # -- what it misses ----------------------------------------------------------------------------------
 
 
-def _missing(started: Started, known: Known) -> Iterator[Refusal]:
+def _missing(started: Started, known: Known) -> Iterator[Ending]:
     launch = started.launch
     if started.parser.may_take_a_file or _may_say_more(launch):
         return
@@ -201,12 +194,12 @@ def _missing(started: Started, known: Known) -> Iterator[Refusal]:
     for name in known.required:
         if not any(name in option.names for key in given for option in known.of(key)):
             why = f"{_stem(started)} requires --{name}, which the command does not give"
-            yield Refusal(why, _at(started, launch.anchor))
+            yield Ending(why, _at(started, launch.anchor))
             return
     positional = [o for o in started.parser.options if o.is_positional and o.is_required]
     if positional and not launch.arguments and not any(map(_takes_several, given.values())):
         why = f"{_stem(started)} requires {positional[0].names[0]}, which the command does not give"
-        yield Refusal(why, _at(started, launch.anchor))
+        yield Ending(why, _at(started, launch.anchor))
 
 
 def _may_say_more(launch: Launch) -> bool:
