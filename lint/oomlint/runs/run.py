@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.dialects.base import Claim, Dialect, whole
+from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.cells import Cells, Ending, Given, Surroundings
 from oomlint.dialects.kinds import AUTO, BadValue
 from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.table import Block, Origin, Reading, Setting, StrayKey, WrongValue
+from oomlint.dialects.whole import whole
 from oomlint.documents.base import UNKNOWN, Fact
 from oomlint.documents.text import Location, Span
 from oomlint.errors import CannotEdit

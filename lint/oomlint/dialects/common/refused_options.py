@@ -180,7 +180,7 @@ def _words(value: Node) -> list[str]:
 
 
 def _may_differ(value: Node) -> bool:
-    return bool(getattr(value, "may_differ", False))
+    return isinstance(value, Scalar) and value.may_differ
 
 
 # -- what it misses ----------------------------------------------------------------------------------
