@@ -219,17 +219,19 @@ _UNBOUND = "nothing gives table_of_rows a value, which it reads before it trains
     [
         "rows = list(table_of_rows)",
         "def prepare():\n    return table_of_rows\nrows = prepare()",
-        "if table_of_rows:\n    pass",
         "rows = table_of_rows[0] if table_of_rows else 1",
+        "rows = {'train': [table_of_rows]}",
     ],
 )
 def test_a_name_that_no_cell_gives_a_value(code: str) -> None:
-    assert _of_notebook(_LOADS, code, "model.train()") == [_UNBOUND]
+    assert _of_notebook(_LOADS, code, "model.train(rows)") == [_UNBOUND]
 
 
 @pytest.mark.parametrize(
     "cells",
     [
+        ("len(table_of_rows)",),  # a cell that can be left out
+        ("unused = list(table_of_rows)",),
         ("rows = list(table_of_rows)", "table_of_rows = [1]"),  # cells may run in another order
         ("model.train()", "rows = list(table_of_rows)"),
         ("from config import *", "rows = list(table_of_rows)"),
@@ -247,7 +249,7 @@ def test_a_name_that_no_cell_gives_a_value(code: str) -> None:
     ],
 )
 def test_a_name_that_some_cell_may_give_a_value(cells: tuple[str, ...]) -> None:
-    assert _of_notebook(_LOADS, *cells, "model.train()") == []
+    assert _of_notebook(_LOADS, *cells, "model.train(rows)") == []
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,12 @@ _LEAVES = frozenset({"exit", "_exit", "quit"})
 
 
 class Evaluated(Struct, frozen=True, eq=False):
-    """A name that is read, an error that is raised or an import, with the scope in which it stands."""
+    """A name that is read, an error that is raised or an import, with the scope in which it stands, and the statement of
+    the module that leads there."""
 
     node: Certain
     scope: Scope
+    statement: ast.stmt
 
 
 class _Ended(Exception):
@@ -42,6 +44,7 @@ class _Walk(Struct, eq=False):
     tree: Tree
     may_train: re.Pattern[str]
     found: list[Evaluated] = field(default_factory=list)
+    statement: ast.stmt | None = None
     entered: set[int] = field(default_factory=set)
 
 
@@ -60,6 +63,8 @@ def _block(body: Sequence[ast.stmt], scope: Scope, walk: _Walk) -> None:
         _Ended: one of them may train, or ends the program.
     """
     for statement in body:
+        if scope is walk.tree.scopes.module:
+            walk.statement = statement
         handled = _HANDLERS.get(type(statement), _plain)
         if not handled(statement, scope, walk):
             return
@@ -67,6 +72,11 @@ def _block(body: Sequence[ast.stmt], scope: Scope, walk: _Walk) -> None:
 
 _Handler: TypeAlias = "Callable[[ast.stmt, Scope, _Walk], bool]"
 """Whether the statement behind it is certain, too."""
+
+
+def _note(node: Certain, scope: Scope, walk: _Walk) -> None:
+    assert walk.statement is not None
+    walk.found.append(Evaluated(node, scope, walk.statement))
 
 
 def _plain(statement: ast.stmt, scope: Scope, walk: _Walk) -> bool:
@@ -85,14 +95,14 @@ def _annotated(statement: ast.stmt, scope: Scope, walk: _Walk) -> bool:
 
 def _imports(statement: ast.stmt, scope: Scope, walk: _Walk) -> bool:
     assert isinstance(statement, (ast.Import, ast.ImportFrom))
-    walk.found.append(Evaluated(statement, scope))
+    _note(statement, scope, walk)
     return True
 
 
 def _raises(statement: ast.stmt, scope: Scope, walk: _Walk) -> bool:
     assert isinstance(statement, ast.Raise)
     _plain(statement, scope, walk)
-    walk.found.append(Evaluated(statement, scope))
+    _note(statement, scope, walk)
     raise _Ended
 
 
@@ -193,7 +203,7 @@ def _expression(node: ast.expr, scope: Scope, walk: _Walk) -> None:
     match node:
         case ast.Name():
             if isinstance(node.ctx, ast.Load):
-                walk.found.append(Evaluated(node, scope))
+                _note(node, scope, walk)
         case ast.BoolOp(values=[first, *_]) | ast.IfExp(test=first):
             _expression(first, scope, walk)
             _may_end(node, walk)

@@ -43,7 +43,8 @@ def sure_errors(
     tree: Tree, text: str, evaluated: Sequence[Evaluated], *, is_notebook: bool
 ) -> Iterator[SureError]:
     """The first of the errors: what comes behind it is not reached. Names are looked for in notebooks, whose cells are
-    all that there is of them; a script that lacks one is an excerpt more often than a program."""
+    all that there is of them, and where something is made of the name that is read again: whoever runs the cells one by
+    one can leave out others. A script that lacks a name is an excerpt more often than a program."""
     is_closed = is_notebook and not _BY_OTHER_WAYS.search(text) and not _takes_all(tree)
     elsewhere = _bound_in_patterns(tree.root) if is_closed else frozenset()
     for each in evaluated:
@@ -52,10 +53,19 @@ def sure_errors(
                 yield SureError(each.node, f"it raises {_raised(error)} on its way to training")
                 return
             case ast.Name(id=name) if is_closed and each.scope.find(name) is None:
+                if not _is_needed(each.statement, tree):
+                    continue
                 if name not in elsewhere | _GIVEN and not _NUMBERED.fullmatch(name):
                     why = f"nothing gives {name} a value, which it reads before it trains"
                     yield SureError(each.node, why, name)
                     return
+
+
+def _is_needed(statement: ast.stmt, tree: Tree) -> bool:
+    """Whether a statement gives a value to a name that is read."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else ()
+    names = (node.id for each in targets for node in ast.walk(each) if isinstance(node, ast.Name))
+    return any(tree.scopes.reads[name] for name in names)
 
 
 def _takes_all(tree: Tree) -> bool:
