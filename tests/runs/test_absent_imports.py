@@ -115,6 +115,22 @@ def test_imports_of_a_script_that_is_started_by_its_path(imports: str, reason: s
         assert (found is not None and found.value) == (reason if reason and is_by_path else False)
 
 
+def test_a_program_whose_training_stands_in_other_files() -> None:
+    options = "--output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5 --bf16 True"
+    start = (
+        f"torchrun --nproc_per_node 1 {{}} {options} --model_name_or_path meta-llama/Llama-3.1-8B\n"
+    )
+    program = "from transformers import TrainingArguments\nfrom {} import main\nmain()\n"
+    for module, ends in ((".ours", True), ("ours", False)):
+        files = {
+            "scripts/train.py": program.format(module),
+            "scripts/ours.py": "def main():\n    pass\n",
+        }
+        run = run_of({**files, "run.sh": start.format("scripts/train.py")}, "run.sh")
+        found = run.settings.get(shared.refused)
+        assert (found is not None and "belongs to no package" in found.value) is ends
+
+
 @pytest.mark.parametrize(
     ("imports", "pin", "reason"),
     [

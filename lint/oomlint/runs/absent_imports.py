@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from oomlint.dialects.base import Claim
@@ -17,6 +18,7 @@ from oomlint.dialects.cells import Ending
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import PLAIN, TORCHRUN
 from oomlint.documents.base import Document, Fact, PythonDocument
+from oomlint.errors import FileError
 from oomlint.files.ignored import Ignored
 from oomlint.files.reference_index import texts_below
 from oomlint.files.requirements import PACKAGES
@@ -51,28 +53,37 @@ class AbsentImports:
         self._workspace = workspace
         self._texts: dict[Path, SearchedTexts] = {}
         self._ignored = Ignored()
-        self._found: dict[tuple[str, str], Ending | None] = {}
+        self._found: dict[tuple[str, str, bool], Ending | None] = {}
 
     def of(self, launch: Launch, from_file: str, claims: Iterable[Claim]) -> Ending | None:
         """The first import of a command's script that is sure to fail, if there is one."""
         if launch.script is None or launch.command.folder_is_open:
             return None
+        if launch.script[:1] in ("/", "~", "$"):
+            return None  # on another machine, or of another checkout: what is here by that name may be another file
         script = self._workspace.resolve(launch.script, from_file, launch.command.folder)
-        document = next((each.document for each in claims if each.path == script), None)
-        if script is None or document is None:
+        if script is None:
             return None
-        key = (script, launch.launcher.name)
+        document = next((each.document for each in claims if each.path == script), None)
+        key = (script, launch.launcher.name, document is None)
         if key not in self._found:
             self._found[key] = self._in(document, script, launch)
         return self._found[key]
 
-    def _in(self, document: Document, script: str, launch: Launch) -> Ending | None:
-        sourced = document.sourced if isinstance(document, PythonDocument) else ()
+    def _in(self, document: Document | None, script: str, launch: Launch) -> Ending | None:
+        """What ends a script, by its own facts where no dialect claims it: what it trains stands in other files."""
+        is_claimed = document is not None
+        with suppress(FileError):
+            document = document or self._workspace.document(script)
+        if not isinstance(document, PythonDocument):
+            return None
         for fact in document.facts:
             if fact.kind == "imports-module":
-                why = self._why_absent(fact, script, launch, sourced)
+                why = self._why_absent(fact, script, launch, document.sourced)
                 if why:
                     return Ending(why, fact.location)
+            if fact.kind == "ends-early" and not is_claimed and not fact.detail["guards"]:
+                return Ending(fact.detail["why"], fact.location)
         return None
 
     def _why_absent(self, fact: Fact, script: str, launch: Launch, sourced: tuple[str, ...]) -> str:

@@ -98,7 +98,9 @@ def _started(blocks: list[Block]) -> tuple[Started, ...]:
         Started(launch, strict, launch.script)
         for document in documents
         for launch in launches(document)
-        if launch.anchor in anchors and launch.script is not None
+        if launch.anchor in anchors
+        and launch.script is not None
+        and not launch.command.folder_is_open
         for path, strict in found
         if strict is not None and f"/{path}".endswith(f"/{_plain(launch.script)}")
     )
