@@ -83,6 +83,7 @@ class ShellBrokenContinuation(
     FactRule, code="OOM703", fact="broken-continuation", fixes=Applicability.SAFE
 ):
     summary = "a command that ends before its last options"
+    is_of_text = True
 
     bad = (
         example(
