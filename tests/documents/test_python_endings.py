@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.linked import workspace_of
 
@@ -183,3 +185,86 @@ def test_what_a_library_s_arguments_are_surely_asked_for(line: str, asked: list[
     facts = [fact.detail for fact in document.facts if fact.kind == "asks-argument"]
     assert [fact["argument"] for fact in facts] == asked
     assert {fact["of"] for fact in facts} <= {"trl.RLOOConfig"}
+
+
+# -- what a script is sure to raise --------------------------------------------------------------------
+
+
+def _of_notebook(*cells: str) -> list[str]:
+    found = [
+        {
+            "cell_type": "code",
+            "metadata": {},
+            "execution_count": None,
+            "outputs": [],
+            "source": each,
+        }
+        for each in cells
+    ]
+    text = json.dumps({"cells": found, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    document = workspace_of({"a.ipynb": text}).document("a.ipynb")
+    assert document is not None
+    return [fact.detail["why"] for fact in document.facts if fact.kind == "ends-early"]
+
+
+_LOADS = (
+    "import torch\nfrom transformers import AutoModelForCausalLM\n"
+    'model = AutoModelForCausalLM.from_pretrained("gpt2")\n'
+)
+_UNBOUND = "nothing gives table_of_rows a value, which it reads before it trains"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "rows = list(table_of_rows)",
+        "def prepare():\n    return table_of_rows\nrows = prepare()",
+        "rows = table_of_rows[0] if table_of_rows else 1",
+        "rows = {'train': [table_of_rows]}",
+    ],
+)
+def test_a_name_that_no_cell_gives_a_value(code: str) -> None:
+    assert _of_notebook(_LOADS, code, "model.train(rows)") == [_UNBOUND]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("len(table_of_rows)",),  # a cell that can be left out
+        ("unused = list(table_of_rows)",),
+        ("rows = list(table_of_rows)", "table_of_rows = [1]"),  # cells may run in another order
+        ("model.train()", "rows = list(table_of_rows)"),
+        ("from config import *", "rows = list(table_of_rows)"),
+        ("%run config.ipynb", "rows = list(table_of_rows)"),
+        ("%%capture table_of_rows\nprint(1)", "rows = list(table_of_rows)"),
+        ("table_of_rows = = 1", "rows = list(table_of_rows)"),
+        ("table_of_rows = !ls", "rows = list(table_of_rows)"),
+        ("def prepare():\n    return table_of_rows",),
+        ("try:\n    table_of_rows\nexcept NameError:\n    pass",),
+        ("rows = [table_of_rows for _ in range(n)] if (n := 0) else []",),
+        ("for _ in []:\n    table_of_rows",),
+        ("if model.config.x:\n    table_of_rows",),
+        ("exec('table_of_rows = 1')", "rows = list(table_of_rows)"),
+        ("display(model)", "get_ipython()", "print(__name__, _)"),
+    ],
+)
+def test_a_name_that_some_cell_may_give_a_value(cells: tuple[str, ...]) -> None:
+    assert _of_notebook(_LOADS, *cells, "model.train(rows)") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "is_sure"),
+    [
+        ("raise NotImplementedError('adapt this')", True),
+        ("def prepare():\n    raise NotImplementedError\nprepare()", True),
+        ("def prepare():\n    raise NotImplementedError", False),
+        ("if model.config.x:\n    raise NotImplementedError", False),
+        ("model.train()\nraise NotImplementedError", False),
+        ("def main():\n    model.train()\nraise SystemExit(main())", False),
+        ("class Base:\n    def prepare(self):\n        raise NotImplementedError\nBase().x", False),
+        ("def prepare():\n    if model.x:\n        return\n    raise NotImplementedError\nprepare()", False),
+    ],
+)  # fmt: skip
+def test_an_error_that_a_script_raises_itself(code: str, is_sure: bool) -> None:
+    why = "it raises NotImplementedError on its way to training"
+    assert _reasons(f"{_LOADS}{code}\nmodel(x).loss.backward()\n") == ([why] if is_sure else [])

@@ -13,7 +13,8 @@ def kinds(text: str) -> list[tuple[str, int]]:
     document = parse_python(source)
     assert document is not None
     # Which data is loaded is no habit (tests/documents/test_python_data.py).
-    habits = (fact for fact in document.facts if fact.kind != "loads-sets")
+    others = ("loads-sets", "takes-names", "imports-module")
+    habits = (fact for fact in document.facts if fact.kind not in others)
     return [(f.kind, source.position(f.location.span.start)[0]) for f in habits]
 
 

@@ -209,3 +209,16 @@ def test_a_command_that_a_terminal_wrapped_is_cut_where_it_first_is() -> None:
     assert (fact.detail["cuts"], fact.mend) == (2, ())
     other = f"python prepare.py --rows 10 --output_dir {'x' * 60}\npython train.py --lora_r 8\n--bf16 true\n"
     assert the_fact(read(other)).detail["top"] == 2
+
+
+def test_a_command_that_had_ended_above_a_comment() -> None:
+    """What cuts a line of options further down cuts no command any more: the first cut is told, once."""
+    text = (
+        "deepspeed train.py \\\n    --a 1 \\\n    --b 2\n# for the evaluation\n"
+        "    --c 3 \\ \n    --d 4 \\\n    --e 5\n"
+    )
+    document = read(text)
+    found = the_fact(document)
+    assert found.detail["reason"] == "ended-above-comment"
+    assert document.source.position(found.location.span.start)[0] == 5
+    assert not found.mend

@@ -278,3 +278,14 @@ def test_layerwise_updates_are_of_one_process(start: str, stops: bool) -> None:
     hardware = "4xRTX-4090-24GB" if stops else _CARD
     found = run_of(files, hardware=hardware).settings.get(shared.stops)
     assert (found is not None and "GaLore" in found.value) is stops
+
+
+def test_what_a_program_would_do_that_ends_is_a_remark() -> None:
+    """One process on several cards says nothing of a program whose parser refuses the command."""
+    text = _RANKED.format(options='parser.add_argument("--rate")', parse="parse_args()")
+    for option, is_refused in (("--rate 1", False), ("--speed 1", True)):
+        files = {"train.py": text, "run.sh": f"python train.py {option}\n"}
+        found = report_of(files, hardware="4xRTX-4090-24GB").diagnoses
+        levels = {each.rule.code: each.severity for each in found}
+        assert (levels["OOM705"] is Severity.INFO) is is_refused
+        assert (levels.get("OOM905") is Severity.ERROR) is is_refused

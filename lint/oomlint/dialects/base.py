@@ -299,14 +299,6 @@ class Dialect:
 
 
 @cache
-def whole(meaning: Meaning) -> Meaning:
-    """A meaning with what holds for every run: the machine, the model, libraries."""
-    from oomlint.dialects.facts import facts
-    from oomlint.dialects.machine.scene_meaning import scene
-
-    return Meaning(meaning, facts, scene)
-
-
 class DialectEntry(Struct, frozen=True):
     """What can be said of a dialect before its module is imported: see :class:`Dialect`."""
 

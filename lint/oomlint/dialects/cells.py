@@ -26,6 +26,7 @@ from oomlint.dialects.meaning import (
     rank_of,
 )
 from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKey, WrongValue
+from oomlint.documents.text import Location
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -44,6 +45,13 @@ _ANY: tuple[Release, Release] = ((), (1 << 62,))
 
 class CircularDerivation(Exception):
     """A field that depends on itself; ``str(error)`` is the path from it back to it."""
+
+
+class Ending(Struct, frozen=True, eq=False):
+    """Why a program is sure to end before it trains, in words, and where."""
+
+    why: str
+    at: Location
 
 
 class Surroundings(Struct, frozen=True, eq=False):
@@ -70,6 +78,8 @@ class Surroundings(Struct, frozen=True, eq=False):
     """Why it is not known what the program that a command starts does, in words; empty where it was read."""
     unlinked_config: str = ""
     """What is not known of a config for DeepSpeed or Accelerate that an option names to the program, in words."""
+    find_ending: Callable[[], Ending | None] = lambda: None
+    """Who looks up whether the program is sure to end as it imports."""
 
     def shipped(self, home: str) -> MappingABC[str, frozenset[str]]:
         """Folders as runs of the project name them, in which the files of a framework's folder ``home`` lie → the

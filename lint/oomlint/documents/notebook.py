@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.documents.base import Scalar
+from oomlint.documents.base import Fact, Scalar
 from oomlint.documents.excerpt import (
     MOST_CHARACTERS,
     Builder,
@@ -48,6 +48,10 @@ _LINE_MAGIC = re.compile(r"%(\w+)[ \t]*")
 _PYTHON_VALUE = re.compile(r"(?<!\$)\{[A-Za-z_][\w.]*(?:\[[^\]{}]*\])*\}")
 # google-colab's own metadata of a notebook: "colab": {"gpuType": "T4", ...}.
 _COLAB_GPU = re.compile(r'"gpuType"\s*:\s*"([\w-]+)"')
+# Magics by which a notebook gets names that no Python of its cells gives (IPython 9, "Built-in magic commands"), and cells of
+# files and of other languages, which give none.
+_GIVES_NAMES = re.compile(r"[ \t]*%(?:run|store|pylab|load|macro|edit|recall|rerun)\b")
+_GIVES_NONE = frozenset({"writefile", "file", "html", "HTML", "javascript", "js", "latex", "markdown", "svg"})  # fmt: skip
 _OTHER_LANGUAGES = re.compile(
     r'"language"\s*:\s*"(?!python)|"language_info"\s*:\s*\{[^{}]*"name"\s*:\s*"(?!i?python)',
     re.IGNORECASE,
@@ -146,8 +150,25 @@ def parse_notebook(source: Source, find: FindSource = lambda _path: None) -> Exc
     if shell is not None:
         shell = replace(shell, gpu=reader.gpu)
     if script is not None:
+        if any(map(_is_unbound, script.facts)) and any(map(_gives_others, cells)):
+            script = replace(script, facts=tuple(x for x in script.facts if not _is_unbound(x)))
         return ExcerptPython(source, code, script, beside=shell, locate=locate, gpu=reader.gpu)
     return None if shell is None else replace(shell, remarks=code, locate=locate)
+
+
+def _is_unbound(fact: Fact) -> bool:
+    return bool(fact.detail.get("unbound"))
+
+
+def _gives_others(cell: Cell) -> bool:
+    """Whether a cell may give names a value in a way that is not read."""
+    magic = _CELL_MAGIC.match(cell.code.text)
+    if magic is not None and (magic[1] == "capture" and magic[2].strip()):
+        return True
+    lines = _taken_apart(cell.code.text)
+    if not lines.python and not lines.shell:
+        return bool(cell.code.text.strip()) and (magic is None or magic[1] not in _GIVES_NONE)
+    return any(_GIVES_NAMES.match(line) for line in cell.code.text.splitlines())
 
 
 # -- the JSON -----------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # What ends a program before its first step.
 ENDS = (shared.refused, shared.stops)
+REFUSED = (shared.refused,)
+"""Of these what is an error of its own, beside which all that the program would do is a remark."""
 
 # ``$TP``, ``${TP}`` and ``${TP:-8}``, but not ``${oc.env:TP}`` or ``$(nproc)``.
 _VARIABLE = r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=?+][^}]*)?\}|([A-Za-z_]\w*|\d))"

@@ -279,6 +279,9 @@ class Rule:
     only_where: ClassVar[tuple[Where, ...]] = ()
     """The runs that ``check`` is asked about: those of which one of these holds; by default all."""
 
+    is_of_text: ClassVar[bool] = False
+    """It speaks of what files say, which is wrong whatever becomes of the run; so do families 8 and 9."""
+
     is_headline: ClassVar[bool] = False
     """Whether it says of a run that it is in trouble, and others then say what that comes of."""
 
@@ -357,6 +360,8 @@ class Rule:
         told = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
         evidence, lost = _evidence(run, (*told, *rests_on), resource if holds_peak else None)
         severity = bound(severity, evidence)
+        if self._comes_too_late(run):
+            severity = Severity.INFO
         details = tuple(details)
         if evidence is Level.UNREAD:
             details = (*details, *lost)
@@ -377,6 +382,11 @@ class Rule:
             notes=tuple(notes),
             evidence=evidence,
         )
+
+    def _comes_too_late(self, run: Run) -> bool:
+        """Whether it speaks of what a program would do that ends before its first step."""
+        is_of_text = self.is_of_text or self.code[3:4] in _FAMILIES_OF_TEXT
+        return not is_of_text and any(run.settings.get(end) is not None for end in unread.REFUSED)
 
     def error(self, run: Run, message: str, **told: Unpack[FindingOptions]) -> Finding:
         return self.finding(run, Severity.ERROR, message, **told)
@@ -428,6 +438,10 @@ class ListedRule(Struct, frozen=True, eq=False):
             only_where=rule.only_where,
             origin=rule.origin,
         )
+
+
+# Settings that contradict or are not known, and what is about oomlint's own reading.
+_FAMILIES_OF_TEXT = ("8", "9")
 
 
 def _evidence(

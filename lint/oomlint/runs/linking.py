@@ -63,6 +63,7 @@ from oomlint.runs.vendored.readers import OwnReaders, options_of_training
 if TYPE_CHECKING:
     from oomlint.dialects.machine.launch import Launch
     from oomlint.dialects.table import Block, Reading
+    from oomlint.runs.absent_imports import AbsentImports
     from oomlint.runs.absent_programs import AbsentPrograms
     from oomlint.runs.copies import Copies
     from oomlint.runs.inference_only import ForwardOnly
@@ -70,6 +71,10 @@ if TYPE_CHECKING:
 # Dialects of files that say how a run is sharded.
 _SHARDING = frozenset({"accelerate", "deepspeed"})
 _READ_BY_OWN = "the program of the project's own that reads {} is not followed"
+
+
+def _nothing() -> None:
+    return None
 
 
 class Linker:
@@ -101,6 +106,12 @@ class Linker:
         from oomlint.runs.absent_programs import AbsentPrograms  # asked of commands alone
 
         return AbsentPrograms(self.workspace)
+
+    @cached_property
+    def _imports(self) -> AbsentImports:
+        from oomlint.runs.absent_imports import AbsentImports  # asked of commands alone
+
+        return AbsentImports(self.workspace)
 
     @cached_property
     def _forward_only(self) -> ForwardOnly:
@@ -259,6 +270,11 @@ class Linker:
             floors=floors(self.workspace, claims),
             untold=untold(self.workspace, claims, versions),
             unread_program=self._unread_program(joining.folder, claims),
+            find_ending=(
+                _nothing
+                if launch is None
+                else partial(self._imports.of, launch, claim.path, claims)
+            ),
             unlinked_config="" if launch is None else self._unlinked(launch, claim.path, blocks),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),

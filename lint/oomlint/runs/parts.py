@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.dialects.base import Claim, Dialect, whole
-from oomlint.dialects.cells import Cells, Given, Surroundings
+from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.cells import Cells, Ending, Given, Surroundings
 from oomlint.dialects.table import Block, Reading
+from oomlint.dialects.whole import whole
 from oomlint.documents.text import Location
 from oomlint.plan.evidence import Level
 from oomlint.runs.attested import Attested
@@ -74,6 +75,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     once it is known what the run is."""
     unlinked_config: str = ""
     """What is not known of a config for DeepSpeed or Accelerate that an option names to the program, in words."""
+    find_ending: Callable[[], Ending | None] = lambda: None
+    """What is sure to end the program as it imports, if anything is."""
     copier: Copier | None = None
     measurements: tuple[Measurement, ...] = ()
     """What runs of this project were measured to take."""
@@ -104,6 +107,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             self.find_shipped,
             self.unread_program,
             self.unlinked_config,
+            self.find_ending,
         )
         stated = {
             name: value

@@ -10,6 +10,13 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a script whose parser knows `--local_rank` alone, started by `python -m torch.distributed.launch` of torch 2, which
   hands over `--local-rank`;
 * an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for;
+* an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
+  transformers 5), or that it requires and is not given; options of transformers' and TRL's classes by the releases that
+  the project allows;
+* a name that a script imports from transformers, TRL or PEFT and that no release has which the project allows;
+* an import that fails from where the command starts the script: relative to a package that the script does not belong to,
+  of a name that the project's module does not give, of a module that a package lacks or that lies where Python does not look;
+* an error that the script raises itself ahead of the training, and a name of a notebook that no cell gives a value;
 * words of a verl command that Hydra refuses, and micro batches of verl that are said both for all ranks and for one;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
@@ -20,7 +27,7 @@ beside it.
 
 ## How to fix it
 
-Mend what the message names; then check again, since memory counts from there on.
+Mend what the message names, or pin the release that the code was written for; then check again, since memory counts from there on.
 
 ## When not to
 
@@ -29,7 +36,11 @@ Where the script is kept for its parts and nobody starts it, silence the line:
 
 ## Sources
 
-* CPython 3.13 `argparse.py` `_handle_conflict_error` (*conflicting option string: -g*)
+* CPython 3.13 `argparse.py` `_handle_conflict_error` (*conflicting option string: -g*), `parse_args` (*unrecognized
+  arguments*, *invalid int value*, *the following arguments are required*)
+* transformers 5.23 `hf_argparser.py` `parse_args_into_dataclasses` (*Some specified arguments are not used*)
+* names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16 and PEFT 0.3 to 0.21, read from their wheels
+* CPython 3.13 `sys.path[0]`; `importlib/_bootstrap.py` (*attempted relative import with no known parent package*)
 * transformers 5.23 `data/data_collator.py` `default_data_collator`, `trainer.py` `compute_loss`
 * torch 1.13.1 and 2.0.0 `distributed/launch.py`
 * TRL 0.24.0 and 0.25.0 `trainer/rloo_config.py` (`dataset_num_proc`), and so on for its other classes and releases
@@ -64,22 +75,50 @@ _SCRIPT = text(
     """
 )
 
+_MADE = _SCRIPT.format(short="-n")
+
 
 class EndsBeforeTraining(Rule, code="OOM905"):
     summary = "the program stops with an error before it trains a step"
     only_where = (Where(said=(shared.refused,)),)
 
-    bad = (example({"train.py": _SCRIPT.format(short="-g")}),)
-    good = (example({"train.py": _SCRIPT.format(short="-n")}),)
+    bad = (
+        example({"train.py": _SCRIPT.format(short="-g")}),
+        example(
+            {"train.py": _SCRIPT.format(short="-n"), "run.sh": "python train.py --warmup 0.1\n"},
+            why="the parser does not know the option",
+        ),
+        example(
+            {
+                "train.py": f"from trl import GRPOTrainer\n{_MADE}",
+                "requirements.txt": "trl==0.12.0\n",
+            },
+            why="TRL has the class from 0.14 on",
+        ),
+    )
+    good = (
+        example({"train.py": _SCRIPT.format(short="-n")}),
+        example(
+            {"train.py": _SCRIPT.format(short="-n"), "run.sh": "python train.py --norm 0.1\n"},
+        ),
+        example(
+            {
+                "train.py": f"from trl import GRPOTrainer\n{_MADE}",
+                "requirements.txt": "trl==0.14.0\n",
+            },
+        ),
+    )
 
     def check(self, run: Run) -> Iterable[Finding]:
         refused = run.settings[shared.refused]
         why = str(refused.value)
+        place = run.settings.get(shared.refused_at)
         fact = next((each for each in run.facts if _tells(each, why)), None)
+        known = fact.location if place is None and fact is not None else None
         yield self.error(
             run,
             why,
-            at=shared.refused if fact is None else fact.location,
+            at=(known if place is None else place.value) or shared.refused,
             details=("the program ends before its first step, whatever memory there is",),
             rests_on=(shared.refused,),
         )
@@ -87,5 +126,6 @@ class EndsBeforeTraining(Rule, code="OOM905"):
 
 def _tells(fact: Fact, why: str) -> bool:
     """Whether a fact is what a reason speaks of."""
-    argument = fact.detail.get("argument")
-    return fact.detail.get("why") == why or bool(argument and why.endswith(f"has no {argument}"))
+    asked = (fact.detail.get("argument"), *fact.detail.get("names", ()))
+    is_asked = any(why.endswith(f" has no {each}") for each in asked if each)
+    return fact.detail.get("why") == why or is_asked

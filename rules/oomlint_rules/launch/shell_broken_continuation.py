@@ -53,6 +53,11 @@ _FAULTS = {
         "the options from here on are lost",
         "end the line above in a backslash",
     ),
+    "ended-above-comment": (
+        "the command ends above the comment, at a line without a backslash",
+        "the options from here on are lost",
+        "end that line in a backslash, and move the comment above the command",
+    ),
     "blank-after-backslash": (
         "something follows the backslash, which does not continue the line then",
         "the options on the next lines are lost",
@@ -78,6 +83,7 @@ class ShellBrokenContinuation(
     FactRule, code="OOM703", fact="broken-continuation", fixes=Applicability.SAFE
 ):
     summary = "a command that ends before its last options"
+    is_of_text = True
 
     bad = (
         example(

@@ -44,7 +44,6 @@ from collections.abc import Iterable
 from math import lcm, prod
 from typing import Any
 
-from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.visible import shown_gpus
 from oomlint.judgement import (
@@ -196,8 +195,6 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
         # group that no node has room for.
         fails = "those without a card of their own stop with an invalid device ordinal"
         title = f"a node starts {ranks} processes for {where}"
-        # A program that stops as it is started gets to no card.
-        is_idle = run.is_fragment or run.settings.get(shared.refused) is not None
         slot, asked = slot_missing(run), gpus_of_job(run)
         if asked is not None:
             fails = f"the job asks for {asked} GPUs a node: {_REFUSES}, so that none is started"
@@ -213,7 +210,7 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             )
         return self.finding(
             run,
-            Severity.INFO if is_idle or only_suggests_ranks(run) else Severity.ERROR,
+            Severity.INFO if run.is_fragment or only_suggests_ranks(run) else Severity.ERROR,
             title,
             at=(_PROCESSES, launch.total_processes),
             details=(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from oomlint.documents.text import Location
 from oomlint.plan.fields import Private
 from oomlint.plan.library_changes import Release
 
@@ -13,7 +14,7 @@ class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read lik
     tells. ``loads``: the dtype that the
     weights are in before training touches them; ``load.dtype`` where a dialect says nothing else. ``stops``: why the
     program is sure to end before its first step, whatever memory there is, in words; ``refused``: the same, where it is
-    an error that no rule but one for these tells. ``other_cards``: what says that it
+    an error that no rule but one for these tells, and ``refused_at`` the place, where it is one of a file. ``other_cards``: what says that it
     is for accelerators of another maker than the machine has."""
 
     amp: str
@@ -21,6 +22,7 @@ class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read lik
     loads: str
     stops: str
     refused: str
+    refused_at: Location
     other_cards: str
 
 

@@ -262,15 +262,6 @@ def _accelerates_before_loading(blocks: list[Block]) -> bool:
 # -- what ends before the first step ---------------------------------------------------------------
 
 
-@calls.derive(shared.refused)
-def ends_early(run: Cells) -> Any:
-    """By what its own code makes certain, where the switches lead there."""
-    found = run.given.once(_ends)
-    switches = switches_of(run.given.blocks) if found else {}
-    fact = next((each for each in found if are_held(each.detail["guards"], switches)), None)
-    return None if fact is None else Sourced(fact.detail["why"], fact.location.path)
-
-
 @calls.derive(shared.stops)
 def never_trains(run: Cells) -> Any:
     """A script that makes a trainer and leaves it at that: its ``train()`` is commented out, or yet to be written."""
@@ -344,10 +335,6 @@ def _may_say_more(command: Block) -> bool:
     values = [entry.value for entry in command.mapping.entries.values()]
     behind = values[-1] if values else None
     return command.mapping.open_ended or (isinstance(behind, Scalar) and behind.value is UNKNOWN)
-
-
-def _ends(blocks: list[Block]) -> tuple[Fact, ...]:
-    return tuple(fact for fact in _facts(blocks) if fact.kind == "ends-early")
 
 
 def _never(blocks: list[Block]) -> Fact | None:

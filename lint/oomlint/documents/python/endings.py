@@ -13,6 +13,7 @@ from oomlint.documents.python.asked_arguments import asked_arguments
 from oomlint.documents.python.calls import ReachedCall, guards_of_test
 from oomlint.documents.python.nodes import Guard
 from oomlint.documents.python.scopes import FunctionNode, dotted
+from oomlint.documents.python.sure_facts import sure_facts
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.text import Location, Source
@@ -45,6 +46,7 @@ def ending_facts(
     for step, why in ends:
         where = Location(source.path, places.span(step.node))
         yield Fact("ends-early", where, {"why": why, "guards": step.guards})
+    yield from sure_facts(source, tree, places, evaluator, _MAY_TRAIN)
     for step in _never_asked(tree, steps):
         where = Location(source.path, places.span(step.node))
         yield Fact("never-trains", where, {"trainer": step.last})

@@ -26,6 +26,14 @@ from oomlint.documents.python.parsers import (
     takes_a_file,
 )
 from oomlint.documents.python.scopes import dotted
+from oomlint.documents.python.strict_parsers import (
+    Option,
+    StrictParser,
+    declared,
+    fields,
+    has_aliases,
+    is_strict,
+)
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import NodeSpans
 from oomlint.documents.text import Source, Span
@@ -55,6 +63,8 @@ class ScriptOptions(Struct, frozen=True, eq=False):
     """Plain defaults of dataclass fields; those of other files are not to be edited here."""
     stored: MappingABC[str, Stored] = field(default_factory=dict)
     """Of options without a value that store it elsewhere, or ``False``: see :func:`stored_constants`."""
+    strict: StrictParser | None = None
+    """All that the command may say, where the parser stops at anything else, and all of it was read."""
 
 
 def read_options(source: Source, tree: Tree, modules: Modules) -> ScriptOptions:
@@ -75,6 +85,7 @@ def read_options(source: Source, tree: Tree, modules: Modules) -> ScriptOptions:
         reader.takes_a_file,
         reader.mapping(),
         stored_constants(tree),
+        reader.strict(script),
     )
 
 
@@ -97,6 +108,8 @@ class _Reader:
         self.names: set[str] = set()
         self.bases: set[str] = set()
         self.entries: dict[str, Entry] = {}
+        self.options: list[Option] = []
+        self.has_aliases = False
         self.found_parser = False
         self.takes_a_file = False
         self.is_whole = True
@@ -143,6 +156,8 @@ class _Reader:
             else:
                 self.is_whole = False
         self.names |= {name for name, _, _ in _fields(cls)}
+        self.options += fields(cls)
+        self.has_aliases |= has_aliases(cls)
         if home.source is not self.source:
             self._defaults(cls, home, NodeSpans(home.source), place)
 
@@ -179,6 +194,17 @@ class _Reader:
             else:
                 node = _literal(plain, place, f"it is a default in {file.source.path}")
                 self.entries.setdefault(name, Entry(name, place, node, place))
+
+    def strict(self, script: Module) -> StrictParser | None:
+        """What a command may say, where nothing else is let pass."""
+        is_known = self.found_parser and self.is_whole and not self.has_aliases
+        if not is_known or not is_strict(script.tree, script.source.text):
+            return None
+        options = (*declared(script.tree), *self.options)
+        classes = tuple(sorted(self.bases))
+        return StrictParser(
+            options, classes, self.takes_a_file or "parse_yaml_file" in script.tree.calls
+        )
 
     def mapping(self) -> Mapping | None:
         whole = Span(0, len(self.source.text))

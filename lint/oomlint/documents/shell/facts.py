@@ -42,7 +42,7 @@ def facts_of(
 ) -> tuple[Fact, ...]:
     """All facts of a script, in the order in which they stand.
 
-    Kinds: ``broken-continuation`` (detail ``reason``: ``no-backslash``, ``blank-after-backslash``,
+    Kinds: ``broken-continuation`` (detail ``reason``: ``no-backslash``, ``ended-above-comment``, ``blank-after-backslash``,
     ``blank-line`` or ``comment``), ``env-not-exported`` (``name``, ``value``,
     ``program`` that does not get it), ``unknown-env``
     (``name``, ``known``), and those of :func:`~oomlint.documents.shell.side_facts.side_facts`.
@@ -196,9 +196,20 @@ def _comment_above(source: Source, last: int, span: Span) -> Fact | None:
     above = last
     while above >= 1 and _text(source, above).lstrip().startswith("#"):
         above -= 1
-    if above < 1 or not _text(source, above).endswith("\\"):
+    if above < 1:
         return None
+    if not _text(source, above).endswith("\\"):
+        return _ended_above_comment(source, above, span)
     return _comment_fact(source, above + 1, last, span)
+
+
+def _ended_above_comment(source: Source, above: int, span: Span) -> Fact | None:
+    """Of an option below comments that the command above them, one over several lines, had ended already: which of the
+    comments are about which option, and whether the rest was ever meant, only its author knows."""
+    if above < 2 or not _continues(_text(source, above - 1)):
+        return None
+    detail = _cut(source, "ended-above-comment", above, source.position(span.start)[0])
+    return _fact(source, "broken-continuation", span, {**detail, "unfilled": True}, [])
 
 
 def _above_option(source: Source, line: int, span: Span) -> Fact | None:

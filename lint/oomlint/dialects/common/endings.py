@@ -1,0 +1,97 @@
+"""What is certain to end a program before it trains, whatever the framework: part of every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import shared
+from oomlint.dialects.common.refused_options import refused_options
+from oomlint.dialects.library_tables import CALLED, reach_of, why_no_name
+from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.meaning import Meaning, Sourced
+from oomlint.dialects.table import Block
+from oomlint.documents import kind_of
+from oomlint.documents.base import Document, Fact
+
+endings = Meaning(refused_options)
+
+
+@endings.derive(shared.refused)
+def ends_early(run: Cells) -> Any:
+    """By what its own code makes certain, where the switches lead there."""
+    found = run.given.once(_ends)
+    if not found:
+        return None
+    from oomlint.dialects.trainer.script import are_held  # most programs end in no such way
+    from oomlint.dialects.trainer.statements import switches_of
+
+    switches = switches_of(run.given.blocks)
+    held = (each for each in found if are_held(each.detail["guards"], switches))
+    by_path = run.given.once(_started_by_path)
+    for fact in held:
+        if not fact.detail.get("by_path") or fact.location.path in by_path:
+            return Sourced(fact.detail["why"], fact.location.path)
+    return None
+
+
+@endings.derive(shared.refused, source="names of transformers, TRL and PEFT, release by release")
+def imports_what_is_gone(run: Cells) -> Any:
+    """``from trl import DataCollatorForCompletionOnlyLM``: no release that the project allows has it."""
+    for fact in run.given.once(_takes):
+        package = fact.detail["module"]
+        reach = reach_of(run, package) if package in CALLED else None
+        for name in fact.detail["names"] if reach is not None else ():
+            assert reach is not None
+            why = why_no_name(package, name, reach)
+            if why is not None:
+                return Sourced(why, fact.location.path)
+    return None
+
+
+@endings.derive(shared.refused, source="CPython: sys.path[0], importlib")
+def does_not_find(run: Cells) -> Any:
+    """An import of the project's own that fails from where the command starts the script."""
+    found = run.known.find_ending()
+    return None if found is None else Sourced(found.why, found.at.path)
+
+
+@endings.derive(shared.refused_at)
+def place_of_import(run: Cells) -> Any:
+    """Where that import stands, if it is for this that the program ends."""
+    why = run[shared.refused]
+    found = run.known.find_ending() if why else None
+    return found.at if found is not None and found.why == why else None
+
+
+def _ends(blocks: list[Block]) -> tuple[Fact, ...]:
+    return tuple(fact for fact in _facts(blocks) if fact.kind == "ends-early")
+
+
+def _takes(blocks: list[Block]) -> tuple[Fact, ...]:
+    return tuple(fact for fact in _facts(blocks) if fact.kind == "takes-names")
+
+
+def _facts(blocks: list[Block]) -> Iterator[Fact]:
+    return (fact for document in _documents(blocks) for fact in document.facts)
+
+
+def _documents(blocks: list[Block]) -> list[Document]:
+    return list({id(block.document): block.document for block in blocks}.values())
+
+
+def _started_by_path(blocks: list[Block]) -> frozenset[str]:
+    """Display paths of the scripts that a command of the run starts as files, and of notebooks."""
+    documents = _documents(blocks)
+    anchors = {block.anchor for block in blocks}
+    scripts = tuple(
+        f"/{launch.script.removeprefix('./').replace('../', '')}"
+        for document in documents
+        for launch in launches(document)
+        if launch.anchor in anchors and launch.script is not None
+    )
+    paths = (document.source.path for document in documents)
+    return frozenset(
+        path for path in paths if kind_of(path) == ".ipynb" or f"/{path}".endswith(scripts)
+    )

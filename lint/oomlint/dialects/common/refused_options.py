@@ -1,0 +1,237 @@
+"""Options of a command at which the parser of the script that it starts stops, and options that the parser misses.
+
+Certain only of a parser of which all is known (:mod:`oomlint.documents.python.strict_parsers`), and of classes of libraries
+only where no release that the project allows takes the option, or such a value (:mod:`oomlint.dialects.library_tables`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from oomlint.dialects.cells import Cells, Ending
+from oomlint.dialects.common.fields import shared
+from oomlint.dialects.library_tables import Field, fields_of
+from oomlint.dialects.machine.launch import Launch
+from oomlint.dialects.machine.launches import launches
+from oomlint.dialects.meaning import Meaning, Sourced
+from oomlint.dialects.table import Block
+from oomlint.documents.base import UNKNOWN, Entry, Node, Scalar, Sequence, parser_of
+from oomlint.documents.python.strict_parsers import Option, StrictParser
+from oomlint.documents.text import Location, Span
+
+refused_options = Meaning()
+
+# int() and float() of CPython, as far as a command line has them.
+_FITS = {
+    "int": re.compile(r"\s*[+-]?\d+(?:_\d+)*\s*"),
+    "float": re.compile(
+        r"\s*[+-]?(?:(?:\d[\d_]*)?\.?\d[\d_]*\.?(?:[eE][+-]?\d+)?|inf|infinity|nan)\s*",
+        re.IGNORECASE,
+    ),
+}
+# What guides write for what they leave out, and how variables are written that are never filled in.
+_LEFT_OUT = re.compile(r"\.\.\.|…|[<>\[\]{}$*]")
+# transformers 5.23 hf_argparser.py, TRL 1.9 scripts/utils.py: words before any class is asked.
+_OF_PARSERS = frozenset({"help", "h", "config"})
+# DeepSpeed 0.19.5 launcher/launch.py and torch 2.8 distributed/launch.py hand it over.
+_OF_LAUNCHERS = frozenset({"local_rank", "local-rank"})
+
+
+class Started(Struct, frozen=True, eq=False):
+    """A command that starts a script with a parser of which all is known."""
+
+    launch: Launch
+    parser: StrictParser
+    script: str
+
+
+class Known(Struct, frozen=True):
+    """What a parser takes: options by every name they have, and those that it requires."""
+
+    options: Mapping[str, tuple[Option, ...]]
+    required: tuple[str, ...]
+
+    def of(self, name: str) -> tuple[Option, ...]:
+        """The options that a name may stand for, in full or as their beginning."""
+        if name in self.options:
+            return self.options[name]
+        begun = (each for full, each in self.options.items() if full.startswith(name))
+        return tuple(option for options in begun for option in options)
+
+
+@refused_options.derive(shared.refused, source="CPython argparse, transformers hf_argparser.py")
+def refused_option(run: Cells) -> Any:
+    """The first option of the command that ends the program as it parses."""
+    found = _refusal(run)
+    return None if found is None else Sourced(found.why, found.at.path)
+
+
+@refused_options.derive(shared.refused_at)
+def refused_place(run: Cells) -> Any:
+    """Where the option stands that is refused, if it is for this that the program ends."""
+    found = _refusal(run)
+    return found.at if found is not None and run[shared.refused] == found.why else None
+
+
+def _refusal(run: Cells) -> Ending | None:
+    for started in run.given.once(_started):
+        known = _known(started.parser, run)
+        if known is not None:
+            found = (*_refused(started, known), *_missing(started, known))
+            if found:
+                return found[0]
+    return None
+
+
+def _started(blocks: list[Block]) -> tuple[Started, ...]:
+    documents = {id(block.document): block.document for block in blocks}.values()
+    anchors = {block.anchor for block in blocks}
+    parsers = [(each.source.path, parser_of(each)) for each in documents]
+    found = [(path, each.strict) for path, each in parsers if each is not None and each.strict]
+    if not found:
+        return ()
+    return tuple(
+        Started(launch, strict, launch.script)
+        for document in documents
+        for launch in launches(document)
+        if launch.anchor in anchors
+        and launch.script is not None
+        and not launch.command.folder_is_open
+        for path, strict in found
+        if strict is not None and f"/{path}".endswith(f"/{_plain(launch.script)}")
+    )
+
+
+def _plain(path: str) -> str:
+    return re.sub(r"^(?:\.{1,2}/)+", "", path)
+
+
+def _known(parser: StrictParser, run: Cells) -> Known | None:
+    """What a parser takes in the releases that may run; ``None`` where a class is one that nobody knows."""
+    inherited = [fields_of(cls, run) for cls in parser.classes]
+    own = {name for option in parser.options for name in option.names}
+    every: list[Option] = [*parser.options]
+    for fields in inherited:
+        if fields is None:
+            return None
+        # What a script's own class says anew is as that says.
+        every += (_of_field(name, each) for name, each in fields.items() if name not in own)
+    options: dict[str, tuple[Option, ...]] = {}
+    for option in every:
+        for name in option.names:
+            options[name] = (*options.get(name, ()), option)
+    needed = (option for option in every if option.is_required and not option.is_positional)
+    return Known(options, tuple(option.names[-1] for option in needed if option.names))
+
+
+def _of_field(name: str, every: tuple[Field, ...]) -> Option:
+    """The option that a field of a library's class is in releases of which each may have it in a way of its own."""
+    kinds = {field.kind for field in every}
+    number = "int" if kinds == {"int"} else "float" if kinds <= {"int", "float"} else "other"
+    names = (f"no_{name}", name) if "bool" in kinds else (name,)
+    return Option(names, number, (), all(field.is_required for field in every))
+
+
+# -- what it stops at --------------------------------------------------------------------------------
+
+
+def _refused(started: Started, known: Known) -> Iterator[Ending]:
+    for name, entry in started.launch.flags.entries.items():
+        if len(name) < 2 or name in _OF_PARSERS | _OF_LAUNCHERS or _may_differ(entry.value):
+            continue
+        options = known.of(name)
+        if not options:
+            why = f"{_stem(started)} stops at --{name}, which its parser does not know"
+            yield Ending(why, _at(started, entry.key_span))
+            return
+        value = _misfit(options, entry)
+        if value is not None:
+            why = f"{_stem(started)} stops at --{name} {value[0]}: it is no {value[1]}"
+            yield Ending(why, _at(started, entry.key_span))
+            return
+
+
+def _misfit(options: tuple[Option, ...], entry: Entry) -> tuple[str, str] | None:
+    """A value that none of the options that a name may stand for takes, and what they take."""
+    words = _words(entry.value)
+    kinds = {option.kind for option in options}
+    choices = {option.choices for option in options}
+    for word in words:
+        if kinds == {"int"} and not _FITS["int"].fullmatch(word):
+            return word, "whole number"
+        if (
+            "other" not in kinds
+            and kinds <= {"int", "float"}
+            and not _FITS["float"].fullmatch(word)
+        ):
+            return word, "number"
+        if len(choices) == 1 and (allowed := next(iter(choices))) and word not in allowed:
+            return word, f"choice of {', '.join(allowed)}"
+    return None
+
+
+def _words(value: Node) -> list[str]:
+    """The words of a value that are known as they stand."""
+    nodes = value.items if isinstance(value, Sequence) else (value,)
+    values = [node.value for node in nodes if isinstance(node, Scalar)]
+    return [word for word in values if isinstance(word, str) and not _LEFT_OUT.search(word)]
+
+
+def _may_differ(value: Node) -> bool:
+    return isinstance(value, Scalar) and value.may_differ
+
+
+# -- what it misses ----------------------------------------------------------------------------------
+
+
+def _missing(started: Started, known: Known) -> Iterator[Ending]:
+    launch = started.launch
+    if started.parser.may_take_a_file or _may_say_more(launch):
+        return
+    given = launch.flags.entries
+    for name in known.required:
+        if not any(name in option.names for key in given for option in known.of(key)):
+            why = f"{_stem(started)} requires --{name}, which the command does not give"
+            yield Ending(why, _at(started, launch.anchor))
+            return
+    positional = [o for o in started.parser.options if o.is_positional and o.is_required]
+    if positional and not launch.arguments and not any(map(_takes_several, given.values())):
+        why = f"{_stem(started)} requires {positional[0].names[0]}, which the command does not give"
+        yield Ending(why, _at(started, launch.anchor))
+
+
+def _may_say_more(launch: Launch) -> bool:
+    """Whether the command may have further words: ``$EXTRA``, also behind a switch, or what a guide leaves out."""
+    flags = list(launch.flags.entries.values())
+    words: Iterable[Node] = (*launch.arguments, *(entry.value for entry in flags[-1:]))
+    if launch.flags.open_ended or launch.arguments:
+        return True
+    return any(isinstance(w, Scalar) and w.value is UNKNOWN for w in words) or _is_sketch(launch)
+
+
+def _is_sketch(launch: Launch) -> bool:
+    texts = [word for entry in launch.flags.entries.values() for word in _texts(entry.value)]
+    return any(_LEFT_OUT.search(word) for word in texts)
+
+
+def _texts(value: Node) -> list[str]:
+    nodes = value.items if isinstance(value, Sequence) else (value,)
+    return [
+        node.value for node in nodes if isinstance(node, Scalar) and isinstance(node.value, str)
+    ]
+
+
+def _takes_several(entry: Entry) -> bool:
+    return isinstance(entry.value, Sequence)
+
+
+def _at(started: Started, span: Span) -> Location:
+    return Location(started.launch.document.source.path, span)
+
+
+def _stem(started: Started) -> str:
+    return started.script.rpartition("/")[2]

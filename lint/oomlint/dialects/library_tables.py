@@ -1,0 +1,164 @@
+"""Which releases of transformers, TRL and PEFT have which names, and which fields of the classes parsers are made of.
+
+The tables in ``keys/names`` and ``keys/fields`` are read from the libraries' wheels (:mod:`benchmarks.wheels`). What they
+say is asked for all releases that a project allows: only what none of them takes is certain to end a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from oomlint.dialects.cells import Cells
+from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Release, release_of
+
+_KEYS = Path(__file__).parent / "keys"
+_ALWAYS: Release = (1 << 62,)
+CALLED = {"transformers": "transformers", "trl": "TRL", "peft": "PEFT"}
+"""The libraries with tables, and how people call them."""
+_WITH_FIELDS = ("transformers", "trl")
+
+
+class Span(Struct, frozen=True):
+    """Releases from ``first`` on and before ``gone``; of the oldest read ``first`` is empty."""
+
+    first: Release
+    gone: Release
+    written: tuple[str, str]
+
+
+class Reach(Struct, frozen=True):
+    """The releases of a library that may run: from ``oldest`` to ``newest``, both included; an empty ``oldest`` is any."""
+
+    oldest: Release
+    newest: Release
+
+    def meets(self, span: Span) -> bool:
+        return self.oldest < span.gone and span.first <= self.newest
+
+
+class Field(Struct, frozen=True):
+    """A field of a class: what argparse makes of its value (``int``, ``float``, ``bool`` or ``other``)."""
+
+    kind: str
+    is_required: bool
+    span: Span
+
+
+class Classes(Struct, frozen=True):
+    """The classes of one library by name, with their fields and with the classes of another library they take fields from."""
+
+    fields: Mapping[str, Mapping[str, tuple[Field, ...]]]
+    bases: Mapping[str, tuple[tuple[str, Span], ...]]
+
+
+def reach_of(run: Cells, package: str) -> Reach | None:
+    """The releases of a library that the project allows; ``None`` where a copy or a commit decides."""
+    from oomlint.dialects.common.fields import library
+
+    if package in run.known.untold:
+        return None
+    floor = _beginning(release_of(run.known.floors.get(package)))
+    pinned = _beginning(release_of((run[f.versions] or {}).get(package)))
+    if pinned:
+        return Reach(min(floor or pinned, pinned), pinned)
+    oldest, beyond = (run[library.bounds] or {}).get(package, ((), _ALWAYS))
+    return Reach(_beginning(oldest), beyond)
+
+
+def _beginning(release: Release | None) -> Release:
+    """Up to the last number that is not zero: a project may pin 4.45 for 4.45.0."""
+    numbers = release or ()
+    while numbers and not numbers[-1]:
+        numbers = numbers[:-1]
+    return numbers
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+@cache
+def _names(package: str) -> Mapping[str, tuple[Span, ...]]:
+    found: dict[str, tuple[Span, ...]] = {}
+    for line in _lines("names", package):
+        name, came, *went = line.split()
+        found[name] = (*found.get(name, ()), _span(came, *went))
+    return found
+
+
+def why_no_name(package: str, name: str, reach: Reach) -> str | None:
+    """Why ``from PACKAGE import NAME`` fails, in words: none of the releases that may run has it; ``None`` where one may."""
+    spans = _names(package).get(name, ())
+    if not spans or not reach.oldest or any(map(reach.meets, spans)):
+        return None
+    behind = [span for span in spans if span.gone <= reach.oldest]
+    if behind:
+        return f"{CALLED[package]} {behind[-1].written[1]} and later has no {name}"
+    return f"{CALLED[package]} before {spans[0].written[0]} has no {name}"
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+@cache
+def _classes(package: str) -> Classes:
+    fields: dict[str, dict[str, tuple[Field, ...]]] = {}
+    bases: dict[str, tuple[tuple[str, Span], ...]] = {}
+    cls = ""
+    for line in _lines("fields", package):
+        if line.endswith(":"):
+            cls = line[:-1]
+            continue
+        name, kind, came, *went = line.split()
+        span = _span(came, *went)
+        if name == "*":
+            bases[cls] = (*bases.get(cls, ()), (kind, span))
+            continue
+        own = fields.setdefault(cls, {})
+        each = Field(kind.removesuffix("!"), kind.endswith("!"), span)
+        own[name] = (*own.get(name, ()), each)
+    return Classes(fields, bases)
+
+
+def fields_of(qualified: str, run: Cells) -> Mapping[str, tuple[Field, ...]] | None:
+    """The fields that a library's class has in any release that may run, with what each is in some of these; ``None`` of a
+    class that no table has, or whose release nobody knows."""
+    package, _, rest = qualified.partition(".")
+    name = rest.rpartition(".")[2]
+    if package not in _WITH_FIELDS or ".experimental." in qualified:
+        return None
+    reach, classes = reach_of(run, package), _classes(package)
+    if reach is None or (name not in classes.fields and name not in classes.bases):
+        return None
+    found: dict[str, tuple[Field, ...]] = {}
+    for base, span in classes.bases.get(name, ()):
+        inherited = fields_of(f"transformers.{base}", run) if reach.meets(span) else {}
+        if inherited is None:
+            return None
+        found |= inherited
+    for field, every in classes.fields.get(name, {}).items():
+        possible = tuple(each for each in every if reach.meets(each.span))
+        if possible:
+            found[field] = possible
+    return found
+
+
+def field_names(qualified: str) -> Iterator[str]:
+    """Every field that a library's class ever had."""
+    package, _, rest = qualified.partition(".")
+    if package in _WITH_FIELDS:
+        yield from _classes(package).fields.get(rest.rpartition(".")[2], {})
+
+
+def _lines(kind: str, package: str) -> Iterator[str]:
+    text = (_KEYS / kind / f"{package}.txt").read_text("utf-8")
+    return (line for line in text.splitlines() if not line.startswith("#"))
+
+
+def _span(came: str, went: str = "") -> Span:
+    gone = release_of(went) if went else _ALWAYS
+    return Span(_beginning(release_of(came)), _beginning(gone), (came, went))

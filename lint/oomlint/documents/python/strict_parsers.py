@@ -1,0 +1,206 @@
+"""Parsers that stop at what they do not know: which options one takes, what their values must be, which it requires.
+
+Nothing is said of a parser that somebody else may add to: one that is handed to a function of another file, made of
+another one, or asked to leave over what it does not know. CPython 3.13 Lib/argparse.py ``parse_args``, ``_get_values``,
+``_get_option_tuples`` (a beginning stands for the option that alone begins so); transformers 5.23 ``hf_argparser.py``
+``parse_args_into_dataclasses``, ``_parse_dataclass_field``; TRL 1.9 ``scripts/utils.py`` ``parse_args_and_config``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from oomlint.documents.python.scopes import call_name, dotted
+from oomlint.documents.python.tree import Tree
+
+_MAKES: Final = "ArgumentParser"
+_MAKES_OF_CLASSES: Final = frozenset({"HfArgumentParser", "TrlParser", "H4ArgumentParser"})
+_ALL_MAKERS: Final = frozenset({_MAKES, *_MAKES_OF_CLASSES})
+_GROUPS: Final = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
+# What may be done with a parser or a group: nothing adds options out of sight.
+_METHODS: Final = frozenset(
+    {
+        "add_argument", "parse_args", "parse_args_into_dataclasses", "parse_args_and_config", "parse_yaml_file",
+        "parse_json_file", "parse_dict", "print_help", "format_help", "print_usage", "error", "exit", *_GROUPS,
+    }
+)  # fmt: skip
+_PARSES: Final = frozenset({"parse_args", "parse_args_into_dataclasses", "parse_args_and_config"})
+_LENIENT: Final = frozenset(
+    {"parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args", "add_subparsers", "add_parser",
+     "set_defaults", "register", "add_config_arguments", "cli", "Fire", "add_argparse_args"}
+)  # fmt: skip
+_CHANGES_WORDS: Final = re.compile(
+    r"sys\.argv\s*(?:=[^=]|\+=|\[[^\]]*\]\s*=[^=]|\.(?:append|remove|pop|extend|insert|clear)\b)|from sys import argv"
+)
+_FLAGS: Final = frozenset({"store_true", "store_false", "count", "help", "version", "store_const"})
+_NUMBERS: Final = frozenset({"int", "float"})
+
+
+class Option(Struct, frozen=True):
+    """An option of a parser, by its names with underscores and without dashes in front (of a positional its own).
+    ``kind``: ``int``, ``float`` or ``other``, as argparse checks a value; ``choices`` are the words that it takes alone."""
+
+    names: tuple[str, ...]
+    kind: str
+    choices: tuple[str, ...] = ()
+    is_required: bool = False
+    is_positional: bool = False
+
+
+class StrictParser(Struct, frozen=True):
+    """The options that a script declares, and the ``classes`` of libraries, dotted, whose fields are options, too.
+    ``may_take_a_file``: a file may say what the command leaves out."""
+
+    options: tuple[Option, ...]
+    classes: tuple[str, ...]
+    may_take_a_file: bool
+
+
+def is_strict(tree: Tree, text: str) -> bool:
+    """Whether a file has one parser, declares all its options in sight, and has it stop at others."""
+    makers = [call for name in _ALL_MAKERS for call in tree.calls.get(name, [])]
+    parses = [call for name in _PARSES for call in tree.calls.get(name, [])]
+    if len(makers) != 1 or len(parses) != 1 or any(name in tree.calls for name in _LENIENT):
+        return False
+    if _CHANGES_WORDS.search(text) or not _is_plain(makers[0]) or not _reads_command(parses[0]):
+        return False
+    holders = _holders(makers[0], parses[0], tree)
+    return holders is not None and not _hands_over(holders, tree)
+
+
+def _is_plain(maker: ast.Call) -> bool:
+    given = {keyword.arg for keyword in maker.keywords}
+    return not given & {
+        "parents",
+        "prefix_chars",
+        "argument_default",
+        "fromfile_prefix_chars",
+        None,
+    }
+
+
+def _reads_command(parses: ast.Call) -> bool:
+    """Whether it is the command that is parsed, and nothing is left over."""
+    return not parses.args and not parses.keywords
+
+
+def _holders(maker: ast.Call, parses: ast.Call, tree: Tree) -> frozenset[str] | None:
+    """The names of the parser and its groups, none of one that parses as it is made; ``None`` of one that is no plain
+    variable."""
+    found: set[str] = set()
+    for node in tree.assignments:
+        call = node.value
+        if call is maker or (isinstance(call, ast.Call) and call_name(call) in _GROUPS):
+            if len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+                return None
+            found.add(node.targets[0].id)
+    is_at_once = isinstance(parses.func, ast.Attribute) and parses.func.value is maker
+    return frozenset(found) if found or is_at_once else None
+
+
+def _hands_over(holders: frozenset[str], tree: Tree) -> bool:
+    """Whether anything else may be done with a parser than to add to it and to parse: it is handed to functions of the
+    same file alone, which call it the same and whose additions are seen as well."""
+    fine: set[int] = set()
+    for node in ast.walk(tree.root):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name) as holder, attr=method):
+                if name in holders and method not in _METHODS:
+                    return True
+                fine.add(id(holder))
+            case ast.Call(func=ast.Name(id=name)) if name in tree.scopes.functions:
+                function = tree.scopes.functions[name]
+                called = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+                handed = (*node.args, *(keyword.value for keyword in node.keywords))
+                fine |= {id(x) for x in handed if isinstance(x, ast.Name) and x.id in called}
+            case ast.Return(value=ast.Name() as given):
+                fine.add(id(given))
+    names = (each for each in ast.walk(tree.root) if isinstance(each, ast.Name))
+    loaded = (each for each in names if isinstance(each.ctx, ast.Load) and each.id in holders)
+    return any(id(each) not in fine for each in loaded)
+
+
+# -- what its options are ----------------------------------------------------------------------------
+
+
+def declared(tree: Tree) -> Iterator[Option]:
+    """The options of the ``add_argument`` calls of a file."""
+    for call in tree.calls_to("add_argument"):
+        if isinstance(call.func, ast.Attribute):
+            words = [a.value for a in call.args if isinstance(a, ast.Constant)]
+            yield _option(call, [word for word in words if isinstance(word, str)])
+
+
+def _option(call: ast.Call, words: list[str]) -> Option:
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    names = tuple(word.lstrip("-").replace("-", "_") for word in words)
+    is_positional = bool(words) and not words[0].startswith("-")
+    action, nargs = _text(given.get("action")), given.get("nargs")
+    is_flag = action in _FLAGS or (action is None and "action" in given)
+    if is_flag and action is None:  # argparse.BooleanOptionalAction
+        names = (*names, *(f"no_{name}" for name in names))
+    kind = dotted(given["type"]) if "type" in given else "other"
+    optional = isinstance(nargs, ast.Constant) and nargs.value in ("?", "*", 0)
+    required = given.get("required")
+    return Option(
+        names,
+        kind if kind in _NUMBERS and not is_flag and "choices" not in given else "other",
+        tuple(_words_of(given.get("choices"))) if kind in ("other", "str") else (),
+        (is_positional and not optional and "default" not in given)
+        or (isinstance(required, ast.Constant) and required.value is True),
+        is_positional,
+    )
+
+
+def _text(node: ast.expr | None) -> str | None:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str) else None
+
+
+def _words_of(choices: ast.expr | None) -> Iterable[str]:
+    if not isinstance(choices, (ast.List, ast.Tuple, ast.Set)):
+        return ()
+    words = [_text(each) for each in choices.elts]
+    return [word for word in words if word is not None] if all(words) else ()
+
+
+def fields(cls: ast.ClassDef) -> Iterator[Option]:
+    """The options that the own fields of a dataclass become."""
+    for statement in cls.body:
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        written = ast.unparse(statement.annotation).strip("'\"")
+        inner = re.sub(r"^(?:typing\.)?Optional\[(.*)\]$", r"\1", written).removesuffix(" | None")
+        given = _field_keywords(statement.value)
+        if written.startswith(("ClassVar", "typing.ClassVar")) or _is_off(given.get("init")):
+            continue
+        name = statement.target.id
+        names = (f"no_{name}", name) if inner == "bool" else (name,)
+        has_default = statement.value is not None and (
+            not _is_field(statement.value) or bool({"default", "default_factory"} & given.keys())
+        )
+        yield Option(names, inner if inner in _NUMBERS else "other", (), not has_default)
+
+
+def has_aliases(cls: ast.ClassDef) -> bool:
+    """Whether its fields have other names as options, by their metadata."""
+    return any(isinstance(node, ast.Constant) and node.value == "aliases" for node in ast.walk(cls))
+
+
+def _is_field(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and call_name(value) in ("field", "HfArg")
+
+
+def _field_keywords(value: ast.expr | None) -> dict[str | None, ast.expr]:
+    if value is None or not isinstance(value, ast.Call):
+        return {}
+    return {keyword.arg: keyword.value for keyword in value.keywords}
+
+
+def _is_off(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False

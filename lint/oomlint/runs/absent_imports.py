@@ -1,0 +1,174 @@
+"""Modules of a project that Python does not find from where a command starts a script: the program ends as it imports.
+
+A script that is started by its path has its own folder first among the places that are searched, and the working directory not
+at all (CPython 3.13 "sys.path[0]"; torch 2.8 distributed/run.py starts scripts so too; accelerate and DeepSpeed may add the
+working directory: accelerate 1.11 utils/launch.py prepare_deepspeed_cmd_env, DeepSpeed 0.19.5 launcher/runner.py).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from oomlint.dialects.base import Claim
+from oomlint.dialects.cells import Ending
+from oomlint.dialects.machine.launch import Launch
+from oomlint.dialects.machine.launcher_keys import PLAIN, TORCHRUN
+from oomlint.documents.base import Document, Fact, PythonDocument
+from oomlint.errors import FileError
+from oomlint.files.ignored import Ignored
+from oomlint.files.reference_index import texts_below
+from oomlint.files.requirements import PACKAGES
+from oomlint.files.searched import SearchedTexts
+from oomlint.files.workspace import Workspace
+
+_SEARCHES_SCRIPT_ALONE = (PLAIN, TORCHRUN)
+# By these somebody may say where else Python looks, or install the project itself.
+_EXTENDS = (
+    b"PYTHONPATH",
+    b"-e .",
+    b"-e git",
+    b"--editable",
+    b"setup.py develop",
+    b"conda develop",
+    b"conda-develop",
+)
+_EXTENDS_ITSELF = re.compile(rb"sys\.path|addsitedir|PYTHONPATH")
+_ENVIRONMENTS = (".env", ".envrc")
+_PACKAGES_ITSELF = re.compile(
+    rb"^\[(?:project|build-system|tool\.(?:poetry|setuptools|hatch|pdm|flit|uv))\b", re.MULTILINE
+)
+# What a package may make as it is built, and what hands out modules that no file has.
+_MADE = re.compile(r"^_|version|_pb2|generated|(?:^|_)(?:cuda|ext|kernels?|C)$|cpp")
+_HANDS_OUT = re.compile(rb"sys\.modules|__path__|_LazyModule|importlib")
+
+
+class AbsentImports:
+    """Looks for the modules that scripts of commands import."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._texts: dict[Path, SearchedTexts] = {}
+        self._ignored = Ignored()
+        self._found: dict[tuple[str, str, bool], Ending | None] = {}
+
+    def of(self, launch: Launch, from_file: str, claims: Iterable[Claim]) -> Ending | None:
+        """The first import of a command's script that is sure to fail, if there is one."""
+        if launch.script is None or launch.command.folder_is_open:
+            return None
+        if launch.script[:1] in ("/", "~", "$"):
+            return None  # on another machine, or of another checkout: what is here by that name may be another file
+        script = self._workspace.resolve(launch.script, from_file, launch.command.folder)
+        if script is None:
+            return None
+        document = next((each.document for each in claims if each.path == script), None)
+        key = (script, launch.launcher.name, document is None)
+        if key not in self._found:
+            self._found[key] = self._in(document, script, launch)
+        return self._found[key]
+
+    def _in(self, document: Document | None, script: str, launch: Launch) -> Ending | None:
+        """What ends a script, by its own facts where no dialect claims it: what it trains stands in other files."""
+        is_claimed = document is not None
+        with suppress(FileError):
+            document = document or self._workspace.document(script)
+        if not isinstance(document, PythonDocument):
+            return None
+        for fact in document.facts:
+            if fact.kind == "imports-module":
+                why = self._why_absent(fact, script, launch, document.sourced)
+                if why:
+                    return Ending(why, fact.location)
+            if fact.kind == "ends-early" and not is_claimed and not fact.detail["guards"]:
+                return Ending(fact.detail["why"], fact.location)
+        return None
+
+    def _why_absent(self, fact: Fact, script: str, launch: Launch, sourced: tuple[str, ...]) -> str:
+        module = str(fact.detail["module"])
+        parts, folder = module.split("."), posixpath.dirname(script)
+        if self._has(folder, parts[0]):
+            missing = self._missing_of_package(folder, parts)
+            return (
+                f"there is no module {missing}, which {_name(fact.detail['in'])} imports"
+                if missing
+                else ""
+            )
+        if launch.launcher not in _SEARCHES_SCRIPT_ALONE or parts[0] in PACKAGES:
+            return ""
+        home = next((each for each in self._above(folder) if self._is_module(each, parts)), None)
+        if home is None or self._may_be_found(script, home, parts[0]):
+            return ""
+        texts = (self._workspace.read_or_none(each) or b"" for each in (script, *sourced))
+        if any(map(_EXTENDS_ITSELF.search, texts)):
+            return ""
+        where = f"in {home}" if home else "in the project's root"
+        return f"{module} lies {where}, where Python does not look for {_name(script)}"
+
+    # -- in a package beside the script --------------------------------------------------------
+
+    def _missing_of_package(self, folder: str, parts: list[str]) -> str:
+        """The module that a package beside the script lacks, dotted; empty where it may have it, or be another."""
+        for depth in range(1, len(parts)):
+            package = posixpath.join(folder, *parts[:depth])
+            init = self._workspace.read_or_none(f"{package}/__init__.py")
+            if init is None or _HANDS_OUT.search(init):
+                return ""
+            if not self._has(package, parts[depth]):
+                is_made = _MADE.search(parts[depth]) or self._is_ignored(package, parts[depth])
+                return "" if is_made else ".".join(parts[: depth + 1])
+        return ""
+
+    def _has(self, folder: str, name: str) -> bool:
+        """Whether a folder has a module, a package or anything else of a name, whatever its ending."""
+        path = self._workspace.file(folder or ".")
+        if self._workspace.holds(path, name) or self._workspace.holds(path, f"{name}.py"):
+            return True
+        return any(
+            entry.partition(".")[0] == name for entry in self._workspace.disk.names(str(path))
+        )
+
+    def _is_ignored(self, folder: str, name: str) -> bool:
+        """Whether git leaves out what would be the module: it may be on its author's disk."""
+        path = self._workspace.file(folder) / name
+        return self._ignored.covers(f"{path}.py", is_folder=False) or self._ignored.covers(
+            str(path), is_folder=True
+        )
+
+    # -- elsewhere in the project --------------------------------------------------------------
+
+    def _above(self, folder: str) -> Iterator[str]:
+        """The folders above a script's within its project, the nearest first."""
+        while folder:
+            folder = posixpath.dirname(folder)
+            yield folder
+
+    def _is_module(self, folder: str, parts: list[str]) -> bool:
+        path = posixpath.join(folder, *parts)
+        return any(self._workspace.exists(each) for each in (f"{path}.py", f"{path}/__init__.py"))
+
+    def _may_be_found(self, script: str, home: str, root: str) -> bool:
+        """Whether somebody may have Python look in a folder, has the project installed, or means another package."""
+        around = self._workspace.project_around(script)
+        if any(True for word in _EXTENDS for _ in self._around(around).holding(word)):
+            return True
+        if any(root in text for text in self._workspace.requirements(script)):
+            return True
+        return any(map(self._installs, (home, *self._above(home))))
+
+    def _installs(self, folder: str) -> bool:
+        project = self._workspace.read_or_none(posixpath.join(folder, "pyproject.toml")) or b""
+        names = ("setup.py", "setup.cfg", *_ENVIRONMENTS)
+        others = (posixpath.join(folder, name) for name in names)
+        return bool(_PACKAGES_ITSELF.search(project)) or any(map(self._workspace.exists, others))
+
+    def _around(self, root: Path) -> SearchedTexts:
+        if root not in self._texts:
+            self._texts[root] = texts_below(self._workspace, root, guides=True)
+        return self._texts[root]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

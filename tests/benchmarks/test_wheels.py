@@ -1,0 +1,46 @@
+"""What is read from a library's wheels: its names and the fields of its classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from benchmarks.wheels import main
+
+_INIT = "from .trainer import {names}\n"
+_CONFIG = """\
+from transformers import TrainingArguments
+class Base(TrainingArguments):
+    rate: {kind} = 1
+class OwnConfig(Base):
+    path: str
+    size: Optional[int] = field(default=None)
+    hidden: int = field(init=False)
+    TAGS: ClassVar[list] = []
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for release, names, kind in (
+        ("0.4.0", "Alpha, Beta", "int"),
+        ("0.5.0", "Beta, Gamma", "float"),
+    ):
+        with ZipFile(tmp_path / f"trl-{release}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("trl/__init__.py", _INIT.format(names=names))
+            wheel.writestr("trl/trainer/own_config.py", _CONFIG.format(kind=kind))
+    return tmp_path
+
+
+def test_names_by_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main("names", "trl", str(folder))
+    assert capsys.readouterr().out.splitlines() == ["Alpha - 0.5.0", "Gamma 0.5.0"]
+
+
+def test_fields_by_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main("fields", "trl", str(folder))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "OwnConfig:", "* TrainingArguments -", "path other! -", "rate float 0.5.0", "rate int - 0.5.0", "size int -",
+    ]  # fmt: skip

@@ -1,0 +1,183 @@
+"""Options at which a script's parser stops before anything trains, and those that it misses."""
+
+from __future__ import annotations
+
+import pytest
+from tests.linked import report_of, run_of
+
+from oomlint.dialects.common.fields import shared
+from oomlint.linting.rule import Severity
+
+_OWN = """\
+import argparse
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def add_sizes(parser):
+    parser.add_argument("--batch", type=int, default=4)
+
+{parser}
+args = {parse}
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+options = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
+Trainer(model=model, args=options, train_dataset=data, data_collator=collator).train()
+"""
+_PARSER = """\
+parser = argparse.ArgumentParser()
+group = parser.add_argument_group("data")
+group.add_argument("--data-path", {path})
+parser.add_argument("--rate", type=float, default=1e-5)
+parser.add_argument("--steps", type=int, default=10)
+parser.add_argument("--kind", choices=["a", "b"], default="a")
+parser.add_argument("--use-lora", action="store_true")
+parser.add_argument("--layers", type=int, nargs="+")
+add_sizes(parser)"""
+
+
+def _refused(files: dict[str, str]) -> str:
+    found = run_of(files, hardware="1xRTX-4090-24GB").settings.get(shared.refused)
+    return "" if found is None else str(found.value)
+
+
+def _own(command: str, parser: str = "", parse: str = "parser.parse_args()", path: str = "") -> str:
+    text = _OWN.format(parser=parser or _PARSER.format(path=path or "default=None"), parse=parse)
+    return _refused({"train.py": text, "run.sh": f"{command}\n"})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--use_fp8", "train.py stops at --use_fp8, which its parser does not know"),
+        ("--steps 1e3", "train.py stops at --steps 1e3: it is no whole number"),
+        ("--rate fast", "train.py stops at --rate fast: it is no number"),
+        ("--layers 1 2 x", "train.py stops at --layers x: it is no whole number"),
+        ("--kind c", "train.py stops at --kind c: it is no choice of a, b"),
+        ("--batch 2.5", "train.py stops at --batch 2.5: it is no whole number"),
+    ],
+)
+def test_what_a_parser_does_not_take_ends_the_program(options: str, reason: str) -> None:
+    assert _own(f"python train.py {options}") == reason
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--steps 10 --rate 1e-5 --rate .5 --rate 2. --kind b --use-lora --data-path x --batch 8 --layers 1 2",
+        "--steps $STEPS --rate ${RATE} --kind $KIND $EXTRA",
+        "--ste 5",  # argparse takes a beginning
+        "--rate 1E5 --steps -1",
+        "--steps <number>",
+    ],
+)
+def test_what_a_parser_takes_does_not(options: str) -> None:
+    assert _own(f"python train.py {options}") == ""
+
+
+@pytest.mark.parametrize(
+    ("parser", "parse"),
+    [
+        ("", "parser.parse_known_args()[0]"),
+        ("", "parser.parse_args([])"),
+        ("parser = argparse.ArgumentParser(parents=[base])\nparser.add_argument('--a')", ""),
+        ("parser = argparse.ArgumentParser()\nparser.add_argument('--a')\nextend(parser)", ""),
+        ("parser = argparse.ArgumentParser()\nparser.add_argument('--a')\nimport x\nx.more(parser)", ""),
+        ("import sys\nsys.argv.remove('--use_fp8')\nparser = argparse.ArgumentParser()\nparser.add_argument('--a')", ""),
+        ("parser = argparse.ArgumentParser()\nfor n in names:\n    parser.add_argument('--' + n)", ""),
+    ],
+)  # fmt: skip
+def test_a_parser_of_which_not_all_is_known(parser: str, parse: str) -> None:
+    assert _own("python train.py --use_fp8", parser, parse or "parser.parse_args()") == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "misses"),
+    [
+        ("python train.py --rate 1e-5", True),
+        ("python train.py --data-path x", False),
+        ("python train.py --data x", False),
+        ("python train.py --rate 1e-5 $EXTRA", False),
+        ('python train.py --rate 1e-5 "$@"', False),
+        ("python train.py --rate $RATE", False),  # whatever stands behind it
+        ("python train.py --rate 1e-5 ...", False),
+    ],
+)
+def test_what_a_parser_requires(command: str, misses: bool) -> None:
+    reason = "train.py requires --data_path, which the command does not give"
+    assert _own(command, path="required=True") == (reason if misses else "")
+
+
+_CLASSES = """\
+from dataclasses import dataclass, field
+from typing import Optional
+import torch
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class Model:
+    model: str
+    rank: Optional[int] = field(default=8)
+    lora: bool = True
+
+model, options = HfArgumentParser((Model, TrainingArguments)).parse_args_into_dataclasses({rest})
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+Trainer(model=model, args=options, train_dataset=data, data_collator=collator).train()
+"""
+_SIZES = "--per_device_train_batch_size 1 --num_train_epochs 1 --learning_rate 1e-5"
+
+
+@pytest.mark.parametrize(
+    ("options", "release", "reason"),
+    [
+        ("--warmup_steps 0.1", "<5.0.0", "stops at --warmup_steps 0.1: it is no whole number"),
+        ("--warmup_steps 0.1", "==5.1.0", ""),
+        ("--warmup_steps 0.1", "", ""),
+        ("--warmup_steps 10", "<5.0.0", ""),
+        ("--push_to_hub_model_id x", "==5.0.0", "stops at --push_to_hub_model_id, which"),
+        ("--push_to_hub_model_id x", "==4.57.1", ""),
+        ("--push_to_hub_model_id x", ">=4.50", ""),
+        ("--push_to_hub_model_id x", ">=5.1", "stops at --push_to_hub_model_id, which"),
+        ("--evaluation_strategy no", "==4.52.4", "stops at --evaluation_strategy, which"),
+        ("--evaluation_strategy no", "==4.40.0", ""),
+        ("--evaluation_strategy no", ">=4.40,<4.53", ""),
+        ("--eos_token x", "", "stops at --eos_token, which"),
+        ("--no_lora --rank 4", "", ""),
+        ("--rank four", "", "stops at --rank four: it is no whole number"),
+    ],
+)
+def test_options_of_a_library_by_its_releases(options: str, release: str, reason: str) -> None:
+    files = {
+        "train.py": _CLASSES.format(rest=""),
+        "run.sh": f"python train.py --output_dir out --model x {_SIZES} {options}\n",
+        "requirements.txt": f"transformers{release}\n",
+    }
+    found = _refused(files)
+    assert reason in found if reason else not found
+    files["train.py"] = _CLASSES.format(rest="return_remaining_strings=True")
+    assert not _refused(files)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--rank 8", "train.py requires --model, which the command does not give"),
+        ("--model x", ""),
+        ("--model x --rank 8", ""),
+    ],
+)
+def test_fields_without_a_default_are_required(options: str, reason: str) -> None:
+    files = {
+        "train.py": _CLASSES.format(rest=""),
+        "run.sh": f"python train.py --output_dir out {_SIZES} {options}\n",
+    }
+    assert _refused(files) == reason
+
+
+def test_memory_is_a_remark_beside_it() -> None:
+    for given, is_sure in (("--use_fp8", True), ("--use-lora", False)):
+        text = _OWN.format(parser=_PARSER.format(path="default=None"), parse="parser.parse_args()")
+        files = {"train.py": text, "run.sh": f"python train.py {given}\n"}
+        found = report_of(files, hardware="1xRTX-4090-24GB").diagnoses
+        errors = [each for each in found if each.severity is Severity.ERROR]
+        assert ([each.rule.code for each in errors] == ["OOM905"]) is is_sure
+        assert errors
+        assert not is_sure or errors[0].finding.location.path == "run.sh"

@@ -1,0 +1,164 @@
+"""Imports that fail from where a command starts a script, and those that may not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.linked import report_of, run_of
+
+from oomlint.dialects.common.fields import shared
+from oomlint.linting.rule import Severity
+
+_CARD = "1xRTX-4090-24GB"
+_SCRIPT = """\
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+{imports}
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+options = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
+Trainer(model=model, args=options, train_dataset=data, data_collator=collator).train()
+"""
+
+
+def _refused(imports: str, start: str = "python scripts/train.py", **files: str) -> str:
+    named = {name.replace("__", "/").replace("_py", ".py"): text for name, text in files.items()}
+    texts = {"scripts/train.py": _SCRIPT.format(imports=imports), "run.sh": f"{start}\n", **named}
+    run = run_of(texts, "run.sh", "scripts/train.py", hardware=_CARD)
+    found = run.settings.get(shared.refused)
+    return "" if found is None else str(found.value)
+
+
+_ELSEWHERE = "helpers.text lies in the project's root, where Python does not look for train.py"
+
+
+def test_a_module_that_lies_where_python_does_not_look() -> None:
+    own = {"helpers__text_py": "clean = 1\n"}
+    imports = "from helpers.text import clean"
+    assert _refused(imports, **own) == _ELSEWHERE
+    assert _refused(imports, "torchrun --nproc_per_node 1 scripts/train.py", **own) == _ELSEWHERE
+    assert not _refused(imports, "PYTHONPATH=. python scripts/train.py", **own)
+    assert not _refused(imports, "accelerate launch scripts/train.py", **own)
+    assert not _refused(imports, "python -m scripts.train", **own)
+    assert not _refused(f"import sys\nsys.path.append('..')\n{imports}", **own)
+    assert not _refused(imports, scripts__helpers__text_py="clean = 1\n", **own)
+    assert not _refused("from helpers.other import clean", **own)
+    assert not _refused(f"try:\n    {imports}\nexcept ImportError:\n    pass", **own)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", "[build-system]\nrequires = []\n"),
+        ("setup.py", "from setuptools import setup\nsetup()\n"),
+        ("README.md", "Run `pip install -e .` first.\n"),
+        ("requirements.txt", "helpers==1.0\n"),
+        (".env", "PYTHONPATH=.\n"),
+    ],
+)
+def test_a_project_that_may_be_installed(name: str, text: str) -> None:
+    files = {
+        "scripts/train.py": _SCRIPT.format(imports="from helpers.text import clean"),
+        "helpers/text.py": "clean = 1\n",
+        "run.sh": "python scripts/train.py\n",
+    }
+    for more, reason in (({}, _ELSEWHERE), ({name: text}, None)):
+        run = run_of({**files, **more}, "run.sh", hardware=_CARD)
+        found = run.settings.get(shared.refused)
+        assert (None if found is None else found.value) == reason
+
+
+def test_a_module_that_a_package_beside_the_script_lacks() -> None:
+    package = {"scripts__ours____init___py": ""}
+    found = _refused("from ours.data import load", **package)
+    assert found == ""
+    files = {
+        "scripts/train.py": _SCRIPT.format(imports="from ours.data import load"),
+        "scripts/ours/__init__.py": "",
+        "scripts/ours/text.py": "",
+        "run.sh": "python scripts/train.py\n",
+    }
+    reason = "there is no module ours.data, which train.py imports"
+    for more, expected in (
+        ({}, reason),
+        ({"scripts/ours/data.py": "load = 1\n"}, None),
+        ({"scripts/ours/data/x.txt": ""}, None),
+        ({"scripts/ours/__init__.py": "import sys\nsys.modules['ours.data'] = sys\n"}, None),
+    ):
+        run = run_of({**files, **more}, "run.sh", hardware=_CARD)
+        said = run.settings.get(shared.refused)
+        assert (None if said is None else said.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("imports", "reason"),
+    [
+        ("from .parts import a", "train.py imports from .parts, and belongs to no package when started so"),
+        ("from parts import a", "parts.py imports from .more, and belongs to no package when started so"),
+        ("from simple import b", "scripts/simple.py gives no b, which train.py imports"),
+        ("from simple import a", ""),
+        ("from lazy import b", ""),
+    ],
+)  # fmt: skip
+def test_imports_of_a_script_that_is_started_by_its_path(imports: str, reason: str) -> None:
+    files = {
+        "scripts/train.py": _SCRIPT.format(imports=imports),
+        "scripts/parts.py": "from .more import a\n",
+        "scripts/more.py": "a = 1\n",
+        "scripts/simple.py": "a = 1\n",
+        "scripts/lazy.py": "def __getattr__(name):\n    return 1\n",
+    }
+    for start, is_by_path in (
+        ("python scripts/train.py", True),
+        ("python -m scripts.train", False),
+    ):
+        run = run_of({**files, "run.sh": f"{start}\n"}, "run.sh", hardware=_CARD)
+        found = run.settings.get(shared.refused)
+        assert (found is not None and found.value) == (reason if reason and is_by_path else False)
+
+
+def test_a_program_whose_training_stands_in_other_files() -> None:
+    options = "--output_dir out --per_device_train_batch_size 1 --learning_rate 1e-5 --bf16 True"
+    start = (
+        f"torchrun --nproc_per_node 1 {{}} {options} --model_name_or_path meta-llama/Llama-3.1-8B\n"
+    )
+    program = "from transformers import TrainingArguments\nfrom {} import main\nmain()\n"
+    for module, ends in ((".ours", True), ("ours", False)):
+        files = {
+            "scripts/train.py": program.format(module),
+            "scripts/ours.py": "def main():\n    pass\n",
+        }
+        run = run_of({**files, "run.sh": start.format("scripts/train.py")}, "run.sh")
+        found = run.settings.get(shared.refused)
+        assert (found is not None and "belongs to no package" in found.value) is ends
+
+
+@pytest.mark.parametrize(
+    ("imports", "pin", "reason"),
+    [
+        ("from trl import DataCollatorForCompletionOnlyLM", "trl==0.24.0", "TRL 0.20.0 and later has no DataCollatorForCompletionOnlyLM"),
+        ("from trl import DataCollatorForCompletionOnlyLM", "trl>=0.21", "TRL 0.20.0 and later has no DataCollatorForCompletionOnlyLM"),
+        ("from trl import DataCollatorForCompletionOnlyLM", "trl==0.19.1", ""),
+        ("from trl import DataCollatorForCompletionOnlyLM", "trl>=0.12", ""),
+        ("from trl import DataCollatorForCompletionOnlyLM", "trl", ""),
+        ("from trl import GRPOConfig", "trl==0.12.0", "TRL before 0.14.0 has no GRPOConfig"),
+        ("from transformers import AdamW", "transformers==4.57.1", "transformers 4.50.0 and later has no AdamW"),
+        ("from transformers import AdamW", "transformers==4.49.0", ""),
+        ("from peft import prepare_model_for_kbit_training", "peft==0.3.0", "PEFT before 0.4.0 has no prepare_model_for_kbit_training"),
+        ("try:\n    from trl import GRPOConfig\nexcept ImportError:\n    pass", "trl==0.12.0", ""),
+        ("if model_is_new:\n    from trl import GRPOConfig", "trl==0.12.0", ""),
+    ],
+)  # fmt: skip
+def test_names_that_no_allowed_release_has(imports: str, pin: str, reason: str) -> None:
+    files = {
+        "train.py": _SCRIPT.format(imports=f"model_is_new = False\n{imports}"),
+        "requirements.txt": f"{pin}\n",
+    }
+    run = run_of(files, hardware=_CARD)
+    found = run.settings.get(shared.refused)
+    assert (found is not None and found.value) == (reason or False)
+    errors = [x for x in report_of(files, hardware=_CARD).diagnoses if x.severity is Severity.ERROR]
+    assert ([x.rule.code for x in errors] == ["OOM905"]) is bool(reason)
+    if reason:
+        text = files["train.py"]
+        assert text[errors[0].finding.location.span.start :].startswith(imports)
+    own = {**files, "trl/__init__.py": "", "peft/__init__.py": "", "transformers/__init__.py": ""}
+    assert run_of(own, "train.py", hardware=_CARD).settings.get(shared.refused) is None
