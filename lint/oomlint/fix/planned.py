@@ -89,7 +89,7 @@ def planned_report(
         if (about := [d for d in report.diagnoses if _is_about(d, name)])
     }
     planned = [_planned(diagnosis, troubles) for diagnosis in report.diagnoses]
-    agreed, agreement = with_agreement(planned, options.elsewhere.wanted[1])
+    agreed, agreement = with_agreement(planned, report.runs, options.elsewhere.wanted[1])
     diagnoses = tuple(each_decided(agreed, options, level, lowest=lowest))
     return replace(report, diagnoses=diagnoses, agreements=(*report.agreements, agreement))
 
