@@ -30,7 +30,7 @@ from oomlint.fix.bystanders import naming_in
 
 # Seven readings, of different repositories, each with the causes of those before it mended, and one (diffs-8) by who
 # mended the seventh, of what is proposed after it. diffs-9 is of repositories that were new again, read by who mended
-# its causes, before that, and so is diffs-10, of what safe fixes alone would write.
+# its causes, before that, and so are diffs-10, of what safe fixes alone would write, and diffs-11, of all.
 _ROWS = sorted(Path(__file__).parent.glob("diffs*.jsonl"))
 
 

@@ -74,7 +74,10 @@ def test_variables_that_are_seen_or_meant_for_the_script_are_no_fact(script: str
         ("python t.py \\ \n  --a 1\n", "blank-after-backslash", "python t.py \\\n  --a 1\n"),
         ("python t.py --a 1 \\\n\n  --b 2\n", "blank-line", "python t.py --a 1 \\\n  --b 2\n"),
         ("python t.py --a 1 \\\n  # --b 2 \\\n  --c 3\n", "comment",
-         "  # --b 2 \\\npython t.py --a 1 \\\n  --c 3\n"),
+         "# --b 2 \\\npython t.py --a 1 \\\n  --c 3\n"),
+        ("if x; then\n  python t.py \\\n    --a 1 \\  # one\n    --b 2 \\  # two\n    --c 3\nfi\n",
+         "blank-after-backslash",
+         "if x; then\n  # one\n  # two\n  python t.py \\\n    --a 1 \\\n    --b 2 \\\n    --c 3\nfi\n"),
         ("python t.py \\\n  --a 1 \\  # why\n  --b 2\n", "blank-after-backslash",
          "# why\npython t.py \\\n  --a 1 \\\n  --b 2\n"),
         ("python -m m \\\n  a.b=1\n  c.d=2\n", "no-backslash",
@@ -163,9 +166,9 @@ def test_kernel_settings_in_comments_are_nobodys() -> None:
         ("torchrun t.py\n  --a 1\n  --b 2 \\\n  --c 3\n  --d 4\n", 3,
          "torchrun t.py \\\n  --a 1 \\\n  --b 2 \\\n  --c 3 \\\n  --d 4\n"),
         ("torchrun t.py \\ \n  --a 1 \\  # one\n  --b 2 \\\n\n  --c 3 \\\n\n  --d 4\n", 4,
-         "  # one\ntorchrun t.py \\\n  --a 1 \\\n  --b 2 \\\n  --c 3 \\\n  --d 4\n"),
+         "# one\ntorchrun t.py \\\n  --a 1 \\\n  --b 2 \\\n  --c 3 \\\n  --d 4\n"),
         ("torchrun t.py\n  --a 1 \\\n  # two\n  --b 2\n", 2,
-         "  # two\ntorchrun t.py \\\n  --a 1 \\\n  --b 2\n"),
+         "# two\ntorchrun t.py \\\n  --a 1 \\\n  --b 2\n"),
     ],
     ids=["no-backslash", "blanks", "mixed"],
 )  # fmt: skip
@@ -174,7 +177,7 @@ def test_a_command_that_is_cut_again_and_again_is_one_fact(
 ) -> None:
     document = read(script, newline)
     assert the_fact(document).detail["cuts"] == cuts
-    assert mended(document).replace("    # one", "  # one") == expected
+    assert mended(document) == expected
     assert not parse_shell(document.source.edited(the_fact(document).mend)).facts
 
 
@@ -186,9 +189,7 @@ def test_comments_that_cut_one_command_again_and_again_are_one_fact(newline: str
     document = read(script + "\n# apart\n" + script, newline)
     first, second = document.facts
     assert first.detail["reason"] == second.detail["reason"] == "comment"
-    once = (
-        "  # one\n  # two\n  # too\n  # three\ntorchrun t.py \\\n  --a 1 \\\n  --b 2 \\\n  --c 3\n"
-    )
+    once = "# one\n# two\n# too\n# three\ntorchrun t.py \\\n  --a 1 \\\n  --b 2 \\\n  --c 3\n"
     after = document.source.edited([*first.mend, *second.mend])
     assert after.text.replace("\r\n", "\n") == once + "\n# apart\n" + once
     assert not parse_shell(after).facts

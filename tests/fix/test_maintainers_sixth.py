@@ -183,8 +183,8 @@ def test_comments_that_cut_one_command_keep_their_order() -> None:
     result = repaired({"run.sh": before})
     text = result.texts["run.sh"].decode()
     assert text == (
-        "    #--model_name_or_path Qwen/Qwen2.5-32B \\\n"
-        "    #--learning_rate 5e-05 \\\n"
+        "#--model_name_or_path Qwen/Qwen2.5-32B \\\n"
+        "#--learning_rate 5e-05 \\\n"
         "llamafactory-cli train \\\n"
         "    --model_name_or_path Qwen/Qwen2.5-7B \\\n"
         "    --stage sft \\\n"

@@ -201,6 +201,36 @@ def test_plan_that_all_runs_want_is_made_in_place() -> None:
     assert changed.keys() == {"ds.json"}
 
 
+ACCUMULATES = '{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 8}\n'
+LOOP = """\
+import deepspeed
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B")
+engine, *_ = deepspeed.initialize(model=model, config="ds.json", model_parameters=model.parameters())
+for batch in loader:
+    engine.backward(engine(**batch).loss)
+    engine.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "is_in_place"),
+    [
+        ({"small.yaml": UNNAMED["small.yaml"]}, True),
+        ({"loop.py": LOOP, "run.sh": "deepspeed --num_gpus 2 loop.py\n"}, False),
+    ],
+)
+def test_change_to_which_the_other_runs_are_indifferent_is_made_in_place(
+    other: dict[str, str], is_in_place: bool
+) -> None:
+    steps = "gradient_accumulation_steps: 8"
+    stops = UNNAMED["small.yaml"].replace(steps, "gradient_accumulation_steps: 4")
+    result = fix({"stops.yaml": stops, **other, "ds.json": ACCUMULATES})
+    assert [d.rule.code for d in result.report.applied] == ["OOM802"]
+    assert (texts(result).keys() == {"ds.json"}) is is_in_place
+    assert (ACCUMULATES.replace("8", '"auto"') in texts(result).values()) is True
+
+
 def test_runs_that_want_the_same_share_a_copy() -> None:
     files = {**PROJECT, "big2.yaml": BIG, "big3.yaml": BIG}
     result = fix(files, stage_3_for_big)

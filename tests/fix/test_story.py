@@ -163,6 +163,44 @@ def test_kernel_that_the_project_does_not_require_is_shown(required: str, is_wri
         assert reason(result) == "it needs liger-kernel, which the project does not require"
 
 
+_SETUP = """\
+extra_require = {
+    "torch": ["torch>=1.13.1"],
+    "liger-kernel": ["liger-kernel"],
+}
+setup(install_requires=["transformers>=4.41"%s], extras_require=extra_require)
+"""
+_PYPROJECT = """\
+[project]
+name = "mine"
+dependencies = ["transformers"%s]
+
+[project.optional-dependencies]
+fast = ["liger-kernel"]
+"""
+
+
+@pytest.mark.parametrize("of_all", ["", ', "liger-kernel>=0.3"'])
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("setup.py", _SETUP),
+        ("pyproject.toml", _PYPROJECT),
+        ("train/setup.py", _SETUP),
+        ("train/pyproject.toml", _PYPROJECT),
+    ],
+)
+def test_kernel_that_is_an_extra_is_what_only_some_install(
+    path: str, text: str, of_all: str
+) -> None:
+    files = {"train.py": SCRIPT.format(more=""), path: text % of_all}
+    result = fix(files, "loss.logits_materialised", "fused")
+    if of_all:
+        assert "use_liger_kernel=True" in result.texts["train.py"].decode()
+    else:
+        assert reason(result) == "it needs liger-kernel, which the project does not require"
+
+
 def test_framework_that_brings_the_kernel_needs_no_requirement() -> None:
     config = "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: x\n    type: alpaca\nsequence_len: 4096\nmicro_batch_size: 1\n"
     files = {"a.yaml": config, "requirements.txt": "torch\naxolotl\n"}

@@ -43,11 +43,19 @@ def _some_die(number: int) -> str:
     return RUN % (SMALL if number % 2 else LARGE, 1 + 3 * (number % 3))
 
 
+def _one_stops(number: int) -> str:
+    return RUN % (SMALL, 1) + f"gradient_accumulation_steps: {4 if number else 2}\n"
+
+
 PROJECTS: dict[str, tuple[Callable[[int], str], str]] = {
     "all want the same change": (_alike, STAGE % 1),
     "some want a change": (_some_die, STAGE % 2),
     "all have enough of it": (lambda number: RUN % (SMALL, 1), STAGE % 3),
     "it stops all of them": (_some_die, STOPS),
+    "one stops, and the others are indifferent": (
+        _one_stops,
+        '{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 4}',
+    ),
     "it is only mentioned": (lambda number: "# as in ds.json\nanswer: 42\n", STOPS),
 }
 

@@ -183,7 +183,7 @@ def _changed(
 
     chosen = [(job, fitting) for job, fitting in fittings if len(fitting.ways) >= number]
     proposed = [Planned(f.run, fix_of(f.ways[number - 1])) for _, f in chosen]
-    agreement = Agreement(proposed)
+    agreement = Agreement(proposed, [fitting.run for _, fitting in fittings])
     for (job, fitting), each in zip(chosen, proposed, strict=True):
         name, fix = fitting.run.name, agreement.fix_of(each)
         if fix is None or not fix.edits:

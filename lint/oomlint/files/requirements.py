@@ -56,6 +56,12 @@ _INCLUDE = r"(?m)^[ \t]*(?:-r|--requirement|-c|--constraint)(?:[ \t]+|=|(?=[\w./
 _INSTALL = r"\b(?:pip3?|uv pip)\s+install\s+([^\n;&|]+)"
 # A script that somebody runs once, before any training.
 _SETS_UP = r"(?:[\w-]*[_-])?(?:setup|install|env|environment)(?:[_-][\w-]*)?\.sh"
+# Extras, as pyproject.toml, setup.cfg and setup.py list them, and what uv is told of them.
+_EXTRAS = (
+    r"(?ms)^\[(?:project\.optional-dependencies|dependency-groups|options\.extras_require|tool\.uv\b[^\]\n]*"
+    r"|tool\.poetry\.(?:extras|group\b[^\]\n]*))\].*?(?=^\[[a-z]|\Z)"
+    r"|\bextras?_requires?\b[^=\n{]*=\s*\{.*?^[ \t]*\}"
+)
 _QUOTED = r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*[=<>~!^][^"'\n]*)["']"""
 _CONDA = r"(?m)^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"'#\n]*)"
 
@@ -111,6 +117,11 @@ def submodules(text: str) -> dict[str, str]:
         if name in PACKAGES and "path" in said:
             found[name] = said["path"]
     return found
+
+
+def without_extras(text: str) -> str:
+    """What a project's file says that it needs, less what only who asks for it installs as well (``.[torch,metrics]``)."""
+    return re.sub(_EXTRAS, "", text)
 
 
 def is_requirements(name: str) -> bool:

@@ -1,4 +1,5 @@
-"""A change that all runs of a shared file want is made in the file itself."""
+"""A change that all runs of a shared file want is made in the file itself, and so is one that some want and to which the
+others are indifferent: what they do stays the same to the last setting."""
 
 from __future__ import annotations
 
@@ -11,23 +12,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.text import Edit, by_path
+from oomlint.errors import CannotEdit
 from oomlint.fix.edits import CandidateFix, Fix, Made, make_fix
 from oomlint.linting.diagnosis import Diagnosis
-from oomlint.linting.rule import Applicability
+from oomlint.linting.rule import Applicability, SetFields
 from oomlint.runs.elsewhere import stand_in
+from oomlint.runs.run import Run
 
 _Wanted: TypeAlias = tuple[str, tuple[Edit, ...], Applicability]
 
 
 def with_agreement(
-    found: Sequence[Diagnosis], elsewhere: Sequence[str] = ()
+    found: Sequence[Diagnosis], runs: Sequence[Run], elsewhere: Sequence[str] = ()
 ) -> tuple[list[Diagnosis], Agreement]:
-    """What was found, where fixes that every run of a shared file has alike edit that file instead of a copy for each;
-    and what they agree on. ``elsewhere``: what runs that are linted apart want too (:attr:`Agreement.elsewhere`).
+    """What was found in ``runs``, where fixes that every run of a shared file takes edit that file instead of a copy for
+    each; and what they agree on. ``elsewhere``: what runs that are linted apart want too (:attr:`Agreement.elsewhere`).
 
     To ask for the fix of one of the runs that share files is to ask for those of them all; others' are asked alone.
     """
-    agreement = Agreement([each for each in found if _shares(each)], frozenset(elsewhere))
+    agreement = Agreement([each for each in found if _shares(each)], runs, frozenset(elsewhere))
     agreed = [
         replace(each, ask=partial(agreement.fix_of, each)) if _shares(each) else each
         for each in found
@@ -43,8 +46,13 @@ class Agreement(Struct, frozen=True, eq=False, dict=True):
     """What is proposed for several runs, some of which share files."""
 
     proposed: Sequence[CandidateFix]
+    runs: Sequence[Run] = ()
     elsewhere: Set[str] = frozenset()
     """The changes, as :meth:`unanimous` calls them, that all runs want which are linted apart."""
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Run]:
+        return {run.name: run for run in self.runs}
 
     @cached_property
     def _asking(self) -> Mapping[_Wanted, set[str]]:
@@ -75,11 +83,20 @@ class Agreement(Struct, frozen=True, eq=False, dict=True):
         )
         return frozenset(map(_word_for, alike))
 
-    def _is_agreed(self, wanted: _Wanted) -> bool:
+    def is_open(self, path: str) -> bool:
+        """Whether runs that are linted apart may be indifferent to what one here wants of a file."""
+        return any(
+            _is_indifferent(made.run, made)
+            for each in self.proposed
+            for made, wanted in _wants(each.fix)
+            if wanted[0] == path
+        )
+
+    def _is_agreed(self, wanted: _Wanted, made: Made) -> bool:
         missing = self._users[wanted[0]] - self._asking[wanted]
         if missing == {stand_in(wanted[0])}:
             return bool(self.elsewhere) and _word_for(wanted) in self.elsewhere
-        return not missing
+        return all(_is_indifferent(self._by_name.get(name), made) for name in missing)
 
     def fix_of(self, each: CandidateFix) -> Fix | None:
         """The fix of one of those that are proposed."""
@@ -87,7 +104,7 @@ class Agreement(Struct, frozen=True, eq=False, dict=True):
         others: set[str] = set()
         for made, wanted in _wants(each.fix):
             path, users = wanted[0], made.run.parts.shared[wanted[0]]
-            if self._is_agreed(wanted):
+            if self._is_agreed(wanted, made):
                 in_place[path] = made
                 others.update(users)
         if not in_place:
@@ -104,6 +121,19 @@ def _wants(fix: Fix | None) -> Iterator[tuple[Made, _Wanted]]:
         for path, edits in by_path(made.edits).items():
             if path in made.run.parts.shared:
                 yield made, (path, tuple(edits), made.proposal.applicability)
+
+
+def _is_indifferent(run: Run | None, made: Made) -> bool:
+    """Whether a run of the same file is the same with what another wants of it: ``"auto"`` where the trainer passes the
+    number that stands there. Of a run that is not known nobody can say."""
+    wishes = [wish for wish in made.proposal.wishes if isinstance(wish, SetFields)]
+    if run is None or len(wishes) < len(made.proposal.wishes):
+        return False
+    try:
+        changed = run.what_if({f: value for wish in wishes for f, value in wish.values.items()})
+    except CannotEdit:
+        return False
+    return bool(changed.plan == run.plan)
 
 
 def _word_for(wanted: _Wanted) -> str:

@@ -20,6 +20,9 @@ from oomlint.judgement import (
 from oomlint.linting.diagnosis import Diagnosis
 from oomlint.linting.rule import Applicability, Finding, Severity
 from oomlint.runs.run import Run
+from oomlint.wording.amounts import percent
+
+WORDS_FOR_RISK = "leaves a risk of"
 
 
 def why_unasked(run: Run, finding: Finding) -> str | None:
@@ -48,7 +51,15 @@ def _unless_needless(diagnosis: Diagnosis) -> Fix | None:
     if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
         return fix
     reason = _why_to_no_end(diagnosis, fix)
-    return fix if reason is None else fix.declined(reason)
+    return _with_what_it_leaves(fix) if reason is None else fix.declined(reason)
+
+
+def _with_what_it_leaves(fix: Fix) -> Fix:
+    """A change after which the run may die all the same says so."""
+    left = fix.risk_after
+    if left is None or left.verdict in ("fits", "unknown") or WORDS_FOR_RISK in fix.title:
+        return fix
+    return replace(fix, title=f"{fix.title} ({WORDS_FOR_RISK} {percent(left.any or 0.0)})")
 
 
 def unless_stopped(found: Sequence[Diagnosis], level: Applicability) -> list[Diagnosis]:

@@ -2,15 +2,17 @@
 
 A setting that another package carries out (a Liger kernel, an optimizer of bitsandbytes) stops a run at its
 first line where that is not installed. What a project requires stands in its files: where they name
-others and not this one, to add it is somebody's decision.
+others and not this one, to add it is somebody's decision. An extra is what only some install.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from oomlint.documents.text import Edit
+from oomlint.files.requirements import is_pin_file, without_extras
+from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
 
 # How a text says what needs a package, and the names under which files require it. Sources: transformers 4.57
@@ -43,8 +45,33 @@ def missing_package(run: Run, edits: Sequence[Edit]) -> str | None:
     ]
     if not needed or copier is None or run.parts.root is None:
         return None
-    required = "\n".join(copier.workspace.requirements(run.parts.root.path))
-    if not re.search(r"\b(torch|transformers)\b", required):
+    required = _required(copier.workspace, run.parts.root.path)
+    if required is None:
         return None  # what it needs stands elsewhere
     used = "\n".join((required, *(claim.document.source.text for claim in run.claims)))
     return next((names[0] for names in needed if not any(name in used for name in names)), None)
+
+
+def _required(workspace: Workspace, path: str) -> str | None:
+    """What the project of a file says that it needs, extras left out; where the folders above the file do not say it,
+    those that the project keeps its code in do (a copy of the framework). ``None`` where none names what trains."""
+    near = workspace.requirements(path)
+    project = str(workspace.project_around(path))
+    for texts in (near, _below(workspace, project)):
+        required = "\n".join(map(without_extras, texts))
+        if re.search(r"\b(torch|transformers)\b", required):
+            return required
+    return None
+
+
+def _below(workspace: Workspace, project: str) -> Iterator[str]:
+    """The texts of such files in the project's folder and those in it, unsaved ones included."""
+    saved = workspace.below(project, (".txt", ".toml", ".cfg", ".py"), _DEEPEST)
+    unsaved = (n for n in workspace.overlay if n.count("/") <= _DEEPEST)
+    for name in dict.fromkeys((*saved, *unsaved)):
+        if is_pin_file(name.rpartition("/")[2]):
+            yield (workspace.read_or_none(name) or b"").decode("utf-8", "replace")
+
+
+# Folders below the project's: further down lies what others brought.
+_DEEPEST = 1

@@ -12,7 +12,7 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
-from oomlint.fix.needless import unless_needless, unless_stopped
+from oomlint.fix.needless import WORDS_FOR_RISK, unless_needless, unless_stopped
 from oomlint.judgement import (
     cards_missing,
     depends_on_data,
@@ -89,7 +89,7 @@ def planned_report(
         if (about := [d for d in report.diagnoses if _is_about(d, name)])
     }
     planned = [_planned(diagnosis, troubles) for diagnosis in report.diagnoses]
-    agreed, agreement = with_agreement(planned, options.elsewhere.wanted[1])
+    agreed, agreement = with_agreement(planned, report.runs, options.elsewhere.wanted[1])
     diagnoses = tuple(each_decided(agreed, options, level, lowest=lowest))
     return replace(report, diagnoses=diagnoses, agreements=(*report.agreements, agreement))
 
@@ -297,6 +297,6 @@ def fix_of(way: Way) -> Fix | None:
     if way.gives_up:
         title += f", but {' and '.join(way.gives_up)}"
     if way.verdict != "fits":
-        title += f" (leaves a risk of {percent(way.risk.any or 0.0)})"
+        title += f" ({WORDS_FOR_RISK} {percent(way.risk.any or 0.0)})"
     fix = make_fix(way.base, Proposal(title, tuple(wishes), applicability), "gpu")
     return None if fix is None else replace(fix, risk_after=way.risk)

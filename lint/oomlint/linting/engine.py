@@ -269,7 +269,7 @@ def judged(
         found += _check(job, about_merges, options, errors, failed, timings, unused)
     sound = [rule for rule in chosen if rule not in failed]
     kept = _suppressed(workspace, linked, found, sound, options)
-    kept, agreements = _agreed(kept, options.elsewhere)
+    kept, agreements = _agreed(kept, linked.runs, options.elsewhere)
     kept = sorted(_distinct(kept, options.elsewhere.told), key=order_of)
     known: list[Diagnosis] = []
     if options.baseline is not None:
@@ -367,14 +367,14 @@ def _fix_for(run: Run, finding: Finding) -> Fix | None:
 
 
 def _agreed(
-    found: list[Diagnosis], elsewhere: Elsewhere
+    found: list[Diagnosis], runs: Sequence[Run], elsewhere: Elsewhere
 ) -> tuple[list[Diagnosis], tuple[Agreement, ...]]:
-    """The findings, where of runs that share files the fixes that all of these have alike change the files."""
+    """The findings, where of runs that share files the fixes that all of these take change the files."""
     if not any(d.run is not None and d.run.parts.shared for d in found):
         return found, ()
     from oomlint.fix.agreement import with_agreement
 
-    agreed, agreement = with_agreement(found, elsewhere.wanted[0])
+    agreed, agreement = with_agreement(found, runs, elsewhere.wanted[0])
     return agreed, (agreement,)
 
 

@@ -45,7 +45,8 @@ class Shares(Struct, frozen=True):
     roots: tuple[Root, ...]
     """Where the run of each diagnosis begins."""
     is_inseparable: bool
-    """Whether some file is more than a part of its runs, so that they cannot be told without all others."""
+    """Whether they cannot be told without all others: some file is more than a part of its runs, or the others may be
+    indifferent to what is wanted of it."""
 
 
 class Part(Struct, frozen=True):
@@ -85,7 +86,8 @@ def shares_of(
         roots=tuple(roots),
         is_inseparable=any(
             claim.path in shared and claim.kind != "part" for run in runs for claim in run.claims
-        ),
+        )
+        or any(agreement.is_open(path) for agreement in agreed for path in shared),
     )
 
 

@@ -3,7 +3,8 @@
 ## What it finds
 
 `device_map="auto"` (or `balanced`, `balanced_low_0`, `sequential`) in a run that torchrun,
-`accelerate launch` or `deepspeed` starts with more than one process, or that ZeRO-3 shards.
+`accelerate launch` or `deepspeed` starts with more than one process, or that ZeRO-3 shards; and any device map of a
+load under ZeRO-3, one that gives each process its own card (`{"": local_rank}`) included.
 
 ## Why it runs out of memory
 
@@ -39,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.trainer.tables import FROM_PRETRAINED
 from oomlint.linting.rule import Applicability, Finding, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -47,12 +49,17 @@ from oomlint_rules._fixes import removal
 
 _MAP = '    device_map="auto",\n'
 _QUANTIZES = frozenset({"quantization_config", "load_in_4bit", "load_in_8bit"})
+_SPREADING = ("auto", "balanced")
+_OWN_CARD = '    device_map={"": torch.cuda.current_device()},\n'
 _TORCHRUN = "torchrun --nproc_per_node 4 train.py\n"
 
 
 class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
     summary = "every process spreads a copy of the model over all GPUs"
-    only_where = (Where(plan={f.load.device_map: ("auto", "balanced")}),)
+    only_where = (
+        Where(plan={f.load.device_map: _SPREADING}),
+        Where(plan={f.load.device_map: ("single", "explicit"), f.parallel.zero.stage: (3,)}),
+    )
 
     bad = (
         example({"train.py": script(load=_MAP), "train.sh": _TORCHRUN}, {"train.py": script()}),
@@ -63,6 +70,14 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
             },
             {"train.py": script("deepspeed='ds.json'")},
             why="transformers refuses it under ZeRO-3",
+        ),
+        example(
+            {
+                "train.py": script("deepspeed='ds.json'", load=_OWN_CARD),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            {"train.py": script("deepspeed='ds.json'")},
+            why="transformers refuses any map under ZeRO-3, which places the shards itself",
         ),
     )
     good = (
@@ -77,6 +92,12 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
                 "train.sh": _TORCHRUN,
             }
         ),
+        example(
+            {
+                "train.py": script("deepspeed='ds.json'", load=_OWN_CARD),
+                "ds.json": deepspeed('"stage": 2'),
+            },
+        ),
         example({"train.sh": command("")}),
     )
 
@@ -85,8 +106,11 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
         if not run.is_explicit(f.load.device_map):
             return
         stage3 = plan.parallel.backend == "zero" and plan.parallel.zero.stage == 3
+        spreads = plan.load.device_map in _SPREADING
         launched = any(claim.is_launched for claim in run.claims)
-        several = launched and (plan.parallel.world or 1) > 1
+        several = spreads and launched and (plan.parallel.world or 1) > 1
+        if not spreads and not _loads_under_its_arguments(run):
+            return
         if not stage3 and not (several and plan.parallel.backend not in ("dp", "device_map_pp")):
             return
         ranks = plan.parallel.world
@@ -100,7 +124,9 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
         )
         yield self.error(
             run,
-            f"{run.key(f.load.device_map)}: {plan.load.device_map} is for a single process",
+            f"{run.key(f.load.device_map)}: {plan.load.device_map} is for a single process"
+            if spreads
+            else f"{run.key(f.load.device_map)} is refused under ZeRO-3",
             at=f.load.device_map,
             details=details,
             resource="gpu",
@@ -110,6 +136,12 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
                 Applicability.DISPLAY if _lands_on_first(run) else Applicability.SAFE,
             ),
         )
+
+
+def _loads_under_its_arguments(run: Run) -> bool:
+    """Whether a script loads the model when the training arguments are made, so that transformers knows of ZeRO-3."""
+    origin = run.origin(f.load.device_map)
+    return origin is not None and origin.block is not None and origin.block.table is FROM_PRETRAINED
 
 
 def _lands_on_first(run: Run) -> bool:

@@ -97,7 +97,7 @@ class ShellBrokenContinuation(
         ),
         example(
             {"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    # --use_peft \\\n    --low_cpu_fsdp\n"},
-            {"train.sh": f"    # --use_peft \\\n{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"},
+            {"train.sh": f"# --use_peft \\\n{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"},
             why="an option was commented out",
         ),
     )

@@ -172,6 +172,7 @@ def _is_unfilled(fact: Fact) -> bool:
 def _mended_together(first: Fact, second: Fact) -> tuple[Edit, ...]:
     """The edits of two faults of one command; comments go above all of it."""
     moved = "".join(edit.replacement for edit in second.mend if _moves_up(edit))
+    moved = _indented(moved, first.detail["indent"])
     edits = [*first.mend, *(edit for edit in second.mend if not _moves_up(edit))]
     if not moved:
         return tuple(edits)
@@ -289,17 +290,30 @@ def _is_wrapped(text: str, above: str) -> bool:
 
 def _cut(source: Source, reason: str, above: int, lost_line: int) -> dict[str, Any]:
     """What a fault knows of its command, which line ``above`` ends too early: where that begins,
-    as a line and as an offset, and on which line the lost part does."""
+    as a line and as an offset, how far it is indented, and on which line the lost part does."""
     top = _first_line(source, above)
     head = source.line_starts[top - 1]
-    return {"reason": reason, "top": top, "head": head, "lost_line": lost_line, "cuts": 1}
+    text = _text(source, top)
+    return {
+        "reason": reason,
+        "top": top,
+        "head": head,
+        "indent": text[: len(text) - len(text.lstrip(" \t"))],
+        "lost_line": lost_line,
+        "cuts": 1,
+    }
+
+
+def _indented(lines: str, indent: str) -> str:
+    """Comment lines as they stand above a command that is indented so."""
+    return "".join(indent + line.lstrip(" \t") for line in lines.splitlines(keepends=True))
 
 
 def _comment_fact(source: Source, first: int, last: int, span: Span) -> Fact:
     """Comment lines ``first`` to ``last`` cut a command in two: they go above it."""
     detail = _cut(source, "comment", first - 1, source.position(span.start)[0])
     start, stop, head = source.line_starts[first - 1], source.line_starts[last], detail["head"]
-    moved = source.text[start:stop]
+    moved = _indented(source.text[start:stop], detail["indent"])
     mend = (Edit(source.path, head, head, moved), Edit(source.path, start, stop, ""))
     place = Span(start, source.line_span(last).end)
     return _fact(source, "broken-continuation", place, detail, mend)
@@ -309,8 +323,7 @@ def _trailing_comment_fact(source: Source, line: int, lost_line: int, match: re.
     """``--a 1 \\  # why``: the backslash escapes a blank. The comment goes above the command."""
     detail = _cut(source, "blank-after-backslash", line, lost_line)
     head, start = detail["head"], source.line_starts[line - 1]
-    indent = re.match(r"[ \t]*", _text(source, detail["top"]))
-    moved = (indent.group() if indent else "") + match.group(2) + source.newline
+    moved = detail["indent"] + match.group(2) + source.newline
     lost = Span(start + match.start(1), start + match.end())
     mend = (
         Edit(source.path, head, head, moved),
