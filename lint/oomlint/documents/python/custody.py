@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from oomlint.documents.python.calls import ReachedCall, steps_of
 from oomlint.documents.python.config_paths import default_of
+from oomlint.documents.python.contexts import open_contexts, wrapped_in_parts
 from oomlint.documents.python.flow import Flow, returned
 from oomlint.documents.python.known_touches import (
     ALL,
@@ -177,6 +178,8 @@ class Custody:
         last, name = call_name(call), scope.resolved(dotted(call.func) or "")
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
         given = _model_in(call)
+        if parted := wrapped_in_parts(name, last):
+            self._touch(call, parted)
         is_peft = last in LOADERS and "Peft" in name
         if last in LOADERS and not (is_peft and given is not None):
             self._load(call)
@@ -253,6 +256,9 @@ class Custody:
     def _load(self, call: ast.Call) -> None:
         self.loads.append(call)
         self.values.setdefault(id(call), None)
+        around = open_contexts(call, self.home.tree, self.flow, self._is_of_project)
+        for opened, decides in around:
+            self._touch(opened, decides)
         if self.is_here:
             return
         scope = self.flow.scope_at(call)
@@ -463,6 +469,8 @@ class Custody:
     def _of_library(self, step: ReachedCall) -> None:
         """A function that is given the model and is not here."""
         call, last = step.node, step.last
+        if parted := wrapped_in_parts(step.name, last):
+            self._touch(call, parted)
         if self._known(step) or last in FUNCTIONS or last in WRAPPERS or is_harmless(last):
             return
         if last in LOADERS or OPTIMIZER.fullmatch(last):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.machine.launch import Launch
+from oomlint.documents.python.wording import program_says
 from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.vendored.files import DEEPEST, programs_in
@@ -155,7 +156,8 @@ class OwnPrograms:
             return False
         data = self.workspace.read_or_none(found) or b""
         differentiates = re.search(_DIFFERENTIATES, data) is not None
-        if differentiates and re.search(rf"\b{trainer}\b".encode(), data) is None:
+        code = data.decode("utf-8", "replace")
+        if differentiates and not program_says(code, re.compile(rf"\b{trainer}\b")):
             return True
         return bool(re.search(_IS_OF_ANOTHER, data)) and not re.search(_NAMES_TRAINER, data)
 
