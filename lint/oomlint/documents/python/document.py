@@ -327,6 +327,7 @@ def _read(
     from oomlint.documents.python.configs import ConfigFiles
     from oomlint.documents.python.custody_facts import custody_facts
     from oomlint.documents.python.facts import facts_of
+    from oomlint.documents.python.first_rank import first_rank_facts
     from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loops import read_loop, read_parts
     from oomlint.documents.python.model_names import model_names
@@ -364,6 +365,7 @@ def _read(
         *model_names(calls, declared, named_alone, evaluator),
         *saved_models(every, calls, evaluator),
         *length_facts(evaluator),
+        *first_rank_facts(steps, places),
     )
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
     bases = {name: taken_in.bases_of(module.qualified(name), source.path) for name in named}

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from oomlint.documents.python.scopes import Binding, Scope, dotted
+from oomlint.documents.python.scopes import Binding, Scope, call_name, dotted
 
 SAME_PATH: Final = frozenset(
     {"Path", "PurePath", "str", "abspath", "realpath", "expanduser", "normpath", "fspath", "resolve",
@@ -34,7 +34,7 @@ def as_given(bindings: Sequence[Binding], name: str, scope: Scope) -> list[Bindi
 def _respells(value: ast.expr | None, name: str) -> bool:
     if not isinstance(value, ast.Call):
         return False
-    last = (dotted(value.func) or getattr(value.func, "attr", "")).rpartition(".")[2]
+    last = call_name(value)
     of = value.func.value if isinstance(value.func, ast.Attribute) and not value.args else None
     given = value.args[0] if len(value.args) == 1 else of
     return last in SAME_PATH and isinstance(given, ast.Name) and given.id == name
