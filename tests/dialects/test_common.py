@@ -81,7 +81,6 @@ _PRECISION = (_P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.autoc
         ("fsdp2", "no", "bf16", ("bf16", "bf16", "none", "bf16", "bf16", False)),
         ("zero", "bf16", "fp32", ("bf16", "bf16", "fp32", "fp32", "bf16", False)),
         ("zero", "fp16", "bf16", ("fp16", "fp16", "fp32", "fp32", "fp16", False)),
-        ("zero", "no", "bf16", ("fp32", "fp32", "none", "fp32", "fp32", False)),
     ],
 )
 def test_dtypes_of_full_training(backend, amp, load, expected):
@@ -89,6 +88,23 @@ def test_dtypes_of_full_training(backend, amp, load, expected):
     cells = cells_of(precision, {**said, shared.amp: amp, f.load.dtype: load})
     assert values(cells, *_PRECISION) == expected
     assert cells[_P.logits] == expected[4]
+
+
+@pytest.mark.parametrize(
+    ("stage", "load", "expected"),
+    [
+        (0, "fp16", ("fp16", "fp16", "none", "fp16", "fp16", False)),
+        (1, "fp16", ("fp16", "fp16", "fp32", "fp32", "fp16", False)),
+        (2, "bf16", ("bf16", "bf16", "fp32", "fp32", "bf16", False)),
+        (2, "fp32", ("fp32", "fp32", "none", "fp32", "fp32", False)),
+        (3, "bf16", ("fp32", "fp32", "none", "fp32", "fp32", False)),
+    ],
+)
+def test_deepspeed_leaves_weights_as_loaded_without_16_bits(stage, load, expected):
+    said = {f.trainable.method: "full", f.parallel.backend: "zero", f.parallel.zero.stage: stage}
+    cells = cells_of(precision, {**said, shared.amp: "no", f.load.dtype: load})
+    assert values(cells, *_PRECISION) == expected
+    assert cells[_P.grad_accum] == ("fp32" if stage == 1 else None)
 
 
 @pytest.mark.parametrize(

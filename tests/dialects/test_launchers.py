@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.celled import cells_of
 
@@ -21,6 +23,7 @@ from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.table import Row, Table
 from oomlint.documents.shell.document import parse_shell
 from oomlint.documents.text import Source
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
 _OPTIONS = Table("options", (Row("bf16", "x.bf16"), Row("seed", "x.seed")))
@@ -150,3 +153,44 @@ def test_who_asks_for_help_starts_nothing(asks: str) -> None:
     script = f"llamafactory-cli train {asks}\ntorchrun train.py {asks}\npython t.py -h 8\n"
     document = parse_shell(Source("run.sh", script))
     assert [launch.name for launch in launches(document)] == ["t.py"]
+
+
+@pytest.mark.parametrize(
+    ("line", "table", "open_field"),
+    [
+        ("$RUN train.py --bf16 --seed 4", PLAIN, f.parallel.gpus_per_node),
+        (
+            '"${RUN}" --nproc_per_node 4 --port 1 train.py --bf16 --seed 4',
+            TORCHRUN,
+            f.parallel.nodes,
+        ),
+        ("$RUN --port 1 train.py --bf16 --seed 4", PLAIN, f.parallel.gpus_per_node),
+    ],
+)
+def test_what_follows_a_script_is_its_own_whoever_starts_it(
+    line: str, table: Table, open_field: Any
+) -> None:
+    launch = _launch(f"{line}\n")
+    assert (launch.script, launch.launcher) == ("train.py", table)
+    assert set(launch.flags.entries) == {"bf16", "seed"}
+    cells = _cells(launch)
+    assert cells.level(open_field) is Level.UNREAD
+    (root,) = cells.roots(open_field)
+    origin = cells.unreadable[root]
+    assert origin.key in ("$RUN", "${RUN}")
+
+
+@pytest.mark.parametrize(
+    ("option", "table"),
+    [("--num_processes 8", ACCELERATE_LAUNCHER), ("--num_gpus 2", DEEPSPEED_LAUNCHER)],
+)
+def test_a_launcher_that_is_not_known_is_the_one_that_has_what_it_is_told(
+    option: str, table: Table
+) -> None:
+    launch = _launch(f"$RUN {option} train.py --seed 4\n")
+    assert (launch.launcher, set(launch.flags.entries)) == (table, {"seed"})
+
+
+def test_a_program_that_is_not_known_may_take_what_it_likes_where_no_script_follows() -> None:
+    (command,) = parse_shell(Source.from_bytes("a.sh", b"$RUN --seed 1 2 3\n")).commands
+    assert len(command.flags.entries["seed"].value.items) == 3  # type: ignore[attr-defined]

@@ -143,3 +143,33 @@ def test_an_old_name_that_the_script_gives_to_an_option_of_its_own_is_none(
     linker = Linker(Workspace(tmp_path), registry(), LinkOptions())
     (run,) = linker.link(["recipe.yaml"]).runs
     assert ("max_seq_length" in run.redeclared) is is_own
+
+
+_LIKE_AXOLOTL = (
+    "base_model: models/Qwen3-1.7B\nadapter: checkpoints/sft\ntrain_file: data/tasks.jsonl\n"
+    "learning_rate: 1.0e-5\nmax_steps: 20\nbatch_tasks: 2\n"
+)
+_READS_SUCH = (
+    "import yaml\nconfig = yaml.safe_load(open(path))\n"
+    "train(config['base_model'], config['adapter'], config['train_file'], config.get('max_steps', 2))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "runs"),
+    [
+        ({"train.py": _READS_SUCH}, 0),
+        ({"train.py": "import yaml\nload(config['base_model'], config['other'])\n"}, 1),
+        ({"train.py": _READS_SUCH, "README.md": "We train with Axolotl.\n"}, 1),
+        ({"train.py": _READS_SUCH, "run.sh": "accelerate launch -m axolotl.cli.train t.yaml\n"}, 1),
+        ({}, 1),
+    ],
+)
+def test_a_config_is_no_axolotls_that_a_program_reads_where_nothing_speaks_of_axolotl(
+    files: dict[str, str], runs: int, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    for name, text in {**files, "t.yaml": _LIKE_AXOLOTL}.items():
+        (tmp_path / name).write_text(text)
+    linker = Linker(Workspace(tmp_path), registry(), LinkOptions())
+    assert len(linker.link(["t.yaml"]).runs) == runs

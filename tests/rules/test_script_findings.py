@@ -291,3 +291,34 @@ def test_a_job_that_asks_its_scheduler_for_the_cards_is_not_started_on_fewer():
         (found,) = [d for d in report.diagnoses if d.rule.code == "OOM706"]
         assert found.severity is Severity.ERROR
         assert (found.fix is not None) is has_fix
+
+
+_FIRST_ALONE = b"""\
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+accelerator = Accelerator()
+
+
+def read():
+    %s
+        data = load()
+    return data
+
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B", torch_dtype=torch.bfloat16)
+how = TrainingArguments("out", per_device_train_batch_size=4, bf16=True)
+trainer = Trainer(model=model, args=how, train_dataset=read())
+trainer.train()
+"""
+
+
+def test_processes_are_not_started_of_which_only_the_first_has_data():
+    line = b"CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py\n"
+    for guard, fixable in ((b"if accelerator.is_main_process:", 0), (b"if True:", 1)):
+        files = {"run.sh": line, "train.py": _FIRST_ALONE % guard}
+        report = lint(Workspace(Path("/project"), files), list(files), Options())
+        (found,) = [each for each in report.diagnoses if each.rule.code == "OOM705"]
+        assert len(list(found.finding.proposals)) == fixable
+        assert ("only the first process makes data" in " ".join(found.finding.details)) != fixable

@@ -346,3 +346,61 @@ def test_a_notebook_takes_its_values_from_the_file_too() -> None:
 
     assert (read(YAML).plan.model.id, read(YAML).plan.batch.micro) == ("Qwen/Qwen2.5-7B", 4)
     assert fixed(read, YAML, {f.batch.micro: 1}) == YAML.replace("batch: 4", "batch: 1")
+
+
+_READER = """\
+from pathlib import Path
+from omegaconf import OmegaConf
+FOLDER = Path(__file__).resolve().parents[1] / "configs"
+
+def read(path, said=None):
+    path = Path(path)
+    if not path.is_absolute() and not path.exists():
+        there = FOLDER / path
+        if there.exists():
+            path = there
+    merged = OmegaConf.merge(OmegaConf.load(FOLDER / "base.yaml"), OmegaConf.load(path))
+    if said:
+        merged = OmegaConf.merge(merged, OmegaConf.from_dotlist(list(said)))
+    merged.training.origin = str(path)
+    OmegaConf.resolve(merged)
+    return merged
+"""
+_ASKS = (
+    "from conf.load import read\np = argparse.ArgumentParser()\np.add_argument('--config')\n"
+    "p.add_argument('said', nargs='*')\ngiven = p.parse_args()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "micro", "level"),
+    [
+        ("", 4, Level.STATED),
+        ("training.batch=8", 1, Level.UNREAD),
+        ("--said $MORE", 1, Level.UNREAD),
+    ],
+)
+def test_words_of_the_command_are_laid_over_a_merged_config(
+    line: str, micro: int, level: Level
+) -> None:
+    script = f"{_ASKS}cfg = read(given.config, given.said if given.said else None)\n{TRAIN}"
+    more = {"conf/load.py": _READER, "configs/base.yaml": "training:\n  batch: 32\n"}
+    command = f"python train.py --config configs/a.yaml {line}\n"
+    run = run_of({**_files(script), **more, "run.sh": command})
+    assert run.level(f.batch.micro) is level
+    if level is Level.STATED:
+        assert run.plan.batch.micro == micro
+
+
+@pytest.mark.parametrize(
+    "respelt", ["path = FOLDER / path", "if path.exists():\n        path = FOLDER / path"]
+)
+def test_a_path_that_is_given_anew_elsewhere_is_not_followed(respelt: str) -> None:
+    reader = (
+        "from pathlib import Path\nfrom omegaconf import OmegaConf\nFOLDER = Path('deep')\n"
+        f"def read(path):\n    {respelt}\n    return OmegaConf.load(path)\n"
+    )
+    script = f"{_ASKS}cfg = read(given.config)\n{TRAIN}"
+    command = "python train.py --config configs/a.yaml\n"
+    run = run_of({**_files(script), "conf/load.py": reader, "run.sh": command})
+    assert run.level(f.batch.micro) is Level.UNREAD

@@ -33,6 +33,7 @@ LINE = (
         ("", f"# {LINE.format(sign='# ')}"),
         ("", f"'''\n$ {LINE.format(sign='')}\n'''"),
         (f'"""Usage: {LINE.format(sign="")}\n"""', ""),
+        (f'"""Usage:\n\n{LINE.format(sign="")}\n"""'.replace("\\", "\\\\"), ""),
     ],
 )
 def test_the_line_counts(head: str, tail: str) -> None:

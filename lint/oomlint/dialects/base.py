@@ -208,6 +208,10 @@ class Dialect:
     """The parsers that read a config of the framework's, where its programs are other people's: a project without
     one may have a reader of its own, which takes from the file what it asks for."""
 
+    config_program: ClassVar[str] = ""
+    """The name of the framework's own program, where none but that reads its configs: a project that has the word in
+    none of its files may have a reader of its own."""
+
     meaning: ClassVar[Meaning] = Meaning()
     """What the framework makes of its keys, and how it says a wish."""
 

@@ -16,6 +16,7 @@ _BEFORE = re.compile(r"[ \t]*(?:\"{3}|'{3}|#[# \t]*)?(?:\w+:[ \t]*)?(?:[$>%][ \t
 _CLOSING = ('"""', "'''")
 _MORE = re.compile(r"[ \t]*(?:#[# \t]*)?")
 _COMMAND = re.compile(r"(?:\w+=\S*[ \t]+)*(?P<program>[\w./-]+)[ \t]+(?![=.,(])\S")
+_ESCAPED = "\\\\"
 _LONGEST = 400_000
 
 
@@ -45,7 +46,9 @@ def _commands(text: str) -> Iterator[list[Span]]:
             written = written.removesuffix(quotes)
         command = None if lines else _COMMAND.match(written)
         if lines or (command is not None and is_launch(command["program"])):
-            lines.append(Span(said.start, said.start + len(written)))
-            if not written.endswith("\\"):
+            # A text that is not raw spells a backslash as two (Python reference, "String and Bytes literals").
+            shown = written[:-1] if written.endswith(_ESCAPED) else written
+            lines.append(Span(said.start, said.start + len(shown)))
+            if not shown.endswith("\\"):
                 yield lines
                 lines = []

@@ -197,9 +197,11 @@ class References:
 
     def said_to_program(self, launch: Launch, from_file: str) -> dict[str, str | None]:
         """What a command says to the program that it starts, ``None`` of what only the shell knows;
-        files that are here by their display paths."""
+        files that are here by their display paths. ``key=value`` goes by ``key=``."""
         words = {str(n): word for n, word in enumerate(launch.arguments, 1)}
         values = {**words, **{key: entry.value for key, entry in launch.flags.entries.items()}}
+        given = launch.command.assignments.entries.items()
+        values |= {f"{key}=": entry.value for key, entry in given}
         said = {
             key: str(value.value)
             if isinstance(value, Scalar) and value.value is not UNKNOWN

@@ -18,7 +18,8 @@ Start one process a GPU: `torchrun --nproc_per_node 4 train.py`. The global batc
 was, because DataParallel too takes the micro batch once for each GPU. Or show the script
 one card only: `CUDA_VISIBLE_DEVICES=0`. Where no file says how many GPUs the script is for, which of
 the two is meant is yours to say, and the fix is shown. So it is where the script merges its adapter after training:
-every process would write the same files.
+every process would write the same files. A script that makes its data behind `if accelerator.is_main_process:` and uses
+it in each process would stop in all but the first: what has to change there is the script.
 
 ## When not to
 
@@ -56,6 +57,7 @@ _OF_CARDS = ("parallel.", "launch.", "env.", "scene.", "machine.")
 """What may say how many cards there are. A model's quantization, its device map and the releases that are required
 only decide what is done with them."""
 _MERGES = "merges-adapter"
+_FIRST_ALONE = "first-rank-alone"
 _FOUR = "CUDA_VISIBLE_DEVICES=0,1,2,3 "
 
 
@@ -106,6 +108,10 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
             gathered = _gathered_logits(run, parallel.world)
             on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
             details.append(f"all logits come together on the first GPU{on_first}")
+        alone = next((fact for fact in run.facts if fact.kind == _FIRST_ALONE), None)
+        if alone is not None:
+            name = alone.detail["name"]
+            details.append(f"torchrun alone is no way out: only the first process makes {name}")
         place = run.settings[f.parallel.backend].origin.block
         yield self.warning(
             run,
@@ -114,7 +120,7 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
             rests_on=(f.parallel.backend, f.parallel.world, f.load.device_map),
             details=tuple(details),
             confidence="medium",
-            proposals=_torchrun(run, parallel.world),
+            proposals=() if alone is not None else _torchrun(run, parallel.world),
         )
 
 

@@ -82,6 +82,7 @@ class Axolotl(Dialect):
     references = {ref.deepspeed: "deepspeed"}
     declared_in = _DECLARING
     declares_all = True
+    config_program = "axolotl"
     asks = BY_TRAINER
     meaning = meaning
 

@@ -24,7 +24,7 @@ def ends_early(run: Cells) -> Any:
     found = run.given.once(_ends)
     if not found:
         return None
-    from oomlint.dialects.trainer.script import are_held  # most programs end in no such way
+    from oomlint.dialects.trainer.reaching import are_held  # most programs end in no such way
     from oomlint.dialects.trainer.statements import switches_of
 
     switches = switches_of(run.given.blocks)

@@ -30,6 +30,9 @@ _P = f.precision
 _STEP_1_IN_DTYPE_OF_PARAM = "torch.optim: states are zeros_like(param)"
 # Below stage 1 the FP16 optimizers (runtime/engine.py:2065) keep an fp32 master too, unsharded.
 _ENGINE_CASTS = "DeepSpeed edaa7221 runtime/engine.py:1755 casts the module; zero/stage3.py keeps an fp32 master"
+# DeepSpeed 0.19.8 runtime/engine.py _configure_distributed_model: without fp16 and bf16 sections __check_params looks,
+# which returns at once, and nothing is cast; runtime/zero/stage_1_and_2.py clones the master in fp32 whatever it is of.
+_ENGINE_LEAVES = "DeepSpeed 0.19.8 runtime/engine.py casts nothing without fp16 or bf16; zero/stage_1_and_2.py keeps an fp32 master"
 _ACCELERATE_UPCASTS = (
     "accelerate 16cb6eb8 accelerator.py:1982, utils/fsdp_utils.py:803: "
     "trainable parameters become fp32"
@@ -138,6 +141,8 @@ def sums_of_older_bf16(run: Cells) -> Any:
 
 def _zero(run: Cells) -> dict[Any, Any]:
     half = _half(run)
+    if half is None and run[f.parallel.zero.stage] != _MADE_WIDE:
+        return _left_as_loaded(run)
     cast = half or "fp32"
     master, states = ("fp32" if half else "none"), "fp32"
     if half == "bf16" and run[ds.bf16_master]:
@@ -153,6 +158,31 @@ def _zero(run: Cells) -> dict[Any, Any]:
         f.trainable.adapter_dtype: cast if is_adapter_run(run) else None,
     }
     found = {field: Sourced(value, _ENGINE_CASTS) for field, value in values.items()}
+    return {**found, _P.autocast: Sourced(False, "accelerate leaves autocast to DeepSpeed")}
+
+
+# DeepSpeed 0.19.8 runtime/zero/partition_parameters.py _set_dtype: without 16 bits zero.Init makes every tensor fp32.
+_MADE_WIDE = 3
+
+
+def _left_as_loaded(run: Cells) -> dict[Any, Any]:
+    """Without a 16 bit section the weights keep the dtype that they were loaded in, and compute in it; stages 1 and 2
+    step an fp32 copy of them, stage 0 hands them to the optimizer as they are."""
+    loaded, stage = run[shared.loads], run[f.parallel.zero.stage]
+    adapters = is_adapter_run(run)
+    trained = _adapter_dtype(run, loaded) if adapters else loaded
+    narrow = trained in ("bf16", "fp16")
+    sums_apart = narrow and stage == 1  # stage_1_and_2.py use_grad_accum_attribute: not of stage 2
+    values = {
+        _P.param: _frozen_dtype(run, loaded) if adapters else loaded,
+        _P.grad: trained,
+        _P.grad_accum: run[ds.grad_accum_dtype] or ("fp32" if sums_apart else None),
+        _P.master: "fp32" if narrow and stage else "none",
+        _P.optim_state: "fp32" if stage else trained,
+        _P.compute: loaded,
+        f.trainable.adapter_dtype: trained if adapters else None,
+    }
+    found = {field: Sourced(value, _ENGINE_LEAVES) for field, value in values.items()}
     return {**found, _P.autocast: Sourced(False, "accelerate leaves autocast to DeepSpeed")}
 
 

@@ -35,7 +35,7 @@ from oomlint.dialects.machine.visible import named_gpus, visible_gpus
 from oomlint.dialects.meaning import Compute, Derivation, Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, Setting, Table
 from oomlint.dialects.trainer.fields import hf
-from oomlint.documents.base import Entry, Scalar
+from oomlint.documents.base import UNKNOWN, Entry, Scalar
 from oomlint.plan.fields import f
 
 ranks = Meaning(flags_first, beaker_ranks, rank_option)
@@ -80,11 +80,13 @@ _TORCHRUN = "torch 2.9 distributed/run.py: one process on one node unless told o
 
 @_under(TORCHRUN, f.parallel.gpus_per_node, source=_TORCHRUN)
 def ranks_of_torchrun(run: Cells) -> Any:
+    run[launch.unseen]
     return visible_gpus(run) if run.is_auto(f.parallel.gpus_per_node) else 1
 
 
 @_under(TORCHRUN, f.parallel.nodes, source=_TORCHRUN)
 def nodes_of_torchrun(run: Cells) -> Any:
+    run[launch.unseen]
     return 1
 
 
@@ -363,9 +365,15 @@ def handed_on(run: Cells, field: Any, said: Said) -> Said:
         gpus = run[scene.gpus_per_node] or run[machine.gpus_per_node]
         is_told = gpus == 1 or states_tasks(run)
         return None if is_told else _told_by(block, lambda name: name == "srun")
-    if block.table is not PLAIN or is_beaker_job(run):
-        return None
+    untold = _told_by(block, _is_untold)
+    if untold is not None or block.table is not PLAIN or is_beaker_job(run):
+        return untold
     return _told_by(block, _starts_elsewhere)
+
+
+def _is_untold(name: str) -> bool:
+    """Whether only running tells a program (``$LAUNCHER train.py``): it may be told more than stands on the line."""
+    return name == str(UNKNOWN)
 
 
 def _starts_elsewhere(name: str) -> bool:
@@ -403,7 +411,9 @@ def _launch_of(block: Block) -> Launch | None:
 
 def _origin(block: Block, word: Scalar) -> Origin:
     at = place(word)
-    return Origin("explicit", block, entry=Entry(str(word.value), at, word, at))
+    written = block.document.source.text[at.start : at.end].strip("\"'")
+    said = written if word.value is UNKNOWN else str(word.value)
+    return Origin("explicit", block, entry=Entry(said, at, word, at))
 
 
 # -- for dialects to include -----------------------------------------------------------------------

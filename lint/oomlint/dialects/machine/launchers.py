@@ -93,6 +93,8 @@ def read_launch(document: Document, command: Command) -> Launch | None:
     number = _first_of_inner_line(words)
     handing = (word for word in words[:number] if _text(word).endswith(".py"))
     stages = [_Stage(_base(word), order_of(words[0]), word) for word in islice(handing, 1)]
+    if not number and _is_untold_launcher(words):
+        stages, number = [_Stage(_UNTOLD, order_of(words[0]), words[0])], 1
     while number < len(words):
         base = _base(words[number])
         if not (base in LAUNCHER_TABLES or PYTHON.match(base) or base in _TRANSPARENT):
@@ -125,6 +127,16 @@ def read_launch(document: Document, command: Command) -> Launch | None:
     )
 
 
+def _is_untold_launcher(words: tuple[Scalar, ...]) -> bool:
+    """``$LAUNCHER train.py``: what is only known when the line runs starts the script behind it."""
+    return (
+        len(words) > 1
+        and not isinstance(words[0].value, str)
+        and not _base(words[0])
+        and _text(words[1]).endswith(".py")
+    )
+
+
 def _found_below(program: Scalar) -> Scalar:
     """A script below a folder that a variable without a value names (``python $ROOT/src/train.py``): it is looked for
     from here."""
@@ -142,6 +154,10 @@ def _first_of_inner_line(words: tuple[Scalar, ...]) -> int:
         if LAUNCHER_TABLES.get(base) in _STRONG or starts_last or passes_on:
             return number
     return 0
+
+
+# Stands for the name of a launcher that only running tells.
+_UNTOLD = "?"
 
 
 class _Stage(Struct, frozen=True):
@@ -162,13 +178,22 @@ def _launcher(flags: Mapping, stages: list[_Stage], shares: list[Mapping]) -> tu
     found = [
         (table, stage, share)
         for stage, share in zip(stages, shares, strict=True)
-        if (table := LAUNCHER_TABLES.get(stage.name)) is not None
+        if (table := _table_of(stage, share)) is not None
     ]
     if not found:
         return PLAIN, replace(flags, entries={}, duplicates=(), open_ended=False)
     strong = [each for each in found if each[0] in _STRONG]
     table, stage, share = (strong or found)[-1]
     return table, _ending_at(share, place(stage.last).end)
+
+
+def _table_of(stage: _Stage, share: Mapping) -> Table | None:
+    """The options of a launcher; of one that nobody names, those of the only one that has what it is told."""
+    if stage.name != _UNTOLD:
+        return LAUNCHER_TABLES.get(stage.name)
+    given = share.entries.keys()
+    having = [table for table in _STRONG if given & table.names.keys()]
+    return having[0] if len(having) == 1 else None
 
 
 def _scene(

@@ -29,6 +29,7 @@ class held(Private, prefix="model_custody"):  # noqa: N801  a namespace of field
     checkpointing: Any
     attention: Any
     loss: Any
+    sharding: Any
 
 
 _ASPECTS = {
@@ -38,6 +39,7 @@ _ASPECTS = {
     held.checkpointing: "checkpointing",
     held.attention: "attention",
     held.loss: "loss",
+    held.sharding: "sharding",
 }
 
 
@@ -144,6 +146,12 @@ def checkpointed(run: Cells) -> Any:
 @custody.override(f.model.attn_impl)
 def attends(run: Cells) -> Any:
     return run[held.attention]
+
+
+@custody.override(f.parallel.backend)
+def parted(run: Cells) -> Any:
+    """A context or a wrapper that may part the model among the processes."""
+    return run[held.sharding]
 
 
 @custody.override(f.loss.logits_materialised)

@@ -32,6 +32,7 @@ from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.optimizers import optimizers
 from oomlint.dialects.trainer.own_models import check_model_is_followed
+from oomlint.dialects.trainer.placed_loads import check_stage_may_load
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -362,6 +363,7 @@ def in_training_arguments(own: Wishes, run: Cells) -> dict[Any, Any]:
         CannotEdit: the Trainer has no way to say it.
     """
     check_model_is_followed(run)
+    check_stage_may_load(own, run)
     said = {**own, **matching_batch(own, run)}
     if run[hf.fsdp_words]:
         _take_fsdp_arguments(said, run)

@@ -15,11 +15,11 @@ from oomlint.documents.python.scopes import call_name
 from oomlint.documents.python.tree import Tree
 
 _OF_TRAINING = re.compile(r"^(?:trl|transformers)\.(?:.*\.)?\w*(?:Config|TrainingArguments)$")
-# What holds in one process of every run.
-_MAIN_PROCESS = frozenset(
+MAIN_PROCESS = frozenset(
     {("is_main_process", True), ("main_process", True), ("is_world_process_zero", True)}
     | {("local_rank", False), ("rank", False), ("process_index", False)}
 )
+"""Guards that hold in one process of every run."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 # What is evaluated only sometimes.
 _PERHAPS = (
@@ -60,7 +60,7 @@ def asked_arguments(
             return
         if _may_be_left(step, tree) or id(step.node) in protected:
             return
-        guards = tuple(guard for guard in step.guards if guard not in _MAIN_PROCESS)
+        guards = tuple(guard for guard in step.guards if guard not in MAIN_PROCESS)
         if len(step.arms) > len(step.guards):
             continue
         for node in _given(step.node):

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import Scalar
 from oomlint.documents.python.parsers import are_parsed, option_names, positional_names
+from oomlint.documents.python.respelt_paths import SAME_PATH, as_given
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree
 
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from oomlint.documents.python.values import Evaluator
 
 _DEEPEST: Final = 24
-_SAME_PATH: Final = frozenset(
-    {"Path", "PurePath", "str", "abspath", "realpath", "expanduser", "normpath", "fspath", "resolve",
-     "absolute", "to_absolute_path"}
-)  # fmt: skip
 
 
 class At(Struct, frozen=True, eq=False):
@@ -79,8 +76,8 @@ class ConfigPaths:
 
     Args:
         options: what the command says to the script, by the names of options without dashes;
-            of its words that are no options the first is ``"1"``, and ``"$NAME"`` is a variable of the
-            environment that it sets; ``None`` of what only the shell knows (``--config $CONFIG``), which is
+            of its words that are no options the first is ``"1"``, ``"key="`` is one of ``key=value``, and
+            ``"$NAME"`` a variable of the environment that it sets; ``None`` of what only the shell knows (``--config $CONFIG``), which is
             no path, nor the default.
     """
 
@@ -188,9 +185,13 @@ class ConfigPaths:
         if name.id == "__file__":
             return home.places.source.path
         found = at.scope.find(name.id)
-        if found is None or len(found[1]) != 1:
+        if found is None:
             return None
-        owner, (binding,) = found
+        owner, bindings = found
+        bindings = as_given(bindings, name.id, owner)
+        if len(bindings) != 1:
+            return None
+        (binding,) = bindings
         if binding.kind == "parameter":
             paths = {self._path(*each) for each in self.given(name.id, owner, at)}
             if len(paths) == 1:
@@ -295,11 +296,11 @@ class ConfigPaths:
             and at.scope.imported(dotted(call.func) or "") is None
         ):
             holder = self._path(call.func.value, at.deeper)
-            if last in _SAME_PATH and not call.args:
+            if last in SAME_PATH and not call.args:
                 return holder
             if last == "joinpath" and holder is not None and None not in parts:
                 return posixpath.join(holder, *filter(None, parts))
-        if last in _SAME_PATH and parts:
+        if last in SAME_PATH and parts:
             return None if None in parts else posixpath.join(*(part or "" for part in parts))
         if last == "join" and parts and None not in parts:
             return posixpath.join(*(part or "" for part in parts))

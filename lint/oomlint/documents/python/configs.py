@@ -19,6 +19,13 @@ from msgspec.structs import replace
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.config_changes import POPPED, Coded, ConfigChanges, Held, has
 from oomlint.documents.python.config_files import LOADS, LoadedFiles
+from oomlint.documents.python.config_layers import (
+    KEEPS,
+    is_from_line,
+    keeps_itself,
+    may_say_keys,
+    merges,
+)
 from oomlint.documents.python.config_paths import At, CallFrame, function_of
 from oomlint.documents.python.modules import FindSource
 from oomlint.documents.python.nodes import (
@@ -30,22 +37,12 @@ from oomlint.documents.python.nodes import (
     PythonMapping,
     loaded_value,
 )
-from oomlint.documents.python.scopes import Binding, FunctionNode, Scope, dotted, enclosed
+from oomlint.documents.python.scopes import FunctionNode, Scope, dotted, enclosed
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
     from oomlint.documents.python.values import Evaluator
 
-# What gives an object with the same items as its argument, by the last of its name: of OmegaConf,
-# of the libraries that read items as attributes, of copy and argparse.
-_KEEPS: Final = frozenset(
-    {
-        "create", "to_container", "to_object", "dict", "EasyDict", "edict", "Box", "AttrDict", "Munch",
-        "munchify", "DotMap", "ConfigDict", "Namespace", "SimpleNamespace", "deepcopy", "copy",
-    }
-)  # fmt: skip
-_MERGES: Final = frozenset({"omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.unsafe_merge"})
-_FROM_LINE: Final = "omegaconf.OmegaConf.from_cli"
 _INTERPOLATION: Final = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 
 
@@ -163,7 +160,7 @@ class ConfigFiles(ConfigChanges):
         if found is None:
             return None
         owner, bindings = found
-        bindings = [b for b in bindings if not _keeps_itself(b, name.id)]
+        bindings = [b for b in bindings if not keeps_itself(b, name.id, owner, self.options)]
         bindings = [b for b in bindings if not _is_nothing(b.value)] or bindings
         if len(bindings) != 1:
             return None
@@ -188,7 +185,7 @@ class ConfigFiles(ConfigChanges):
             path = self.stream(call.args[0], call, at)
             file = None if path is None else self.loaded.at(path, LOADS[name])
             return None if file is None else self._whole(file, at.home)
-        if name in _MERGES:
+        if merges(call, at.scope):
             return self._merged(call, at)
         if isinstance(call.func, ast.Attribute):
             found = self._method(call, call.func, at)
@@ -202,7 +199,7 @@ class ConfigFiles(ConfigChanges):
             if holder is None or not isinstance(key, str):
                 return None
             return self._under(holder, key, default, at)
-        if last in _KEEPS and len(call.args) + len(call.keywords) >= 1:
+        if last in KEEPS and len(call.args) + len(call.keywords) >= 1:
             inner = call.args[0] if call.args else _unpacked_alone(call)
             return None if inner is None else self.held(inner, at.deeper)
         return self._returned(call, at)
@@ -247,9 +244,8 @@ class ConfigFiles(ConfigChanges):
         """``OmegaConf.merge(base, config, OmegaConf.from_cli())``: later ones are laid over earlier."""
         under: Filed | None = None
         for argument in call.args:
-            name = at.scope.resolved(dotted(getattr(argument, "func", argument)) or "")
-            if name == _FROM_LINE:
-                if any(word is None or "=" in word for word in self.options.values()):
+            if is_from_line(argument, at.scope):
+                if may_say_keys(self.options):
                     return None
                 continue
             found = self.held(argument, at.deeper)
@@ -390,16 +386,6 @@ def _enclosed_statements(function: FunctionNode) -> Iterator[ast.AST]:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         yield from enclosed(statement)
-
-
-def _keeps_itself(binding: Binding, name: str) -> bool:
-    """``cfg = EasyDict(cfg)``: the same items under the same name."""
-    value = binding.value
-    if binding.kind != "value" or not isinstance(value, ast.Call) or not value.args:
-        return False
-    first = value.args[0]
-    last = (dotted(value.func) or "").rpartition(".")[2]
-    return last in _KEEPS and isinstance(first, ast.Name) and first.id == name
 
 
 def _is_nothing(value: ast.expr | None) -> bool:

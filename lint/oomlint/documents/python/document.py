@@ -328,6 +328,7 @@ def _read(
     from oomlint.documents.python.configs import ConfigFiles
     from oomlint.documents.python.custody import custody_of
     from oomlint.documents.python.facts import facts_of
+    from oomlint.documents.python.first_rank import first_rank_facts
     from oomlint.documents.python.handed import note_handed
     from oomlint.documents.python.loaded_names import loaded_names
     from oomlint.documents.python.loops import read_loop, read_parts
@@ -367,6 +368,7 @@ def _read(
         *model_names(calls, declared, named_alone, evaluator),
         *saved_models(every, calls, evaluator),
         *length_facts(evaluator),
+        *first_rank_facts(steps, places),
     )
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
     bases = {name: taken_in.bases_of(module.qualified(name), source.path) for name in named}

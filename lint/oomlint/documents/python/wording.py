@@ -16,6 +16,17 @@ def code_says(root: ast.Module, text: str, pattern: re.Pattern[str]) -> bool:
     return any(pattern.search(word) for word in _words(root))
 
 
+def program_says(text: str, pattern: re.Pattern[str]) -> bool:
+    """The same of a file that was not parsed yet; of one that Python does not read all of it counts."""
+    if not pattern.search(text):
+        return False
+    try:
+        root = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    return code_says(root, text, pattern)
+
+
 def _words(root: ast.Module) -> Iterator[str]:
     """Names, dotted as they stand there, with what is imported, and texts that have a use."""
     idle: set[int] = set()

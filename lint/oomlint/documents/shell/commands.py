@@ -111,7 +111,7 @@ class CommandReader:
                 elif operands and not is_subcommand(launcher, name):
                     operands -= 1
                 elif not PYTHON.match(name) and not is_subcommand(launcher, name):
-                    launching = False
+                    launching = launching and self._may_launch(number)
             number += 1
         end = _last_word_end(self.words, self.container, span)
         # An override after a bare option would be taken for its value: overrides follow words.
@@ -125,6 +125,14 @@ class CommandReader:
                 assignments, span, "assignment", self.container, overrides_end, open_ended
             ),
             environment=environment,
+        )
+
+    def _may_launch(self, number: int) -> bool:
+        """Whether a program that only running tells (``$LAUNCHER``) has a script behind it: it may start that, and the
+        options up to there are then its own, with one value each at most."""
+        word, behind = self.words[number], self.words[number + 1 :]
+        return not (word.text or word.base) and any(
+            (each.text or each.base).endswith(".py") for each in behind
         )
 
     def _program(self) -> int:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.machine.launch import Launch
+from oomlint.documents.python.wording import program_says
+from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.vendored.files import DEEPEST, programs_in
 
@@ -59,29 +62,38 @@ class OwnPrograms:
 
     def reads_itself(self, config: Claim) -> bool:
         """Whether a program of the project's own names most of the keys of a config, where nothing in the
-        project has the parser that the framework's programs read such a file with: what the keys mean is
-        that program's to say, a name that the framework gave up included."""
-        parsers = config.dialect.config_parsers
-        if not parsers or config.path.endswith(".py") or not config.blocks:
+        project has the parser that the framework's programs read such a file with, or speaks of the framework's
+        own program: what the keys mean is that program's to say, a name that the framework gave up included."""
+        parsers, program = config.dialect.config_parsers, config.dialect.config_program
+        is_read = bool(parsers or program) and not config.path.endswith(".py")
+        if not is_read or not config.blocks:
             return False
         keys = config.blocks[-1].mapping.entries
         if len(keys) < _FEWEST_KEYS:
             return False
         folder = str(self.workspace.project_around(config.path))
-        if (folder, parsers) not in self._unparsed:
-            self._unparsed[folder, parsers] = tuple(self._without(folder, parsers))
+        key = (folder, (*parsers, program))
+        if key not in self._unparsed:
+            is_another = bool(program) and self._speaks_of(folder, program)
+            self._unparsed[key] = () if is_another else tuple(self._without(folder, parsers))
         words = [b"[\"']" + re.escape(key.encode()) + b"[\"']" for key in keys]
         return any(
             sum(re.search(word, text) is not None for word in words) * 2 >= len(words)
-            for text in self._unparsed[folder, parsers]
+            for text in self._unparsed[key]
         )
+
+    def _speaks_of(self, folder: str, program: str) -> bool:
+        """Whether any text of a project, its guides included, has the name of a program."""
+        texts = texts_below(self.workspace, Path(folder), guides=True)
+        spelled = {program, program.capitalize()}
+        return any(True for word in sorted(spelled) for _ in texts.holding(word.encode()))
 
     def _without(self, folder: str, parsers: tuple[str, ...]) -> Iterator[bytes]:
         """The programs of a project where none has one of these parsers. Which of them loads a file often only
         another module tells."""
         texts = [self.workspace.read_or_none(p) or b"" for p in programs_in(self.workspace, folder)]
-        parses = re.compile("|".join(parsers).encode())
-        if not any(map(parses.search, texts)):
+        parses = re.compile("|".join(parsers).encode()) if parsers else None
+        if parses is None or not any(map(parses.search, texts)):
             yield from texts
 
     def starts_another(self, launch: Claim) -> bool:
@@ -144,7 +156,8 @@ class OwnPrograms:
             return False
         data = self.workspace.read_or_none(found) or b""
         differentiates = re.search(_DIFFERENTIATES, data) is not None
-        if differentiates and re.search(rf"\b{trainer}\b".encode(), data) is None:
+        code = data.decode("utf-8", "replace")
+        if differentiates and not program_says(code, re.compile(rf"\b{trainer}\b")):
             return True
         return bool(re.search(_IS_OF_ANOTHER, data)) and not re.search(_NAMES_TRAINER, data)
 

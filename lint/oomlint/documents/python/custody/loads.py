@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from oomlint.documents.python.contexts import open_contexts
 from oomlint.documents.python.custody.known_touches import (
     BY_OPTIONS,
     LOAD,
@@ -17,6 +18,10 @@ from oomlint.documents.python.scopes import Scope, call_name, dotted
 def note_load(custody: Custody, call: ast.Call) -> None:
     custody.loads.append(call)
     custody.values.setdefault(id(call), None)
+    for opened, decides in open_contexts(
+        call, custody.home.tree, custody.flow, custody.is_of_project
+    ):
+        custody.touch(opened, decides)
 
 
 def touch_load(custody: Custody, call: ast.Call) -> None:

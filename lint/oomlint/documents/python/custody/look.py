@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.contexts import wrapped_in_parts
 from oomlint.documents.python.custody.entered import add_entered
 from oomlint.documents.python.custody.known_touches import (
     FUNCTIONS,
@@ -154,6 +155,8 @@ def _function(
 def _of_library(custody: Custody, step: ReachedCall) -> None:
     """A function that is given the model and is not here."""
     call, last = step.node, step.last
+    if parted := wrapped_in_parts(step.name, last):
+        custody.touch(call, parted)
     if _known(custody, step) or last in FUNCTIONS or last in WRAPPERS or is_harmless(last):
         return
     if last in LOADERS or OPTIMIZER.fullmatch(last):

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from oomlint.documents.python.contexts import wrapped_in_parts
 from oomlint.documents.python.custody.entered import add_entered
 from oomlint.documents.python.custody.known_touches import (
     CALLED_MODEL,
@@ -73,6 +74,8 @@ def _trace_call(
     last, name = call_name(call), scope.resolved(dotted(call.func) or "")
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
     given = model_in(call)
+    if parted := wrapped_in_parts(name, last):
+        custody.touch(call, parted)
     is_peft = last in LOADERS and "Peft" in name
     if last in LOADERS and not (is_peft and given is not None):
         note_load(custody, call)
