@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from oomlint.documents.python.contexts import open_contexts
+from oomlint.documents.python.custody.contexts import open_contexts
 from oomlint.documents.python.custody.known_touches import (
     BY_OPTIONS,
     LOAD,

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from oomlint.documents.python.calls import ReachedCall
-from oomlint.documents.python.contexts import wrapped_in_parts
+from oomlint.documents.python.custody.contexts import wrapped_in_parts
 from oomlint.documents.python.custody.entered import add_entered
 from oomlint.documents.python.custody.known_touches import (
     FUNCTIONS,

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from oomlint.documents.python.contexts import wrapped_in_parts
+from oomlint.documents.python.custody.contexts import wrapped_in_parts
 from oomlint.documents.python.custody.entered import add_entered
 from oomlint.documents.python.custody.known_touches import (
     CALLED_MODEL,
