@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy.deepspeed import tiny_plan
-from benchmarks.accuracy.host import host_rows, kept_row, kept_rows
-from benchmarks.accuracy.peers import Run, compare
-from benchmarks.accuracy.published import (
-    DISTRUSTED,
+from benchmarks.accuracy.counters import (
     bounds_of,
     kind_of,
     limits_of,
     measured,
-    plan_of,
     usable_memory,
 )
+from benchmarks.accuracy.deepspeed import tiny_plan
+from benchmarks.accuracy.facts import left_out
+from benchmarks.accuracy.host import host_rows, kept_row, kept_rows
+from benchmarks.accuracy.peers import Run, compare
+from benchmarks.accuracy.published import plan_of, why_unplanned
 from benchmarks.accuracy.simulated import sharded_plan, single_plan
 from benchmarks.accuracy.steps import condition_plan
 
@@ -116,17 +116,30 @@ def class_of(plan: Plan) -> str:
     return "lengths differ" if lengths_vary(plan) else "one length"
 
 
+def unplanned(truth: Path) -> None:
+    """Graded rows without a plan, by what they lack."""
+    for name in ("published", "fits"):
+        lacks: dict[str, list[str]] = defaultdict(list)
+        for row in rows(truth, name):
+            if row["quality"] in "AB" and plan_of(row) is None:
+                why = why_unplanned(row) or "its dialect makes no run of it"
+                lacks[why].append(row["id"])
+        for why, ids in lacks.items():
+            print(f"{name}, no plan: {len(ids)} rows, {why}: {', '.join(ids)}")
+
+
 def published(truth: Path) -> list[Run]:
     """Per family and class: error of the published quantity, coverage and width of its counter's bounds."""
     runs: list[Run] = []
     classes: dict[tuple[str, str], list[tuple[bool, float]]] = defaultdict(list)
     families: dict[str, list[tuple[float, bool, float]]] = defaultdict(list)
-    left_out: dict[str, list[float]] = defaultdict(list)
+    unscored: dict[str, list[float]] = defaultdict(list)
+    why = left_out()
     for row, plan, gpu, got, real in scored(truth):
         assert gpu.peak_bytes is not None
-        if row["id"] in DISTRUSTED:
-            left_out[row["family"]].append(abs(got / real - 1))
-            print(f"left out: {row['id']} ({got / real - 1:+.0%}): {DISTRUSTED[row['id']]}")
+        if row["id"] in why:
+            unscored[row["family"]].append(abs(got / real - 1))
+            print(f"left out: {row['id']} ({got / real - 1:+.0%}): {why[row['id']]}")
             continue
         bounds = bounds_of(row, gpu)
         inside = bounds.low <= real <= bounds.high
@@ -158,7 +171,7 @@ def published(truth: Path) -> list[Run]:
         width = statistics.median(width for _, width in of_class)
         print(f"{kind:<11}{name:<30}{len(of_class):>4}{inside:>8.0%}{width:>7.0%}")
     counted = {name: [error for error, _, _ in found] for name, found in families.items()}
-    for name, more in left_out.items():
+    for name, more in unscored.items():
         counted[name] = counted.get(name, []) + more
     whole = statistics.mean(map(statistics.median, counted.values()))
     print(f"with the rows left out: mean of families {whole:.1%}")
@@ -178,7 +191,7 @@ def peers(runs: Sequence[Run]) -> None:
 def fits(truth: Path) -> None:
     """Balanced accuracy of the verdict on documented fits and out-of-memory failures."""
     right: dict[bool, list[bool]] = {True: [], False: []}
-    left_out: dict[bool, list[bool]] = {True: [], False: []}
+    unscored: dict[bool, list[bool]] = {True: [], False: []}
     for row in rows(truth, "fits"):
         if row["quality"] not in "AB":
             continue
@@ -187,11 +200,11 @@ def fits(truth: Path) -> None:
             continue
         risk = Risk.by(estimate(plan, limits_of(row, plan)), usable, _ram_that_was_short(row))
         if risk.any is not None:
-            kept = left_out if row["id"] in DISTRUSTED else right
+            kept = unscored if row["id"] in left_out() else right
             kept[row["fits"]].append(risk.is_lost != row["fits"])
     print()
     _balance("fits", right)
-    _balance("fits, with the rows left out", {k: right[k] + left_out[k] for k in right})
+    _balance("fits, with the rows left out", {k: right[k] + unscored[k] for k in right})
 
 
 def _ram_that_was_short(row: Mapping[str, Any]) -> int | None:
@@ -229,6 +242,7 @@ def main() -> None:
     exact(truth, "sharded", sharded_plan)
     exact(truth, "steps", condition_plan)
     deepspeed(truth)
+    unplanned(truth)
     peers(published(truth))
     fits(truth)
     host(truth)

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from benchmarks.accuracy.__main__ import SHARED, scored
-from benchmarks.accuracy.published import DISTRUSTED, Kind, kind_of, limits_of
+from benchmarks.accuracy.counters import Kind, kind_of, limits_of
+from benchmarks.accuracy.facts import left_out
 
 from oomlint.memory import GpuLimits, bounds
 from oomlint.memory.facts import Facts
@@ -97,7 +98,7 @@ def cases_of(truth: Path) -> list[Case]:
     found = []
     whole = import_module("oomlint.memory.estimate")
     for row, plan, _, got, real in scored(truth):
-        if row["id"] in DISTRUSTED:
+        if row["id"] in left_out():
             continue
         seen: dict[str, Any] = {}
 

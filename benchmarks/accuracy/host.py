@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.accuracy.published import dims_of, plan_of_fields
+from benchmarks.accuracy.facts import known_of
+from benchmarks.accuracy.published import dims_of, said_outright
 
 from oomlint.memory import estimate, host_load_bytes
 from oomlint.plan import Plan
@@ -85,6 +86,10 @@ def kept_row(row: Mapping[str, Any]) -> HostRow:
 
 
 def _plan(row: Mapping[str, Any]) -> Plan | None:
+    """The plan of a reading: a thread seldom says how long samples are, which a node's RAM hardly depends on."""
+    known = known_of(row)
+    if known.language != "plan":
+        return None
     dims = dims_of(str(row["model"]))
     if dims is None:
         dims = ModelDims(params_total=int(float(row.get("params_b") or 0) * 1e9))
@@ -93,32 +98,8 @@ def _plan(row: Mapping[str, Any]) -> Plan | None:
         "seq_len": row.get("seq_len") or 512,
         "micro_batch": row.get("micro_batch") or 1,
     }
-    plan = plan_of_fields(given, dims)
-    if plan is None:
-        return None
-    text = f"{row.get('strategy')} {row.get('host_ram_note')}".lower()
-    gpus = int(row.get("gpus") or 1)
-    values: dict[str, Any] = {"parallel.nodes": max(1, -(-gpus // 8))}
-    if "offload" in text:
-        values |= {"offload.optimizer": "cpu", "offload.pin_memory": True}
-        if "optimizer offload" not in text:
-            values |= {"offload.params": "cpu", "load.zero3_init": True}
-    if "fp32" in str(row.get("dtype")):
-        # peft examples/conditional_generation/accelerate_ds_zero3_cpu_offload_config.yaml:
-        # mixed_precision "no".
-        values |= {
-            "load.dtype": "fp32", "model.ckpt_dtype": "fp32", "precision.param": "fp32",
-            "precision.compute": "fp32", "precision.grad": "fp32", "precision.master": "none",
-        }  # fmt: skip
-    if "peft" in str(row.get("framework")):
-        # accelerate's plugin names a device and leaves pin_memory at DeepSpeed's default, which
-        # was off until August 2026 (deepspeed/runtime/zero/offload_config.py, pull request 8207).
-        values["offload.pin_memory"] = False
-    if "Megatron" in str(row.get("framework")):
-        # DeepSpeed issue 912, of April 2021; Megatron makes its weights and reads none.
-        values |= {"versions": {"torch": "1.8", "deepspeed": "0.3.13"}, "load.meta_init": True}
-    if "cpu_ram_efficient" in text:
-        values["load.cpu_ram_efficient"] = True
-    if "every rank loads" in text:
-        values |= {"load.per_rank_host_copies": 1, "load.zero3_init": False}
-    return plan.with_values(values)
+    nodes = max(1, -(-int(row.get("gpus") or 1) // 8))
+    around: dict[str, Any] = {
+        "model.dims": dims, "parallel.nodes": nodes, "eval.enabled": False, "save.strategy": "no",
+    }  # fmt: skip
+    return said_outright(given, known).with_values(around | known.plan)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.__main__ import SHARED, quantile, scored
-from benchmarks.accuracy.published import DISTRUSTED, card_of, measured
+from benchmarks.accuracy.counters import card_of, measured
+from benchmarks.accuracy.facts import left_out
 from msgspec import Struct
 
 from oomlint.hardware import Hardware
@@ -47,7 +48,7 @@ class Outcome(Struct, frozen=True):
 def _rows(truth: Path) -> Iterator[Row]:
     for row, plan, gpu, got, real in scored(truth):
         card = card_of(row)
-        if card is None or row["id"] in DISTRUSTED or gpu.peak_bytes is None:
+        if card is None or row["id"] in left_out() or gpu.peak_bytes is None:
             continue
         allocated, reserved = gpu.allocated_bytes, gpu.reserved_bytes
         kind = "allocated" if got == allocated else "reserved" if got == reserved else "device"

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy.published import card_of, plan_of, usable_memory
+from benchmarks.accuracy.counters import card_of, usable_memory
+from benchmarks.accuracy.published import plan_of
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Dialect

@@ -17,7 +17,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.accuracy.published import card_of, plan_of
+from benchmarks.accuracy.counters import card_of
+from benchmarks.accuracy.published import plan_of
 
 from oomlint.hardware import Hardware, parse_hardware
 from oomlint.judgement.planner.throughput import Sizes, rates, seconds_per_token

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.accuracy.__main__ import SHARED, rows
-from benchmarks.accuracy.published import limits_of, plan_of, usable_memory
+from benchmarks.accuracy.counters import limits_of, usable_memory
+from benchmarks.accuracy.published import plan_of
 from benchmarks.threads import cases
 from benchmarks.threads.__main__ import linted, worst_run
 from msgspec.structs import replace

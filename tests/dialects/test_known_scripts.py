@@ -155,6 +155,58 @@ def test_names_of_pefts_examples() -> None:
     )
 
 
+_OLD_QWEN = "finetune.py --model_name_or_path Qwen/Qwen-7B --bf16 True --lazy_preprocess True"
+
+
+def test_qwens_lora_trains_the_ends_of_base_models() -> None:
+    run = _run(f"python {_OLD_QWEN} --use_lora --gradient_checkpointing True\n")
+    fields = ("trainable.method", "trainable.r", "trainable.targets", "trainable.modules_to_save")
+    layers = ("c_attn", "c_proj", "w1", "w2")
+    assert _facts(run, *fields) == ("lora", 64, layers, ("wte", "lm_head"))
+    assert _facts(run, "seq.max_len", "seq.pad") == (8192, "max_len")
+    chat = _run(f"python {_OLD_QWEN} --use_lora\n".replace("Qwen-7B", "Qwen-7B-Chat"))
+    assert chat.plan.trainable.modules_to_save is None
+
+
+def test_qwens_q_lora_stands_on_a_checkpoint_of_gptq() -> None:
+    line = f"python {_OLD_QWEN} --use_lora --q_lora\n".replace("Qwen-7B", "Qwen-7B-Chat-Int4")
+    run = _run(line)
+    assert _facts(run, "quant.method", "trainable.modules_to_save") == ("gptq", None)
+    assert not run.plan.quant.prepares_kbit
+    whole = _run(f"torchrun --nproc_per_node 2 {_OLD_QWEN}\n")
+    assert _facts(whole, "trainable.method", "parallel.world") == ("full", 2)
+
+
+_FSDP_QLORA = "CUDA_VISIBLE_DEVICES=0,1 python train.py --train_type qlora --context_length 1024"
+
+
+def test_fsdp_qlora_starts_a_rank_for_each_gpu_that_it_sees() -> None:
+    run = _run(f"{_FSDP_QLORA} --use_cpu_offload False\n")
+    fields = ("parallel.backend", "parallel.world", "parallel.fsdp.cpu_offload", "seq.max_len")
+    assert _facts(run, *fields) == ("fsdp1", 2, False, 1024)
+    fields = (
+        "trainable.method",
+        "trainable.r",
+        "quant.method",
+        "quant.double",
+        "quant.storage_dtype",
+    )
+    assert _facts(run, *fields) == ("qlora", 64, "bnb4", True, "bf16")
+    fields = (
+        "precision.param",
+        "precision.grad",
+        "precision.optim_state",
+        "trainable.adapter_dtype",
+    )
+    assert _facts(run, *fields) == ("nf4", "bf16", "bf16", "bf16")
+    assert run.plan.loss.outputs_kept
+    assert run.plan.load.cpu_ram_efficient
+    away = _run(f"{_FSDP_QLORA}\n".replace("0,1", "0,1,10"))
+    assert _facts(away, "parallel.world", "offload.params") == (3, "cpu")
+    whole = _run(f"{_FSDP_QLORA} --sharding_strategy ddp --low_memory False\n")
+    assert _facts(whole, "parallel.fsdp.strategy", "load.cpu_ram_efficient") == ("no_shard", False)
+
+
 # -- loops of their own --------------------------------------------------------------------------
 
 
@@ -447,6 +499,15 @@ def test_glm_takes_a_model_and_a_file_among_its_words() -> None:
     whole = _DEMO.partition("peft_config")[0]
     full = _demo("torchrun --nproc_per_node=8 finetune.py d m/glm configs/lora.yaml yes", whole)
     assert _facts(full, "trainable.method", "parallel.world") == ("full", 8)
+
+
+def test_a_prefix_is_all_that_is_trained() -> None:
+    config = (
+        _DEMO.partition("  peft_type")[0] + "  peft_type: PREFIX_TUNING\n  num_virtual_tokens: 64\n"
+    )
+    run = _demo("python finetune_hf.py data THUDM/chatglm3-6b configs/lora.yaml", config)
+    # Keys and values of 28 layers for two heads of 128 elements.
+    assert _facts(run, "trainable.method", "trainable.params") == ("freeze", 2 * 64 * 28 * 2 * 128)
 
 
 def test_chatglm3_checkpoints_nothing() -> None:

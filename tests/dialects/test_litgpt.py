@@ -13,6 +13,7 @@ from tests.linked import link
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
+from oomlint.memory import estimate
 from oomlint.models import lookup
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.linking import Linker
@@ -132,6 +133,33 @@ def test_full_fine_tuning_on_several_devices() -> None:
     assert (plan.batch.grad_accum, plan.seq.max_len) == (4, 1304)
     assert plan.save.full_gather is True
     assert _run(_LORA.replace("devices: 1", "devices: 2")).plan.parallel.backend == "fsdp2"
+
+
+@pytest.mark.parametrize(("release", "backend"), [("0.5.10", "fsdp1"), ("0.5.11", "fsdp2")])
+def test_lora_shards_with_fsdp1_up_to_a_release(release: str, backend: str) -> None:
+    """Its FSDPStrategy gathers the whole model on every GPU to fill it with the checkpoint."""
+    text = _LORA.replace("devices: 1", "devices: 2")
+    plan = link({"a.yaml": text}, values={"versions.litgpt": release}).runs[0].plan
+    assert (plan.parallel.backend, plan.load.unshards) == (
+        backend,
+        True if backend == "fsdp1" else None,
+    )
+    sharded = plan.with_values({"load.unshards": None})
+    loads, shares = (sum(estimate(p).gpu.by_phase["load"].values()) for p in (plan, sharded))
+    assert (loads > 1.5 * shares) is (backend == "fsdp1")
+
+
+def test_the_second_adapter_scales_every_linear_layer() -> None:
+    line = "litgpt finetune_adapter_v2 --checkpoint_dir checkpoints/meta-llama/Llama-2-7b-hf\n"
+    plans = [
+        link({"a.sh": text}).runs[0].plan for text in (line, line.replace("adapter_v2", "adapter"))
+    ]
+    assert [plan.trainable.method for plan in plans] == ["adapter", "adapter"]
+    assert [plan.trainable.targets for plan in plans] == ["all_linear", None]
+    second, first = (estimate(plan).gpu.peak_bytes for plan in plans)
+    assert second is not None
+    assert first is not None
+    assert second > first
 
 
 def test_the_head_is_never_shared() -> None:

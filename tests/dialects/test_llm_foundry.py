@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from oomlint.dialects import registry
 from oomlint.dialects.llm_foundry.dialect import LlmFoundry
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
+from oomlint.memory import estimate
 from oomlint.models.count import count_parameters
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.linking import Linker
@@ -98,9 +100,13 @@ callbacks:
 """
 
 
-def _run(text: str, line: str = "composer -n 8 train/train.py a.yaml") -> Run:
+def _run(
+    text: str,
+    line: str = "composer -n 8 train/train.py a.yaml",
+    options: Mapping[str, Any] | None = None,
+) -> Run:
     files = {"a.yaml": text, "run.sh": line + "\n"} if line else {"a.yaml": text}
-    (run,) = link(files).runs
+    (run,) = link(files, values=dict(options or {})).runs
     assert run.framework == "llm-foundry"
     return run
 
@@ -141,7 +147,9 @@ def test_counts_mpt_as_its_authors_do(hidden: int, heads: int, layers: int, publ
 @pytest.mark.parametrize(
     ("more", "arch", "act"),
     [
-        ("  no_bias: true\n", "mpt", "gelu"),
+        ("  no_bias: true\n", "foundry_plain", "gelu"),
+        ("  norm_type: layernorm\n", "foundry_wide", "gelu"),
+        ("  norm_type: low_precision_rmsnorm\n", "foundry_rms", "gelu"),
         ("  ffn_config: {ffn_type: mptglu, ffn_act_fn: {name: silu}}\n", "llama", "swiglu"),
         ("  ffn_config: {ffn_type: mb_dmoe, moe_num_experts: 4, moe_top_k: 2}\n", "mpt", "gelu"),
     ],
@@ -151,6 +159,32 @@ def test_mpt_variants(more: str, arch: str, act: str) -> None:
     assert dims is not None
     assert (dims.arch, dims.act) == (arch, act)
     assert (dims.moe is not None) == ("moe" in more)
+
+
+def test_mpts_own_blocks_keep_half_precision_alone_under_autocast() -> None:
+    """Of a token GPT-2's class keeps a GELU in ten steps and masks of dropout, and torch's layer norm fp32 copies."""
+    own, wide = _run(_MPT), _run(_MPT.replace("  d_model", "  norm_type: layernorm\n  d_model"))
+    assert own.plan.precision.autocast
+    kept = {"checkpointing.mode": "none"}
+    plans = [run.plan.with_values(kept) for run in (own, wide)]
+    gpt2 = plans[0].with_values({"model.dims.arch": "gpt2"})
+    low, norms, steps = (estimate(p).gpu.allocated_bytes or 0 for p in (*plans, gpt2))
+    # Two norms in each of 32 blocks and a last one keep 8 samples of 2,048 tokens in fp32 instead.
+    assert norms - low == (2 * 32 + 1) * 8 * 2048 * 4096 * (4 - 2)
+    assert steps > 1.5 * low
+
+
+def test_the_kernel_of_mpts_loss_takes_the_logits_as_they_are() -> None:
+    fused = _run(_MPT).plan.loss
+    assert (fused.algorithm, fused.upcast_fp32) == ("kernel", False)
+    plain = _run(_MPT.replace("  d_model", "  loss_fn: torch_crossentropy\n  d_model")).plan.loss
+    assert (plain.algorithm, plain.upcast_fp32) == (None, True)
+
+
+@pytest.mark.parametrize(("release", "expands"), [("0.9.1", False), ("0.10.0", True), (None, True)])
+def test_segments_expand_by_default_from_one_release_on(release: str | None, expands: bool) -> None:
+    options = {} if release is None else {"versions.llm-foundry": release}
+    assert _run(_MPT, options=options).plan.env.expandable_segments is expands
 
 
 def test_reads_lora_with_auto_micro_batches() -> None:

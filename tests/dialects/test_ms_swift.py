@@ -218,6 +218,20 @@ def test_length_is_the_models_own_unless_named() -> None:
     assert (packed.model.attn_impl, packed.objective.kind) == ("flash2", "pretrain")
 
 
+def test_llama_pro_adds_the_blocks_that_it_trains() -> None:
+    line = "CUDA_VISIBLE_DEVICES=0 swift sft --sft_type llamapro --model_type qwen1half-7b-chat"
+    plan = _run(f"{line} --llamapro_num_new_blocks 4 --dataset d\n").plan
+    assert plan.model.dims is not None
+    assert (plan.model.dims.layers, plan.trainable.last_layers) == (36, 4)
+    assert plan.trainable.method == "freeze"
+
+
+def test_an_old_tuner_of_gptq_is_like_lora() -> None:
+    line = "CUDA_VISIBLE_DEVICES=0 swift sft --sft_type qalora --model_type qwen-7b-chat-int4"
+    plan = _run(f"{line} --lora_rank 16 --dataset d\n").plan
+    assert (plan.trainable.method, plan.trainable.r) == ("lora", 16)
+
+
 def test_names_of_version_two() -> None:
     run = _run(
         "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 llm_sft.py --sft_type lora "

@@ -144,6 +144,7 @@ def run() -> Cells:
         ("number('12') + number_after('mlp', 'mlp2x_gelu')", 14),
         ("number('epoch')", None),
         ("sum(numbers(('8', 'x', '4')))", 12),
+        ("len(numbers('0,10'))", 2),
     ],
 )
 def test_formulas(run: Cells, text: str, value: Any) -> None:
@@ -288,6 +289,7 @@ _OWN_FOLDERS = {
 _FRAMEWORKS = set(get_args(Framework))
 _NO_PROJECTS_ALONE = {
     "QLoRA",
+    "Qwen",
     "transformers",
     "LLaVA",
     "InternVL",

@@ -428,6 +428,12 @@ def test_older_releases_offload_under_fsdp1_as_well() -> None:
     assert older.what_if({"offload.params": "cpu"}).plan.offload.optimizer == "cpu"
 
 
+@pytest.mark.parametrize(("release", "expands"), [("0.6.1", False), ("0.7.0", True)])
+def test_segments_expand_from_one_release_on(release: str, expands: bool) -> None:
+    run = _run(_DISTRIBUTED + _FULL, values={"versions.torchtune": release})
+    assert run.plan.env.expandable_segments is expands
+
+
 @pytest.mark.parametrize(
     "changes",
     [

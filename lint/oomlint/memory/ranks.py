@@ -67,7 +67,9 @@ def ranks_of(plan: Plan, assume: Assume) -> Ranks:
         shard = _of_the_rest(plan, world, per_node, one_model, dp, context * ulysses)
     backend = "zero" if said == "mics" else said
     # Lightning Fabric loads a checkpoint into the sharded model as one whole state dict.
-    loads_whole = said == "fabric_fsdp" and not plan.model.from_scratch
+    loads_whole = (said == "fabric_fsdp" and not plan.model.from_scratch) or bool(
+        plan.load.unshards
+    )
     return Ranks(
         backend="fsdp1" if said == "fabric_fsdp" else backend,
         world=world,

@@ -43,6 +43,7 @@ class Traits(Struct, frozen=True):
     ``clamped_qkv``: the fused projection's output is clamped in place, which keeps a copy for backward.
     ``refuses_sdpa``: its class takes no fused attention, or none until ``sdpa_since``; ``biased_scores``: positions are a
     learned bias of the scores, a tensor of all heads that each block gets a mask from.
+    ``narrow_norm``: its layer norm takes half precision under autocast too.
     ``narrow_loss``: cross entropy takes the logits in the width that they have; ``wide_loss_since``: the first transformers
     that makes them fp32.
     """
@@ -51,6 +52,7 @@ class Traits(Struct, frozen=True):
     norms: int = 2
     post_norms: bool = False
     norm_bias: bool = True
+    narrow_norm: bool = False
     parallel: bool = False
     fused_qkv: bool = False
     fused_gate_up: bool = False
@@ -134,6 +136,23 @@ _OLMO_NORMS = {
     "olmo_ln_after": replace(_OLMO, norm="ln", post_norms_only=True),
     "olmo_plain": replace(_OLMO, norm="ln_plain"),
     "olmo_plain_after": replace(_OLMO, norm="ln_plain", post_norms_only=True),
+}
+# LLM Foundry's own blocks (llm-foundry 8c8dd48f llmfoundry/models/layers/blocks.py MPTBlock): GELU as one kernel and no
+# dropout; norms are LPLayerNorm (layers/norm.py) unless the model's config names others.
+_FOUNDRY = Traits(norm="ln", fused_qkv=True, activation="gelu", rotary=0, narrow_norm=True)
+_FOUNDRY_POSITIONS = {
+    "foundry": replace(_FOUNDRY, learned_positions=True),
+    "foundry_alibi": _FOUNDRY,
+    "foundry_rope": replace(_FOUNDRY, rotary=1.0),
+}
+_FOUNDRY_NORMS = {
+    **_FOUNDRY_POSITIONS,
+    **{f"{arch}_wide": replace(t, narrow_norm=False) for arch, t in _FOUNDRY_POSITIONS.items()},
+    **{f"{arch}_rms": replace(t, norm="rms") for arch, t in _FOUNDRY_POSITIONS.items()},
+}
+_FOUNDRY_BLOCKS = {
+    **_FOUNDRY_NORMS,
+    **{f"{arch}_plain": replace(t, norm_bias=False) for arch, t in _FOUNDRY_NORMS.items()},
 }
 # transformers 5.23 models/<arch>/modeling_<arch>.py, read class by class; what is not here
 # behaves like Llama (rms) or like the plain pre-norm LayerNorm decoder (ln).
@@ -267,6 +286,7 @@ _TRAITS: dict[str, Traits] = {
     "t5": _T5,
     "mt5": _T5,
     "umt5": _T5,
+    **_FOUNDRY_BLOCKS,
     **_OLMO_NORMS,
     **{f"{arch}_clamped": replace(found, clamped_qkv=True) for arch, found in _OLMO_NORMS.items()},
 }  # fmt: skip

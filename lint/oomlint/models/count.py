@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.plan.model import Mla, ModelDims, Moe
 
@@ -88,7 +89,23 @@ _QWEN2_MOE: Final = _Layout(qkv_bias="usual", shared_gate=True)
 _DEEPSEEK: Final = _Layout()
 _QWEN3_NEXT: Final = _Layout(qk_norm="head", shared_gate=True, gated_query=True)
 
+# LLM Foundry's own MPT: biases of everything or of nothing, and a table of positions unless ALiBi or rotations say them.
+_FOUNDRY: Final = _Layout(
+    gated=False, qkv_bias="config", o_bias="config", mlp_bias="config", norm="ln"
+)
+_FOUNDRY_LAYOUTS: Final[Mapping[str, _Layout]] = {
+    f"foundry{positions}{norm}{bias}": replace(
+        _FOUNDRY,
+        positions=None if positions else 0,
+        norm="ln_no_bias" if norm == "_rms" or bias else "ln",
+    )
+    for positions in ("", "_alibi", "_rope")
+    for norm in ("", "_wide", "_rms")
+    for bias in ("", "_plain")
+}
+
 _LAYOUTS: Final[Mapping[str, _Layout]] = {
+    **_FOUNDRY_LAYOUTS,
     "llama": _LLAMA,
     "mistral": _PLAIN,
     "ministral3": _PLAIN,

@@ -157,7 +157,8 @@ class Load(Section, frozen=True, kw_only=True):
     """How the weights come from disk; decides host RAM before the first step.
 
     ``resume``: training goes on from a checkpoint, optimizer states included. ``cast``: what the parameters that
-    are trained are made where they were loaded, before an engine casts the module to its own dtype.
+    are trained are made where they were loaded, before an engine casts the module to its own dtype. ``unshards``: FSDP
+    gathers the whole model on every GPU to fill it with a checkpoint.
     """
 
     dtype: Literal["fp32", "bf16", "fp16", "auto"] | None = None
@@ -168,6 +169,7 @@ class Load(Section, frozen=True, kw_only=True):
     zero3_init: bool | None = None
     per_rank_host_copies: int | None = None
     meta_init: bool | None = None
+    unshards: bool | None = None
     resume: bool | None = None
 
 

@@ -27,7 +27,7 @@ _TRAINING_WORDS = {
     "finetune_lora": "lora",
     "finetune_full": "full",
     "finetune_adapter": "adapter",
-    "finetune_adapter_v2": "adapter",
+    "finetune_adapter_v2": "adapter_v2",
     "pretrain": "pretrain",
 }
 _SCRIPTS = {
@@ -35,7 +35,7 @@ _SCRIPTS = {
     "lora_legacy": "lora",
     "full": "full",
     "adapter": "adapter",
-    "adapter_v2": "adapter",
+    "adapter_v2": "adapter_v2",
     "pretrain": "pretrain",
 }
 

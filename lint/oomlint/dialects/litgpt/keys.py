@@ -112,7 +112,7 @@ _QUANTIZE = choice(
 
 
 class own(Private, prefix="litgpt"):  # noqa: N801
-    """``command``: ``lora``, ``full``, ``adapter`` or ``pretrain``; ``named_command``: what the name
+    """``command``: ``lora``, ``full``, ``adapter``, ``adapter_v2`` or ``pretrain``; ``named_command``: what the name
     of the file suggests. Of scripts from before ``litgpt`` was a package: ``package`` is what they
     import, ``device_batch`` the samples of a GPU in an optimizer step, ``cast`` the dtype that the
     model is put in once it is made."""

@@ -21,6 +21,7 @@ from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.table import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import LibraryChange
 from oomlint.plan.model import ModelDims
 
 meaning = Meaning(training, world, launch_all_visible, batch)
@@ -32,7 +33,7 @@ _OF_MODEL_CONFIG = frozenset(given.all())
 
 @meaning.derive(own.command)
 def command(run: Cells) -> Any:
-    """Launched, else told by keys of its own: ``lora``, ``full``, ``adapter`` or ``pretrain``."""
+    """Launched, else told by keys of its own: ``lora``, ``full``, ``adapter``, ``adapter_v2`` or ``pretrain``."""
     if run[f.trainable.r] if run.says(f.trainable.r) else None:
         return "lora"
     if any(map(run.says, LORA_PARTS.values())):
@@ -285,8 +286,28 @@ def backend(run: Cells) -> Any:
     return Sourced("fsdp2" if _is_second(run) else "fsdp1", f"{SOURCE} {name}.py: strategy")
 
 
+LORA_SHARDS_WITH_FSDP2 = LibraryChange(
+    "litgpt",
+    (0, 5, 11),
+    "Lightning Fabric's FSDPStrategy shards LoRA too, with FSDP1",
+    "litgpt 0.5.10 and 0.5.11 finetune/lora.py setup: strategy",
+)
+
+
 def _is_second(run: Cells) -> bool:
-    return run[own.command] == "lora" and run[own.package] is None
+    is_lora = run[own.command] == "lora" and run[own.package] is None
+    return is_lora and run.has(LORA_SHARDS_WITH_FSDP2)
+
+
+@meaning.derive(
+    f.load.unshards, source="lightning 2.6 fabric/strategies/fsdp.py _load_raw_module_state"
+)
+def unshards(run: Cells) -> Any:
+    """LG/utils.py load_checkpoint: FSDPStrategy loads a raw checkpoint under summon_full_params."""
+    ranks = run[f.parallel.world]
+    if ranks is None or ranks == 1 or _is_second(run) or run[f.model.from_scratch]:
+        return None
+    return True
 
 
 @meaning.derive(
@@ -364,13 +385,16 @@ def _adapts(run: Cells) -> bool:
 def method(run: Cells) -> Any:
     if not _adapts(run):
         return "full"
-    if run[own.command] == "adapter":
+    if str(run[own.command]).startswith("adapter"):
         return "adapter"
     return "qlora" if run[own.quantize] else "lora"
 
 
 @meaning.derive(f.trainable.targets)
 def targets(run: Cells) -> Any:
+    """LG/adapter_v2.py: a scale and a bias on every linear layer."""
+    if run[own.command] == "adapter_v2":
+        return "all_linear"
     if run[own.command] != "lora":
         return None
     chosen = [part for part, field in LORA_PARTS.items() if run[field]]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oomlint.documents.python.tree import Tree
     from oomlint.documents.python.values import Evaluator
 
-KINDS = {"lora": "lora", "full": "full", "adapter": "adapter", "adapter_v2": "adapter"}
+KINDS = {"lora": "lora", "full": "full", "adapter": "adapter", "adapter_v2": "adapter_v2"}
 _PACKAGES = ("lit_gpt", "lit_llama")
 _COMPUTED = "it is computed in the script"
 

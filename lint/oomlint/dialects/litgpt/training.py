@@ -191,7 +191,7 @@ training.cannot_say("LitGPT has no key for the loss", f.loss.logits_materialised
 
 def _chunks_head(run: Cells) -> bool:
     """Only LoRA and adapters project 128 tokens at a time."""
-    return run[own.command] in ("lora", "adapter")
+    return run[own.command] in ("lora", "adapter", "adapter_v2")
 
 
 @training.derive(f.loss.logits_materialised)

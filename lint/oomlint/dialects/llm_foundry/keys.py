@@ -28,6 +28,7 @@ from oomlint.dialects.kinds import (
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.plan.fields import Private, f
+from oomlint.plan.library_changes import LibraryChange
 
 SOURCE = "llm-foundry 8c8dd48f"
 TRAIN_CONFIG = f"{SOURCE} utils/config_utils.py TrainConfig"
@@ -69,6 +70,12 @@ class own(Private, prefix="foundry"):  # noqa: N801  a namespace of fields, read
     hf_dtype: str
     duration: str
     world_size: int
+
+
+EXPANDS_SEGMENTS = LibraryChange(
+    "llm-foundry", (0, 10), "segments of the allocator do not expand unless the file asks for it",
+    "llm-foundry 0.9.1 and 0.10.0 llmfoundry/utils/config_utils.py TrainConfig", was=False,
+)  # fmt: skip
 
 
 class mpt(Private, prefix="foundry.mpt"):  # noqa: N801
@@ -231,7 +238,7 @@ LLM_FOUNDRY = Table(
         Row("fsdp_config.data_parallel_shard_degree", own.dp_shard, ANYTHING),
         Row("fsdp_config.data_parallel_replicate_degree", f.parallel.dp_replicate, POSITIVE),
         Row("tp_config.tensor_parallel_degree", f.parallel.tp, POSITIVE),
-        Row("expandable_segments", f.env.expandable_segments, BOOLEAN, default=True, source=TRAIN_CONFIG),
+        Row("expandable_segments", f.env.expandable_segments, BOOLEAN, default=True, changes=(EXPANDS_SEGMENTS,), source=TRAIN_CONFIG),
         Row("compile_config", own.compile, ANYTHING),
         Row("save_folder", f.save.dir, TEXT),
         Row("save_interval", own.save_interval, TEXT, default="1000ba", source=TRAIN_CONFIG),

@@ -56,7 +56,7 @@ def _dims(run: Cells) -> ModelDims:
     ffn = run[mpt.ffn] or int(hidden * run.get(mpt.expansion_ratio, 4.0))
     is_biased = not run[mpt.no_bias]
     return ModelDims(
-        arch=_arch(run, is_multi_head=kv_heads == heads),
+        arch=_arch(run),
         layers=run.get(mpt.n_layers, 24),
         hidden=hidden,
         heads=heads,
@@ -74,15 +74,23 @@ def _dims(run: Cells) -> ModelDims:
     )
 
 
-def _arch(run: Cells, *, is_multi_head: bool) -> str:
-    """The known architecture with the same layers: GPT-2 has MPT's biases and learned positions,
-    Hugging Face's MPT neither, Llama a gated MLP."""
+def _arch(run: Cells) -> str:
+    """LLM Foundry's own block by what it has of positions, norms and biases (LF/models/layers/blocks.py); a gated MLP
+    makes it one of Llama's, and experts are counted as those of transformers' MPT."""
     if _is_gated(run):
         return "llama"
-    if run[mpt.no_bias] or _has_experts(run):
+    if _has_experts(run):
         return "mpt"
-    learns_positions = not run[mpt.alibi] and not run[mpt.rope]
-    return "gpt2" if learns_positions and is_multi_head else "starcoder2"
+    positions = "_alibi" if run[mpt.alibi] else "_rope" if run[mpt.rope] else ""
+    return f"foundry{positions}{_norm(run)}{'_plain' if run[mpt.no_bias] else ''}"
+
+
+def _norm(run: Cells) -> str:
+    """LF/layers_registry.py norms: without a name it is the layer norm of low precision."""
+    named = run.get(mpt.norm_type, "low_precision_layernorm")
+    if "rms" in named:
+        return "_rms"
+    return "" if named.startswith("low_precision") else "_wide"
 
 
 def _ffn_type(run: Cells) -> str:

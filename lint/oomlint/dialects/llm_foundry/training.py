@@ -115,7 +115,17 @@ training.always(f.loss.outputs_kept, True, "Composer trainer.py: state.outputs")
 @training.derive(f.loss.upcast_fp32)
 def upcasts(run: Cells) -> Any:
     """flash-attn's kernel reads 16-bit logits; torch's cross entropy is autocast to float32."""
-    return not is_mpt(run) or run[own.loss] not in (None, "fused_crossentropy")
+    return not _has_kernel(run)
+
+
+def _has_kernel(run: Cells) -> bool:
+    return is_mpt(run) and run[own.loss] in (None, "fused_crossentropy")
+
+
+@training.derive(f.loss.algorithm, source="flash-attn 2.8 losses/cross_entropy.py")
+def kernel(run: Cells) -> Any:
+    """The kernel keeps the logits as they are and writes their gradient beside them; autocast knows nothing of it."""
+    return "kernel" if _has_kernel(run) else None
 
 
 # -- optimizer -------------------------------------------------------------------------------------

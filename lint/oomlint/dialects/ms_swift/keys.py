@@ -110,13 +110,15 @@ def _read_placement(raw: Any) -> str:
 
 _PLACEMENT = Kind(_read_placement)
 
-# Tuners that add adapters beside the linear layers, by what they cost. ``lora_llm`` trains
+# Tuners that add adapters beside the linear layers, by what they cost. ``qalora`` is of 1.x and puts LoRA on what GPTQ
+# has packed (ms-swift 1.3.0 swift/llm/sft.py:57). ``lora_llm`` trains
 # the vision tower whole beside LoRA on the language model (SW/tuner_plugin/lora_llm.py).
 _TUNERS = choice(
     {
         "lora": "lora",
         "full": "full",
         "longlora": "lora",
+        "qalora": "lora",
         "adalora": "adalora",
         "lora_llm": "lora_llm",
         "adapter": "adapter",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import asked
@@ -90,6 +92,16 @@ def last_layers(run: Cells) -> Any:
     if run[own.tuner] == "llamapro":
         return run[own.new_blocks]
     return run[own.lisa_layers] if run[f.trainable.method] == "layerwise" else None
+
+
+@meaning.override(f.model.dims, source="ms-swift 2.1.0 tuners/llamapro.py prepare_model")
+def with_new_blocks(run: Cells) -> Any:
+    """LLaMA-Pro adds blocks to the model, and trains them alone."""
+    dims, added = run[f.model.dims], run[own.new_blocks]
+    if run[own.tuner] != "llamapro" or dims is None or not added or not dims.layers:
+        return None
+    unknown = dict.fromkeys((n for n in dims.__struct_fields__ if n.startswith("params_")), None)
+    return replace(dims, layers=dims.layers + added, **unknown)
 
 
 @meaning.derive(f.trainable.params)

@@ -108,8 +108,9 @@ def number(text: Any) -> int | None:
 
 
 def numbers(words: Any) -> tuple[int, ...]:
-    """The whole numbers in a list of words."""
-    found = (number(word) for word in words or ())
+    """The whole numbers in a list of words, or in a text between its commas."""
+    listed = words.split(",") if isinstance(words, str) else words or ()
+    found = (number(word) for word in listed)
     return tuple(each for each in found if each is not None)
 
 

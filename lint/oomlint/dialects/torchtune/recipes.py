@@ -16,6 +16,7 @@ from oomlint.dialects.meaning import Left, Meaning, Said, Sourced
 from oomlint.dialects.omegaconf import REFERENCE
 from oomlint.dialects.table import Origin, Row, Setting
 from oomlint.dialects.torchtune.keys import RECIPES, TORCHTUNE, header, own
+from oomlint.dialects.torchtune.releases import EXPANDS_SEGMENTS
 from oomlint.documents.base import Scalar
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -141,7 +142,9 @@ def is_alone(run: Cells) -> bool | None:
 _ONE_PROCESS = f"{RECIPES}/*_single_device.py: one process"
 _COMMENT = "the comment at the head of the file starts that many"
 
-recipes.constant(f.env.expandable_segments, True, "torchtune bd2a0fc7 torchtune/__init__.py:15")
+recipes.constant(
+    f.env.expandable_segments, True, "torchtune bd2a0fc7 torchtune/__init__.py:15", EXPANDS_SEGMENTS
+)
 
 
 @recipes.derive(f.parallel.gpus_per_node, source=_ONE_PROCESS)

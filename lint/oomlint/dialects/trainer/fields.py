@@ -69,7 +69,8 @@ class script(Private, prefix="script"):  # noqa: N801
     with. ``model_object``: its trainer is given a model
     that is loaded, and no name. ``own_lengths``: code of its own that decides how long samples are; it
     is never read. ``parallelizable``: whether its model keeps the Trainer from ``nn.DataParallel``;
-    ``own_loop``: whether there is no Trainer behind its options."""
+    ``own_loop``: whether there is no Trainer behind its options. ``virtual_tokens``: keys and values that peft's prefix
+    tuning trains for every layer."""
 
     adapter: Any
     reference: Any
@@ -80,3 +81,4 @@ class script(Private, prefix="script"):  # noqa: N801
     parallelizable: bool
     own_loop: bool
     quantization_bit: int
+    virtual_tokens: int

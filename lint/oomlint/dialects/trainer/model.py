@@ -83,6 +83,16 @@ def method(run: Cells) -> Any:
     return "qlora" if run[f.quant.method] == "bnb4" else "lora"
 
 
+@model.derive(script.method, f.trainable.params, source="peft 0.21.2 tuners/prefix_tuning/model.py")
+def prefix(run: Cells) -> Any:
+    """Prefix tuning trains a table of keys and values of every layer, and nothing of the model."""
+    tokens, dims = run[script.virtual_tokens], run[f.model.dims]
+    if not tokens or dims is None or not (dims.layers and dims.head_dim):
+        return None
+    width = (dims.kv_heads or dims.heads or 1) * dims.head_dim
+    return {script.method: "freeze", f.trainable.params: 2 * tokens * dims.layers * width}
+
+
 @method.written
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     if wanted not in ADAPTER_METHODS:
@@ -164,7 +174,8 @@ _SDPA = LibraryChange(
 # Classes of transformers itself in which 4.35 has no scaled_dot_product_attention; Falcon's has,
 # and so has the code that several models bring along.
 _STEP_BY_STEP = frozenset(
-    "bloom codegen gpt2 gpt_bigcode gpt_neo gpt_neox gptj llama mistral mixtral mt5 opt phi t5".split()
+    "bert blenderbot bloom codegen deberta-v2 gpt2 gpt_bigcode gpt_neo gpt_neox gptj llama mistral mixtral mt5 opt phi "
+    "roberta t5 xlm-roberta".split()
 )
 
 

@@ -123,6 +123,12 @@ ADAPTER = Table(
         Row("modules_to_save", f.trainable.modules_to_save, LIST, source=_PEFT),
         Row("target_parameters", f.trainable.target_params, LIST, source=_PEFT),
         Row("use_dora", hf.use_dora, BOOLEAN, source=_PEFT),
+        Row(
+            "num_virtual_tokens",
+            script.virtual_tokens,
+            COUNT,
+            source="peft 0.21.2 tuners/prefix_tuning",
+        ),
     ),
     known_prefixes=("",),
     section="adapter",

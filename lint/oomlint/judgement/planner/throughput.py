@@ -65,7 +65,7 @@ _EVERY_SECOND = 0.5
 
 # A pass over a layer takes no less than this, however short the samples: the time in which Python
 # launches its kernels. 8 micro batches of 256 tokens, LoRA with full recomputation (three passes):
-# 1.0, 1.2 and 1.6 s for 24, 32 and 40 layers on an A100 (QwenLM/Qwen 2df8e8a README, "Profiling of
+# 1.0, 1.2 and 1.6 s for 24, 32 and 40 layers on an A100 (Qwen 2df8e8a README, "Profiling of
 # Memory and Speed"); from 2,048 tokens on the same table grows as the FLOPs do.
 _LAUNCHING = 1.6e-3
 

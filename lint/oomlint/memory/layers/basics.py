@@ -132,10 +132,10 @@ class Basics:
         )  # fmt: skip
 
     def layer_norm(self, x: Tensor) -> Tensor:
-        """native_layer_norm: keeps input, mean and rstd; autocast runs it in fp32."""
+        """native_layer_norm: keeps input, mean and rstd; autocast runs it in fp32 unless the class casts for itself."""
         tape = self.tape
         if self.r.amp:
-            x = self.cast(x, 4)
+            x = self.cast(x, self.r.compute if self.model.traits.narrow_norm else 4)
         stats = tape.tensor(2, 4)
         return tape.op(
             tape.tensor(x.width, x.bytes), (x,), saves=(x, stats),
