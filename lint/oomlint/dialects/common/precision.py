@@ -168,7 +168,8 @@ _MADE_WIDE = 3
 def _left_as_loaded(run: Cells) -> dict[Any, Any]:
     """Without a 16 bit section the weights keep the dtype that they were loaded in, and compute in it; stages 1 and 2
     step an fp32 copy of them, stage 0 hands them to the optimizer as they are."""
-    loaded, stage = run[shared.loads], run[f.parallel.zero.stage]
+    # A DeepSpeed file alone loads nothing: a model is made in torch's own dtype.
+    loaded, stage = run[shared.loads] or "fp32", run[f.parallel.zero.stage]
     adapters = is_adapter_run(run)
     trained = _adapter_dtype(run, loaded) if adapters else loaded
     narrow = trained in ("bf16", "fp16")

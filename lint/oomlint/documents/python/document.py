@@ -368,7 +368,7 @@ def _read(
         *model_names(calls, declared, named_alone, evaluator),
         *saved_models(every, calls, evaluator),
         *length_facts(evaluator),
-        *first_rank_facts(steps, places),
+        *first_rank_facts(tree, steps, places),
     )
     named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
     bases = {name: taken_in.bases_of(module.qualified(name), source.path) for name in named}

@@ -10,16 +10,19 @@ from oomlint.documents.base import Fact
 from oomlint.documents.python.asked_arguments import MAIN_PROCESS
 from oomlint.documents.python.calls import ReachedCall, guards_of_test
 from oomlint.documents.python.scopes import FunctionNode, enclosed
+from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import NodeSpans
 from oomlint.documents.text import Location
 
 _OUTSIDE: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def first_rank_facts(steps: Sequence[ReachedCall], places: NodeSpans) -> Iterator[Fact]:
+def first_rank_facts(tree: Tree, steps: Sequence[ReachedCall], places: NodeSpans) -> Iterator[Fact]:
     """Facts of the kind ``first-rank-alone`` (``name``): a function that the program comes to gives a local name a value
     behind ``if accelerator.is_main_process:`` and nowhere else, and reads it behind that (Python reference, "Resolution of
     names": it is unbound where no statement has run that binds it)."""
+    if not any(_asks_for_first(branch.test) for branch, _ in tree.branches.values()):
+        return
     functions = {id(s.function): s.function for s in steps if s.reached and s.function is not None}
     for function in functions.values():
         for read in _unbound_elsewhere(function):
@@ -53,15 +56,14 @@ def _unbound_elsewhere(function: FunctionNode) -> Iterator[ast.Name]:
 def _for_first_rank(function: FunctionNode) -> Iterator[ast.stmt]:
     """The statements that run on the first process alone."""
     for node in _own_nodes(function):
-        if isinstance(node, ast.If) and MAIN_PROCESS.intersection(
-            guards_of_test(_asked(node.test), holds=True)
-        ):
+        if isinstance(node, ast.If) and _asks_for_first(node.test):
             yield from node.body
 
 
-def _asked(test: ast.expr) -> ast.expr:
-    """``is_main_process()`` as if it was a name."""
-    return test.func if isinstance(test, ast.Call) and not test.args else test
+def _asks_for_first(test: ast.expr) -> bool:
+    """``accelerator.is_main_process``, ``is_main_process()``, ``rank == 0``."""
+    asked = test.func if isinstance(test, ast.Call) and not test.args else test
+    return not MAIN_PROCESS.isdisjoint(guards_of_test(asked, holds=True))
 
 
 def _own_nodes(function: FunctionNode) -> Iterator[ast.AST]:
