@@ -375,6 +375,8 @@ def _read(
     parts = read_parts(tree, steps, evaluator, places, calls, origin)
     # Last, since it enters whatever touches the model.
     held = custody_of(evaluator, steps, calls, origin, loop=loop)
+    looked_into = sorted(taken_in.looked_into)
+    sourced = (*taken_in.read, *looked_into, *files.loaded.paths, *named_alone.paths)
     return PythonScript(
         source,
         in_order(steps, calls, origin, held.calls),
@@ -383,7 +385,7 @@ def _read(
         _modules(scopes),
         declared,
         getattr(started(source, tree, find) if not calls else None, "path", None),
-        (*taken_in.read, *sorted(taken_in.looked_into), *files.loaded.paths, *named_alone.paths),
+        tuple(dict.fromkeys(sourced)),
         loop,
         parts,
         files.loaded.paths,
