@@ -37,7 +37,7 @@ SHOWN = {
     "OpenRLHF": (1, 1, 1, 50),
     "verl": (3, 1, 3, 200),
     "torchtitan": (40, 20, 0, 2000),
-    "nanotron": (10, 0, 20, 200),
+    "nanotron": (10, 0, 0, 200),
     # Read by their own checkouts, of which a machine without them has none.
     "Meta Lingua": (0, 0, 0, 0),
     "Colossal-AI": (0, 0, 0, 0),
