@@ -11,8 +11,8 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -24,7 +24,7 @@ from oomlint.files.disk import walk
 from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import FixResult, fix_all
 from oomlint.hardware import parse_hardware
-from oomlint.linting.engine import Options, all_rules, lint
+from oomlint.linting.engine import Options, all_rules, link, lint
 from oomlint.linting.testing import example_options
 from oomlint.runs.run import Run
 
@@ -47,11 +47,13 @@ class Fixing:
     def __str__(self) -> str:
         return self.machine if self.unsafe else f"{self.machine} {SAFE}"
 
-    def of(self, workspace: Workspace, names: Sequence[str], *, explicit: bool) -> FixResult:
-        """All fixes of that kind, in memory."""
-        options = Options(hardware=parse_hardware(self.machine))
-        given = frozenset(names) if explicit else frozenset[str]()
-        return fix_all(workspace, names, options, explicit=given, unsafe=self.unsafe)
+
+@dataclass(frozen=True)
+class Changes:
+    """What fixes write, in memory: the texts by name, and the rules whose fixes changed them."""
+
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    rules: Mapping[str, Set[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,13 @@ def _written(framework: Framework, at: Path, fixings: Sequence[Fixing]) -> Itera
     """Small files of our own as they are, and after every fix for a machine."""
     before = {name: text.encode() for name, text in framework.written.items()}
     for fixing in (None, *fixings) if before else ():
-        workspace, names = Workspace(Path("/oracle"), before), list(before)
         texts: Mapping[str, bytes] = before
         rules: Mapping[str, Set[str]] = {}
         stage = "" if fixing is None else str(fixing)
         if fixing is not None:
-            fixed = fixing.of(workspace, names, explicit=True)
-            texts, rules = fixed.texts, _rules(fixed)
+            workspace, names = Workspace(Path("/oracle"), before), list(before)
+            changes = _changes(workspace, names, fixing.machine, explicit=True)[fixing.unsafe]
+            texts, rules = changes.texts, changes.rules
         _write({**before, **texts}, at / stage)
         for name, path, run in _claimed(framework, _runs({**before, **texts}, Options()), texts):
             by = frozenset(rules.get(path, ()))
@@ -196,23 +198,60 @@ def _names(tree: Tree) -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(tree.home)) for path in files if path.is_file()))
 
 
+@lru_cache(maxsize=4)
+def _workspace(tree: Tree) -> Workspace:
+    """What lies in a folder, parsed once for all that is fixed in it; of few folders, for what that takes."""
+    return Workspace(tree.home, {})
+
+
 @cache
 def _read(
     tree: Tree, fixing: Fixing | None
 ) -> tuple[Sequence[Run], Mapping[str, bytes], Mapping[str, Set[str]]]:
     """The runs of a folder, after every fix of a kind if one is named, the files that those fixes change,
     and whose fixes they are."""
-    names = _names(tree)
-    workspace = Workspace(tree.home, {})
+    names, workspace = _names(tree), _workspace(tree)
     if fixing is None:
         return lint(workspace, names, Options(), rules=()).runs, {}, {}
-    fixed = fixing.of(workspace, names, explicit=False)
-    texts, rules = fixed.texts, _rules(fixed)
-    if not texts:
+    changes = _changes_in(tree, fixing.machine)[fixing.unsafe]
+    if not changes.texts:
         return (), {}, {}
     # A fix may add a file: a copy of a preset that others use too.
-    names = tuple(sorted({*names, *texts}))
-    return lint(workspace.with_overlay(texts), names, Options(), rules=()).runs, texts, rules
+    names = tuple(sorted({*names, *changes.texts}))
+    changed = workspace.with_overlay(changes.texts)
+    return lint(changed, names, Options(), rules=()).runs, changes.texts, changes.rules
+
+
+@cache
+def _changes_in(tree: Tree, machine: str) -> Mapping[bool, Changes]:
+    return _changes(_workspace(tree), _names(tree), machine, explicit=False)
+
+
+def _changes(
+    workspace: Workspace, names: Sequence[str], machine: str, *, explicit: bool
+) -> Mapping[bool, Changes]:
+    """What all fixes for a machine write, and under ``False`` what the safe ones alone do.
+
+    Both are of the same findings. Where all of them write nothing, the safe ones are not asked.
+    """
+    options = Options(hardware=parse_hardware(machine))
+    given = frozenset(names) if explicit else frozenset[str]()
+    linked = link(workspace, names, options, explicit=given)
+    found = {True: Changes(), False: Changes()}
+    for unsafe in found:
+        fixed = fix_all(
+            workspace,
+            names,
+            options,
+            explicit=given,
+            unsafe=unsafe,
+            reports_after=False,
+            linked=linked,
+        )
+        if not fixed.texts:
+            break
+        found[unsafe] = Changes(fixed.texts, _rules(fixed))
+    return found
 
 
 def _rules(fixed: FixResult) -> Mapping[str, Set[str]]:

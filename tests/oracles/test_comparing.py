@@ -124,3 +124,27 @@ def test_nothing_is_made_for_a_judge_that_is_not_there(
     with pytest.raises(verdict.MissingFramework):
         verdict.judge(judge, tmp_path)
     assert made == []
+
+
+def test_where_all_fixes_write_nothing_the_safe_ones_are_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cases = importlib.import_module("benchmarks.oracles.cases")
+    workspaces = importlib.import_module("oomlint.files.workspace")
+    asked: list[bool] = []
+
+    def fix_all(*given: Any, unsafe: bool, **named: Any) -> Any:
+        asked.append(unsafe)
+        return original(*given, unsafe=unsafe, **named)
+
+    original = cases.fix_all
+    monkeypatch.setattr(cases, "fix_all", fix_all)
+    misspelt = "export NCCL_DEBG=INFO\ntorchrun --nproc_per_node 8 train.py --output_dir out\n"
+    changed = {}
+    for name, text in {"fine.sh": "echo done\n", "misspelt.sh": misspelt}.items():
+        workspace = workspaces.Workspace(Path("/w"), {name: text.encode()})
+        changed[name] = cases._changes(workspace, [name], "8xA100-80GB", explicit=True)
+    assert asked == [True, True, False]
+    assert [changes.texts for changes in changed["fine.sh"].values()] == [{}, {}]
+    assert all(b"NCCL_DEBUG" in c.texts["misspelt.sh"] for c in changed["misspelt.sh"].values())
+    assert changed["misspelt.sh"][False].rules == {"misspelt.sh": {"env-var-typo"}}

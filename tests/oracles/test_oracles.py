@@ -7,10 +7,12 @@ Skipped for each framework that the interpreter of ``OOMLINT_ORACLE_PYTHON`` lac
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.linked import run_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +37,7 @@ SHOWN = {
     "OpenRLHF": (1, 1, 1, 50),
     "verl": (3, 1, 3, 200),
     "torchtitan": (40, 20, 0, 2000),
-    "nanotron": (10, 0, 20, 200),
+    "nanotron": (10, 0, 0, 200),
     # Read by their own checkouts, of which a machine without them has none.
     "Meta Lingua": (0, 0, 0, 0),
     "Colossal-AI": (0, 0, 0, 0),
@@ -66,6 +68,29 @@ def test_a_framework_agrees_and_takes_what_we_write(
     assert verdict.refused_after == []
     shown = (verdict.read, verdict.fixed, verdict.examples, verdict.compared)
     assert all(was >= least for was, least in zip(shown, SHOWN[name], strict=True)), shown
+
+
+def test_deepspeed_holds_no_value_of_a_file_against_a_trainer_that_is_not_here(
+    verdicts: ModuleType, tmp_path: Path
+) -> None:
+    frameworks = importlib.import_module("benchmarks.oracles.frameworks").FRAMEWORKS
+    (deepspeed,) = (each for each in frameworks if each.name == "DeepSpeed")
+    said = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": "auto",
+        # 5e-5 is what a Trainer takes that is told nothing.
+        "optimizer": {"type": "Adam", "params": {"lr": 4e-5, "weight_decay": "auto"}},
+    }
+    (tmp_path / "ds.json").write_text(json.dumps(said), "utf-8")
+    run = run_of({"ds.json": json.dumps(said)})
+    case = importlib.import_module("benchmarks.oracles.framework").Case
+    try:
+        verdict = verdicts.judge_cases(
+            deepspeed, [case("ds.json", tmp_path, "ds.json", run)], tmp_path
+        )
+    except verdicts.MissingFramework as missing:
+        pytest.skip(f"{missing}; see benchmarks/oracles/install")
+    assert (verdict.read, verdict.refused_before) == (1, [])
 
 
 def test_every_framework_is_asked(verdicts: ModuleType) -> None:

@@ -22,6 +22,16 @@ def prepare() -> Any:
     from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
 
     logging.disable(logging.WARNING)
+
+    class Filling(HfTrainerDeepSpeedConfig):
+        """The config of a Trainer that says what the file says: its own arguments are not here."""
+
+        def fill_match(
+            self, ds_key_long: str, hf_val: Any, hf_key: Any = None, must_match: bool = True
+        ) -> None:
+            """Put a value in place of "auto"; what the file says is not held against a default."""
+            super().fill_match(ds_key_long, hf_val, hf_key, must_match=False)
+
     # No process group is there to be asked; the ranks are those that _Ranks counts.
     runtime.dist.get_rank = lambda *_args: 0
 
@@ -59,7 +69,7 @@ def prepare() -> Any:
             per_device_train_batch_size=_number(said, "train_micro_batch_size_per_gpu") or micro,
             gradient_accumulation_steps=_number(said, "gradient_accumulation_steps") or steps,
         )
-        holder = HfTrainerDeepSpeedConfig(said)
+        holder = Filling(said)
         holder.trainer_config_process(arguments)
         model = SimpleNamespace(config=SimpleNamespace(hidden_size=4096))
         holder.trainer_config_finalize(arguments, model, 100)
