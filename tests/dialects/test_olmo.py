@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.fixing import fixed
+from tests.fixing import fixed, repaired, wants
 from tests.linked import link, run_of
 
 from oomlint.dialects.common.fields import shared
@@ -209,6 +209,14 @@ def test_a_micro_batch_is_no_more_than_there_are() -> None:
 )
 def test_wishes_in_its_own_keys(changes: dict[Any, Any], wanted: str) -> None:
     assert wanted in fixed(_run, _YAML, changes)
+
+
+def test_what_refers_to_a_changed_key_changes_with_it() -> None:
+    result = repaired({"seven.yaml": _YAML}, rules=(wants("batch.micro", 1),))
+    assert result.report.errors == ()
+    assert b"device_train_microbatch_size: 1\n" in result.texts["seven.yaml"]
+    (run,) = result.report.runs
+    assert (run.plan.batch.micro, run.plan.batch.eval_micro) == (1, 1)
 
 
 def test_a_smaller_evaluation() -> None:

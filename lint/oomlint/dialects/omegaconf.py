@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from oomlint.dialects.table import Block, OverrideBlock, RemovingBlock, plain_value
@@ -51,6 +51,21 @@ class OmegaConfBlock(RemovingBlock, frozen=True, eq=False):
             if entry is not None:
                 known[key] = self._resolved(entry.value, known)
         return known[key]
+
+    def following(self, fields: Collection[str]) -> frozenset[str]:
+        referring = {
+            row.field: set(REFERENCE.findall(str(entry.value.value)))
+            for row in self.table.rows
+            if (entry := self.find(row.key)) is not None and isinstance(entry.value, Scalar)
+        }
+        found: set[str] = set()
+        while True:
+            rows = map(self.table.by_field.get, (*fields, *found))
+            keys = {row.key for row in rows if row is not None}
+            more = {field for field, names in referring.items() if names & keys} - found
+            if not more:
+                return frozenset(found)
+            found |= more
 
     def _stray_keys(self, mapping: Mapping, prefix: str) -> Any:
         """A key that another value refers to serves a purpose, whatever its name."""

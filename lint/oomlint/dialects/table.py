@@ -7,7 +7,7 @@ is a mapping in a document, read with a table; it is the unit that fixes write t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping as MappingABC
+from collections.abc import Collection, Iterable, Iterator, Mapping as MappingABC
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -590,6 +590,10 @@ class Block(Struct, frozen=True, eq=False, dict=True):
         """Why a key that is legal by the table may not be added to this block of a run's; ``None`` where it
         may."""
         return None
+
+    def following(self, fields: Collection[str]) -> frozenset[str]:
+        """The fields whose values here stand for those of others, and so become what these do."""
+        return frozenset()
 
     def write(self, values: MappingABC[str, Any]) -> list[Edit]:
         """Edits that make this block say every ``field: value``.

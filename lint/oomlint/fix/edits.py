@@ -337,6 +337,8 @@ def _freed(
     run: Run, proposal: Proposal, apart: Apart, written: MappingABC[str, Set[Any]]
 ) -> frozenset[str] | None:
     fields: set[str] = set(apart.freed)
+    for block, _ in run.parts.blocks:
+        fields |= block.following(written.get(block.path, ()))
     if any(ref.deepspeed in names for names in written.values()):
         # Another config that is shipped may say "auto" of the run's own precision, or say it.
         fields |= {row.field for row in DEEPSPEED.rows if row.key.startswith(("bf16.", "fp16."))}
