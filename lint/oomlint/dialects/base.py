@@ -302,7 +302,6 @@ class Dialect:
         return writable(expressed(changes, run), run, self.name)
 
 
-@cache
 class DialectEntry(Struct, frozen=True):
     """What can be said of a dialect before its module is imported: see :class:`Dialect`."""
 
