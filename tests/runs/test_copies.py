@@ -185,8 +185,9 @@ _LIBRARY = {
         ({"README.md": "All we need is in libs/transformers.\n"}, False),
         ({"run.sh": "cd libs/transformers/examples && python clm/run_clm.py\n"}, True),
         ({"libs/transformers/setup.py": "setup(name='ours')\n"}, True),
+        ({"libs/transformers/setup.py": "setup(name='trl')\n"}, True),
     ],
-    ids=["nothing names it", "the library is named", "a script starts it", "a package of the project's"],
+    ids=["nothing names it", "the library is named", "a script starts it", "a package of the project's", "of a framework each example is known"],
 )  # fmt: skip
 def test_examples_of_a_library_that_lies_in_a_folder(more: dict[str, str], is_own: bool) -> None:
     report = report_of({**_LIBRARY, **more}, hardware=CARDS)

@@ -1,12 +1,19 @@
-"""Repositories of libraries that lie whole in a folder of a project, their examples and guides with them."""
+"""Repositories of libraries that lie whole in a folder of a project, their examples and guides with them.
+
+Of a framework whose examples of all days are known (:mod:`oomlint.dialects.upstream`) each file tells by itself whether
+it is one that ships: what somebody wrote beside them is a run of the project's.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from oomlint.dialects.upstream.frameworks import FRAMEWORKS
 from oomlint.files.requirements import PACKAGES
 from oomlint.files.workspace import Workspace
+
+_LIBRARIES = PACKAGES - {each.name for each in FRAMEWORKS if each.examples}
 
 # What a distribution calls itself (packaging.python.org, "Writing your pyproject.toml"; setuptools' `setup(name=)`).
 _NAMED = (
@@ -29,7 +36,7 @@ def checkout_around(workspace: Workspace, path: str) -> tuple[str, Path] | None:
     for folder in workspace.search_folders(path):
         if project in folder.parents and workspace.file(path).is_relative_to(folder):
             name = _distribution(workspace, folder)
-            if name in PACKAGES:
+            if name in _LIBRARIES:
                 return name, folder
     return None
 
