@@ -9,11 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from oomlint.dialects.upstream.frameworks import FRAMEWORKS
 from oomlint.files.requirements import PACKAGES
 from oomlint.files.workspace import Workspace
-
-_LIBRARIES = PACKAGES - {each.name for each in FRAMEWORKS if each.examples}
 
 # What a distribution calls itself (packaging.python.org, "Writing your pyproject.toml"; setuptools' `setup(name=)`).
 _NAMED = (
@@ -36,9 +33,15 @@ def checkout_around(workspace: Workspace, path: str) -> tuple[str, Path] | None:
     for folder in workspace.search_folders(path):
         if project in folder.parents and workspace.file(path).is_relative_to(folder):
             name = _distribution(workspace, folder)
-            if name in _LIBRARIES:
+            if name in PACKAGES and not _has_known_examples(name):
                 return name, folder
     return None
+
+
+def _has_known_examples(name: str) -> bool:
+    from oomlint.dialects.upstream.frameworks import FRAMEWORKS  # few projects carry a library
+
+    return any(each.name == name and each.examples for each in FRAMEWORKS)
 
 
 def _distribution(workspace: Workspace, folder: Path) -> str:
