@@ -33,8 +33,10 @@ sourced first).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
+from oomlint.dialects.machine.visible import listed
 from oomlint.documents.base import Fact
 from oomlint.linting.rule import (
     Applicability,
@@ -85,6 +87,10 @@ class ShellEnvNotExported(
         example(
             {"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 && {_RECIPE}"},
             {"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"},
+        ),
+        example(
+            {"train.sh": f"CUDA_VISIBLE_DEVICES=5\n{_RECIPE}"},
+            why="one card is not enough for the two processes: which of both is meant nobody knows",
         ),
         example(
             {"train.sh": f"WANDB_MODE=offline\n{_RECIPE}"}, why="a remark: the run trains the same"
@@ -147,14 +153,27 @@ class ShellEnvNotExported(
         # Of the allocator's settings frameworks set some themselves, and engines refuse some (vLLM 0.8 with its sleep mode
         # refuses expandable segments): what a line that nobody missed would do nobody has seen.
         is_remark = name.startswith(_OF_LOGS) or name.endswith("ALLOC_CONF")
+        hides = _hides_cards(fact, run)
         yield self.finding(
             run,
             Severity.INFO if is_remark else Severity.WARNING,
             f"{short(name, 36)} is not exported: the training command does not get it",
             at=fact,
-            details=(consequence,),
-            proposals=mending(title, fact),
+            details=(consequence, *((hides,) if hides else ())),
+            proposals=mending(title, fact, Applicability.DISPLAY if hides else Applicability.SAFE),
         )
+
+
+def _hides_cards(fact: Fact, run: Run) -> str | None:
+    """What speaks against a list of cards that the command would then get: it has fewer than the run starts on."""
+    value, wanted = fact.detail["value"], run.plan.parallel.gpus_per_node
+    if fact.detail["name"] != "CUDA_VISIBLE_DEVICES" or not re.fullmatch(r"[\d, ]+", value):
+        return None
+    hardware = run.parts.hardware
+    shown = listed(value, None if hardware is None else hardware.gpus_per_node)
+    if shown is None or wanted is None or shown >= wanted:
+        return None
+    return f"it would leave {shown} of the {wanted} GPUs that the run starts on: which of both is meant is not known"
 
 
 def _is_read(fact: Fact, run: Run) -> bool:
