@@ -53,6 +53,7 @@ FIRST_READINGS = (
     ("twenty-second, 2026-11-29", "findings-22.jsonl", 80),
     ("twenty-third, 2026-11-29", "findings-23.jsonl", 59),
     ("twenty-fourth, 2026-11-29", "findings-24.jsonl", 80),
+    ("twenty-fifth, 2026-11-29", "findings-25.jsonl", 80),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15
