@@ -3,7 +3,7 @@
 ## What it finds
 
 * An Accelerate YAML with a filled `fsdp_config` or `deepspeed_config` whose `distributed_type` is
-  `MULTI_GPU` or `NO`.
+  `MULTI_GPU` or `NO`, or that a flag of `accelerate launch` (`--multi_gpu`) counts before.
 * llama-recipes started with several processes and without `--enable_fsdp`.
 * The `deepspeed` launcher in a run of transformers' Trainer that names no DeepSpeed config and
   does not fit.
@@ -40,6 +40,7 @@ the finding in the file.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from oomlint.dialects.accelerate.keys import own
 from oomlint.dialects.common.fields import fsdp, ref
@@ -52,6 +53,9 @@ from oomlint_rules._examples import accelerate, command, deepspeed, example, men
 
 _UNAPPLIED = f.parallel.unapplied
 _NAMES = {"fsdp": ("FSDP", "fsdp1"), "zero": ("DeepSpeed", "zero")}
+# Flags of `accelerate launch` that choose before `distributed_type` does (1.15 commands/launch.py
+# _validate_launch_command).
+_FLAGS = (own.use_deepspeed, own.use_fsdp, own.use_megatron, launch.multi_gpu)
 # What a launcher alone says nothing to: these shard by a config that they are given.
 _TRAINERS = ("llama-factory", "hf-trainer", "trl", "ms-swift")
 _COMMAND = command("--gradient_checkpointing", "accelerate launch --config_file acc.yaml")
@@ -81,6 +85,12 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
         example(
             {"train.sh": _COMMAND, "acc.yaml": accelerate("MULTI_GPU", _ZERO)},
             {"acc.yaml": accelerate("DEEPSPEED", _ZERO)},
+        ),
+        example(
+            {
+                "train.sh": _COMMAND.replace("accelerate launch", "accelerate launch --multi_gpu"),
+                "acc.yaml": accelerate("DEEPSPEED", _ZERO),
+            }
         ),
         mended("train.sh", _RECIPES, more=("", " --enable_fsdp")),
         example(
@@ -141,15 +151,18 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
         name, backend = _NAMES[part]
         changes = {f.parallel.backend: backend}
         found = relief(run, changes)
-        key = run.key(own.distributed_type)
+        instead = next((flag for flag in _FLAGS if _is_on(run, flag)), None)
+        at = own.distributed_type if instead is None else instead
+        key = run.key(at)
+        because = f"{key} names something else" if instead is None else f"--{key} counts before it"
         details = ["every card holds all weights, gradients and optimizer states"]
         if found is not None and found.before.limit is not None:
             details += (*found.before.context, f"with {name} {found.sentence}")
         return self.finding(
             run,
             _severity(found),
-            f"{name} is set up and not used, because {key} names something else",
-            at=own.distributed_type,
+            f"{name} is set up and not used, because {because}",
+            at=at,
             details=details,
             judged=None if found is None else found.before,
             resource="gpu",
@@ -189,6 +202,11 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
                 Proposal.set("shard with FSDP", {f.parallel.backend: "fsdp1"}, Applicability.UNSAFE)
             ],
         )
+
+
+def _is_on(run: Run, flag: Any) -> bool:
+    said = run.settings.get(flag)
+    return said is not None and said.value is True
 
 
 def _severity(found: Relief | None) -> Severity:
