@@ -128,6 +128,19 @@ def test_without_o2_weights_are_fp32_under_autocast() -> None:
     assert plan.precision.master == "none"
 
 
+def test_the_loss_is_megatron_cores_whoever_reduces_gradients() -> None:
+    """Of bf16 logits it keeps an fp32 copy, whose softmax it makes in place: 6 bytes each."""
+    text = _YAML.replace("megatron_amp_O2: True", "megatron_amp_O2: False")
+    run = _run(text.replace("distributed_fused_adam", "fused_adam"))
+    plan, dims = run.plan, run.plan.model.dims
+    assert plan.parallel.backend == "ddp"
+    assert dims is not None
+    assert dims.vocab is not None
+    logits = run.estimate.gpu.components["logits"]
+    tokens = plan.batch.micro * plan.seq.max_len
+    assert logits == pytest.approx(6 * tokens * dims.vocab / plan.parallel.tp, rel=0.02)
+
+
 def test_fsdp() -> None:
     text = _YAML.replace("megatron_amp_O2: True", "fsdp: True\n  fsdp_sharding_strategy: grad")
     plan = _run(text.replace("distributed_fused_adam", "fused_adam")).plan

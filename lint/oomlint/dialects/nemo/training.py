@@ -78,7 +78,10 @@ def offloads_activations(run: Cells) -> Any:
 
 training.always(f.loss.logits_materialised, "loss_parallel", SOURCE)
 training.always(f.loss.outputs_kept, False, SOURCE)
-training.constant(f.loss.upcast_fp32, True, "Megatron-core tensor_parallel/cross_entropy.py")
+# Whatever shards the run, DDP or nothing included (0.10.0: the maximum is taken off and the exponential made in place).
+_LOSS = "Megatron-core tensor_parallel/cross_entropy.py VocabParallelCrossEntropy"
+training.constant(f.loss.upcast_fp32, True, _LOSS)
+training.constant(f.loss.algorithm, "in_place", _LOSS)
 training.cannot_say(
     "the loss is computed from logits split over the tensor-parallel ranks",
     f.loss.logits_materialised,
