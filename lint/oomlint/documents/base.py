@@ -36,8 +36,6 @@ class _Unknown:
 
 
 UNKNOWN: Final = _Unknown()
-
-
 RANKS: Final = "$WORLD_SIZE"
 """In place of an option that decides: whether the program is started as several processes."""
 

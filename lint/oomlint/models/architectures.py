@@ -105,8 +105,6 @@ _BLOCKS: Final[Mapping[str, str]] = {
     "xlm-roberta": "XLMRobertaLayer",
     "t5": "T5Block",
 }
-
-
 BERTS: Final = frozenset(
     "bert bert-generation big_bird camembert data2vec-text deberta deberta-v2 distilbert electra ernie flaubert "
     "megatron-bert mpnet mra nystromformer roberta roberta-prelayernorm roformer xlm xlm-roberta "

@@ -47,12 +47,8 @@ class Limits(Struct, frozen=True):
 
 # How many GPUs a node is taken to have that nobody describes.
 USUAL_NODE = 8
-
-
 # Options that say on what a run is started, not what it does.
 _OF_THE_MACHINE = ("host.", "device.", "parallel.", "versions.")
-
-
 # Cards that are sold with the same size differ by so much (A100-80GB, H100-80GB and H800-80GB in hardware/data/gpus.tsv).
 _AS_LARGE = 0.98
 

@@ -38,8 +38,6 @@ _SUPPORTING = frozenset(
     }
 )
 _OTHERS = frozenset({"slices", "models", "model_name_or_path"})
-
-
 _SKELETON = """\
 base_model: {model}
 datasets:

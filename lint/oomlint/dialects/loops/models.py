@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from oomlint.documents.python.loops.loop import Loop
 
 _OF_OPTIONS = r"\w*args\.\w+"
-
-
 _ADAPTER = re.compile(r"(?:^|\.)Peft\w*\.from_pretrained$")
 
 

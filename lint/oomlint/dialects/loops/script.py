@@ -36,12 +36,8 @@ if TYPE_CHECKING:
 
 # Libraries of other models, and of configs that are joined out of sight.
 _FOREIGN = frozenset({"diffusers", "hydra", "omegaconf", "timm", "unsloth"})
-
-
 # What tests a library trains nothing that anybody waits for.
 _TESTS = re.compile(r"(?:^|/)(?:tests?|test_utils|unit)/|(?:^|/)test_[^/]*\.py$|_test\.py$")
-
-
 _FRAMEWORKS = {"accelerate": "accelerate", "deepspeed": "deepspeed", "fabric": "lightning",
                "lightning": "lightning", "torch": "torch"}  # fmt: skip
 

@@ -28,8 +28,6 @@ _POLICIES = {
     "lambda_auto_wrap_policy": "transformer",
     "size_based_auto_wrap_policy": "size",
 }
-
-
 # accelerate 1.15 utils/constants.py FSDP_AUTO_WRAP_POLICY.
 _NAMED_POLICIES = {
     "transformer_based_wrap": "transformer",

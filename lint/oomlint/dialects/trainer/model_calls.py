@@ -16,11 +16,7 @@ from oomlint.documents.base import (
 from oomlint.documents.python.nodes import PythonScalar
 
 _MODEL_LOADER = re.compile(r"(^|\.)(from_(pretrained|config)|\w+(ForCausalLM|LMHeadModel))$")
-
-
 LOADS_ADAPTER = re.compile(r"(^|\.)(Auto)?PeftModel\w*\.from_pretrained$")
-
-
 NO_LANGUAGE = re.compile(
     r"CLIP|ViT|Dino|DINO|Segment|Image(?!TextToText)|Video(?!Llava)|(?:Audio|Speech)(?!ForC)|CTC|Whisper|Wav2Vec"
     r"|Hubert|WavLM|Beit|DeiT|Swin|ConvNext|ResNet|Detection|UNet|VAE|Autoencoder|Scheduler"
@@ -29,11 +25,7 @@ NO_LANGUAGE = re.compile(
 language models."""
 # A class without a head, or of images and sound.
 _OF_TOWER = re.compile(rf"(?:^|\.)AutoModel\.|{NO_LANGUAGE.pattern}")
-
-
 _OTHER_MODEL = re.compile(r"ref|reward|teacher|critic|value(?!head)|draft", re.IGNORECASE)
-
-
 _WRAPPERS = ("get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 
 

@@ -12,8 +12,6 @@ from oomlint.documents.base import (
 
 # TensorFlow's has a name of its own (transformers 4.57 trainer_tf.py).
 TRAINER = re.compile(r"(^|\.)(?!TF[A-Z])\w*Trainer$")
-
-
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 
 

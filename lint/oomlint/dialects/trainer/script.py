@@ -37,24 +37,12 @@ from oomlint.documents.base import (
 )
 
 _OBJECTIVE = r"(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)"
-
-
 _TRL_CONFIG = re.compile(rf"(^|\.){_OBJECTIVE}Config$")
-
-
 _TRL_TRAINER = re.compile(rf"(^|\.){_OBJECTIVE}Trainer$")
-
-
 _CONFIG = re.compile(rf"(^|\.)(Seq2Seq|Unsloth)?TrainingArguments$|{_TRL_CONFIG.pattern}")
-
-
 _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
-
-
 # ``if args.use_unsloth:`` above an import of it; and an import whatever is asked.
 _UNSLOTH = re.compile(r"^(?P<inside>[ \t]*)(?:from|import) unsloth\b", re.MULTILINE)
-
-
 _OF_AUTO_CLASS = re.compile(r"(^|\.)AutoModelForCausalLM\.from_pretrained$")
 
 OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known

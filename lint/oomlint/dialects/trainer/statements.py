@@ -122,8 +122,6 @@ def options_of(blocks: list[Block]) -> MappingABC[str, Node]:
 
 
 _STORED = "--{} stores it"
-
-
 # Of TrainingArguments: off where a command line does not set them.
 _OFF = {
     name: Scalar(Span(0, 0), False) for name in ("gradient_checkpointing", "bf16", "fp16", "tf32")

@@ -253,8 +253,6 @@ def padding(run: Cells) -> Any:
 _SELECTIVE = "TRL f2cd5771 trainer/utils.py: selective_log_softmax"
 # trl 1.9 trainer/dpo_trainer.py, experimental/{kto,orpo,cpo}; SimPO is a loss of the last.
 _BY_ROWS = frozenset({"dpo", "kto", "orpo", "cpo", "simpo"})
-
-
 _WITHOUT_FUSED_LOSS = ("rloo", "ppo")
 
 

@@ -54,8 +54,6 @@ def device_facts(script: Script) -> Iterator[Fact]:
 
 
 _DEVICES = "CUDA_VISIBLE_DEVICES"
-
-
 _LISTED = re.compile(r"\d+(?:\s*,\s*\d+)*")
 
 

@@ -11,8 +11,6 @@ from oomlint.documents.python.facts.script import Script
 from oomlint.documents.python.scopes import call_name, dotted, enclosed
 
 _TRAINS = re.compile(r"train|fit|backward")
-
-
 _OOM_ERRORS = ("OutOfMemoryError",)
 
 

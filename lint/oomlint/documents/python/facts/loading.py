@@ -18,21 +18,13 @@ _MULTI_GPU = re.compile(
     r"torch\.distributed|LOCAL_RANK|DistributedDataParallel|FullyShardedDataParallel|fully_shard"
     r"|\bdeepspeed\b|\bAccelerator\("
 )
-
-
 # What a file does that trains, by a loop of its own or by a Trainer; one that evaluates does none of it.
 _LEARNS = re.compile(r"\.(?:backward|train|step|fit)\(|Trainer\(|[Oo]ptimizer")
-
-
 # Whose tensors live on TPUs; a script that serves both imports it where there is one.
 _ON_TPU = re.compile(r"^(?:import|from) torch_xla\b", re.MULTILINE)
-
-
 _CONFIGS = re.compile(
     r"(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PPO|RLOO|GKD)Config)$"
 )
-
-
 _PICKS_CARD = frozenset({
     "Accelerator", "PartialState", "AcceleratorState", "set_device",
     "parse_args_into_dataclasses", "parse_args_and_config",

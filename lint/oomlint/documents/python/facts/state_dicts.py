@@ -12,19 +12,11 @@ from oomlint.documents.python.scopes import Scope, call_name, dotted
 # torch 2.9 distributed/fsdp/fully_sharded_data_parallel.py. The optimizer's states go to the host by default
 # (api.py OptimStateDictConfig).
 _OF_OPTIMIZER = frozenset({"optim_state_dict", "full_optim_state_dict"})
-
-
 _OTHER_STATES = frozenset({"load_state_dict", "optim_state_dict_to_load"}) | _OF_OPTIMIZER
-
-
 # accelerate 1.15 accelerator.py get_state_dict(model).
 _TAKES_STATES = frozenset({"state_dict", "get_state_dict"})
-
-
 # What wrappers call the model that they wrap: of it all states are taken.
 _WHOLE = frozenset({"model", "module", "base_model", "_fsdp_wrapped_module", "_orig_mod"})
-
-
 # Methods of a module that give its tensors or parts as they are, shards of them under FSDP, or change what it does.
 _LISTS = frozenset(
     {"named_parameters", "parameters", "named_buffers", "buffers", "named_modules", "modules", "eval", "train"}

@@ -12,8 +12,6 @@ from oomlint.documents.python.scopes import call_name, dotted, enclosed
 from oomlint.documents.text import Edit, Location
 
 _ENGINES = re.compile(r"vllm|sglang", re.IGNORECASE)
-
-
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 

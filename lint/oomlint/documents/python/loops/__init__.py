@@ -52,8 +52,6 @@ from oomlint.documents.text import Span
 _JOINS: Final = re.compile(
     r"torch\.distributed|LOCAL_RANK|WORLD_SIZE|init_process_group|device_mesh|tp_plan"
 )
-
-
 # A model is put in order for it or its gradients are switched off, or a function is called like it.
 _EVALUATES: Final = re.compile(
     r"no_grad|inference_mode|set_grad_enabled|\beval\(|\beval\b|evaluat|validation|validate\(|\bval_|_eval\b|\beval_"

@@ -19,8 +19,6 @@ from oomlint.documents.python.loops.script import Script
 from oomlint.documents.python.scopes import call_name, dotted
 
 _NO_OPTIMIZER: Final = re.compile(r"sched|warmup|prof|env|bar|progress", re.IGNORECASE)
-
-
 # pytorch_lightning 1.9 trainer/trainer.py from_argparse_args, besides the class itself.
 _TRAINERS: Final = frozenset({"Trainer", "from_argparse_args"})
 

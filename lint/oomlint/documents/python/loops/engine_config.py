@@ -16,15 +16,11 @@ from oomlint.documents.python.scopes import dotted
 
 # What has a ``step`` and is no optimizer.
 _EITHER: Final = "it is one of several dicts"
-
-
 # accelerate 1.15 accelerator.py Accelerator.__init__: what takes a plugin, or several.
 _PLUGINS: Final = {
     "DeepSpeedPlugin": "deepspeed_plugin",
     "FullyShardedDataParallelPlugin": "fsdp_plugin",
 }
-
-
 _QUOTED_PLUGIN: Final = r"[\"'](deepspeed_plugin|fsdp_plugin)s?[\"']"
 
 

@@ -19,8 +19,6 @@ from oomlint.documents.python.side_facts import OTHER_MODEL
 from oomlint.documents.text import Span
 
 _CASTS: Final = frozenset({"half", "bfloat16", "float", "to"})
-
-
 _MODEL_NAME: Final = re.compile(r"model|engine|net|fsdp|ddp", re.IGNORECASE)
 
 

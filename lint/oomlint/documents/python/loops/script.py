@@ -25,8 +25,6 @@ OPTIMIZER: Final = re.compile(
     r"|CAME|SophiaG|Prodigy|Shampoo)(?:W?(?:4|8|32)bit|WFp8|_mini|WScheduleFree|ScheduleFree)?"
     r"|DummyOptim"
 )
-
-
 _LOADERS: Final = ("from_pretrained", "from_config")
 
 

@@ -19,14 +19,10 @@ _CROSS_ENTROPY: Final = re.compile(
     r"cross_?entropy|(?:^|\.)(?:nll|lm|ce)_loss$|(?:^|\.)(?:loss_f(?:n|ct|unction)|criterion)$",
     re.IGNORECASE,
 )
-
-
 _SPLITS: Final = re.compile(
     r"seq(?:uence)?_?parallel|context_?parallel|ring_?(?:flash_?)?att|zig_?zag|ulysses",
     re.IGNORECASE,
 )
-
-
 _STEPS_AGAIN: Final = re.compile(r"accum", re.IGNORECASE)
 
 
