@@ -84,7 +84,9 @@ class Disk:
         except OSError:
             return False
 
-    def walk(self, folder: Path, suffixes: Sequence[str], deepest: int) -> Iterator[Path]:
+    def walk(
+        self, folder: Path, suffixes: Sequence[str], deepest: int | None = None
+    ) -> Iterator[Path]:
         return walk(folder, suffixes, deepest=deepest)
 
     def documents(self, top: str, deepest: int) -> Iterator[str]:
@@ -145,7 +147,9 @@ class Nowhere(Disk):
     def has_other_names(self, file: Path) -> bool:
         return False
 
-    def walk(self, folder: Path, suffixes: Sequence[str], deepest: int) -> Iterator[Path]:
+    def walk(
+        self, folder: Path, suffixes: Sequence[str], deepest: int | None = None
+    ) -> Iterator[Path]:
         return iter(())
 
     def documents(self, top: str, deepest: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import process_time
 
 from oomlint.documents import SUFFIXES
-from oomlint.files.disk import walk
+from oomlint.files.disk import Disk
 from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 
@@ -58,7 +58,7 @@ class Kin:
     def refresh(self, texts: Mapping[str, bytes]) -> None:
         """Look at the folder again; ``texts`` stand for files on disk."""
         found: dict[str, Stamp] = dict.fromkeys(texts)
-        for path in _files(self._workspace.cwd):
+        for path in _files(self._workspace.disk, self._workspace.cwd):
             found.setdefault(self._workspace.name(path), stamp(path))
         for name in self._stamps.keys() - found.keys():
             self._named.pop(name, None)
@@ -101,7 +101,9 @@ def texts_below(workspace: Workspace, root: Path, *, guides: bool = False) -> Se
 def _texts_below(workspace: Workspace, about: tuple[Path, bool]) -> SearchedTexts:
     root, guides = about
     kinds = (*SUFFIXES, *_GUIDES) if guides else SUFFIXES
-    names = dict.fromkeys((*workspace.overlay, *map(workspace.name, _files(root, kinds))))
+    names = dict.fromkeys(
+        (*workspace.overlay, *map(workspace.name, _files(workspace.disk, root, kinds)))
+    )
     return SearchedTexts(
         workspace,
         (name for name in names if _is_read(workspace, name, stamp(workspace.file(name)))),
@@ -118,9 +120,9 @@ def naming(texts: SearchedTexts, name: str) -> list[str]:
     return sorted(near, key=lambda n: _distance(n, name))
 
 
-def _files(root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
+def _files(disk: Disk, root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
     end = process_time() + _MOST_SECONDS
-    for number, path in enumerate(walk(root, suffixes)):
+    for number, path in enumerate(disk.walk(root, suffixes)):
         if number >= _MOST_FILES or process_time() > end:
             return
         yield path

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from oomlint.dialects.machine.launches import launches
 from oomlint.documents.base import Document, Mapping, Scalar
-from oomlint.documents.python.model_names import calls_model
 from oomlint.models.facts import ModelFacts
 
 # ``--output_dir`` (MedicalGPT, peft's examples), ``--export_dir`` (LLaMA-Factory), ``--target_dir`` (verl 0.5
@@ -41,6 +40,8 @@ class Saved(Struct, frozen=True, eq=False):
 
 def saved_by_commands(document: Document) -> Iterator[Saved]:
     """What the commands of a document write of which each names one folder, and one model that it starts from."""
+    from oomlint.documents.python.model_names import calls_model  # few projects merge anything
+
     path = document.source.path
     for launch in launches(document):
         texts = dict(_texts(launch.flags))
