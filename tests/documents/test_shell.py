@@ -218,6 +218,20 @@ def test_hydra_overrides_are_assignments() -> None:
     assert document.source.text[key.start : key.end] == "c.d"
 
 
+def test_quotes_that_reach_the_reader_of_overrides_are_its_own() -> None:
+    script = 'llamafactory-cli train x.yaml $ARGS c="\'2\'" d=\'"it is"\' e=\'["a","b"]\' f=\'a"b\' --g \'"no"\'\n'
+    document = read(f'ARGS="a=\\"no\\" b=true"\n{script}')
+    found = command(document, "llamafactory-cli")
+    assert values(found.assignments) == {
+        "a": "no", "b": "true", "c": "2", "d": "it is", "e": '["a","b"]', "f": 'a"b',
+    }  # fmt: skip
+    assert values(found.flags) == {"g": '"no"'}
+    kept = {key: entry.value for key, entry in found.assignments.entries.items()}
+    assert isinstance(kept["a"], Scalar)
+    assert not kept["a"].plain
+    assert "a=steps b=true" in after(document, document.set_value(kept["a"], "steps"))
+
+
 @pytest.mark.parametrize(
     ("script", "expected"),
     [

@@ -289,3 +289,33 @@ def test_what_a_program_would_do_that_ends_is_a_remark() -> None:
         levels = {each.rule.code: each.severity for each in found}
         assert (levels["OOM705"] is Severity.INFO) is is_refused
         assert (levels.get("OOM905") is Severity.ERROR) is is_refused
+
+
+_SWIFT = """\
+swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset train.jsonl --train_type {tuner} --torch_dtype bfloat16 \\
+  --max_length 20480
+"""
+
+
+@pytest.mark.parametrize(
+    ("pinned", "stops"), [("4.2.0", True), ("4.0.4", False), ("3.12.6", False), ("", False)]
+)
+def test_a_key_that_the_pinned_release_has_no_more_ends_the_program(
+    pinned: str, stops: bool
+) -> None:
+    lock = f'[[package]]\nname = "ms-swift"\nversion = "{pinned}"\n' if pinned else ""
+    files = {"train.sh": _SWIFT.format(tuner="full"), "uv.lock": lock}
+    found = report_of(files, hardware=_CARD).diagnoses
+    errors = {
+        each.rule.code: each.finding.text for each in found if each.severity >= Severity.ERROR
+    }
+    assert ("OOM905" in errors) is stops
+    if stops:
+        assert "which it calls tuner_type" in errors.pop("OOM905")
+        assert not errors
+
+
+def test_a_key_that_only_begins_another_is_that_one_to_argparse() -> None:
+    line = _SWIFT.format(tuner="lora").replace("--train_type", "--use_liger true --tuner_type")
+    files = {"train.sh": line, "requirements.txt": "ms-swift==4.2.0\n"}
+    assert run_of(files, hardware=_CARD).settings.get(shared.refused) is None

@@ -316,7 +316,8 @@ class Linker:
         is_made = os.path.normpath(missing.reference) in map(os.path.normpath, made)
         is_made = is_made or self._own_readers.write(missing.reference, claim.path)
         is_made = is_made or self._own_readers.put(missing.reference, claim.path)
-        is_elsewhere = is_absolute or is_foreign or is_open or is_shown or is_made
+        is_elsewhere = missing.is_elsewhere or is_absolute or is_foreign
+        is_elsewhere = is_elsewhere or is_open or is_shown or is_made
         is_here = not is_elsewhere and not missing.is_blank
         namesake = namesake_of(self.workspace, missing.reference, claim.path) if is_here else ""
         return replace(missing, is_elsewhere=is_elsewhere, namesake=namesake)

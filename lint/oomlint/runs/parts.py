@@ -33,7 +33,8 @@ class MissingFile(Struct, frozen=True, eq=False):
     problem: str
     is_elsewhere: bool = False
     """Nothing suggests that it should be here: it has an absolute path, or the very program that is
-    started is not here either (another repository, a container), or the script writes it first."""
+    started is not here either (another repository, a container), the script writes it first, or the program looks for it
+    in a folder of its own."""
     is_blank: bool = False
     """Its name is to be filled in."""
     is_program: bool = False

@@ -27,6 +27,7 @@ from oomlint.documents.base import (
     PythonDocument,
     Scalar,
     ShellDocument,
+    parser_of,
 )
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
@@ -60,6 +61,8 @@ class Joining(Struct):
     script: str = ""
     options: MappingABC[str, str | None] = field(default_factory=dict)
     missing: list[MissingFile] = field(default_factory=list)
+    elsewhere: set[str] = field(default_factory=set)
+    """Files that the program looks for in a folder of its own that is not known."""
 
 
 class References:
@@ -134,10 +137,12 @@ class References:
         """The claims on the file that a reference leads to; ``None``, and the file noted as missing, where there is none or
         it cannot be used."""
         if found is None:
-            blank = is_stand_in(reference.path)
-            joining.missing.append(
-                MissingFile(reference.path, reference.location, "was not found", is_blank=blank)
-            )
+            missing = MissingFile(
+                reference.path, reference.location, "was not found",
+                is_elsewhere=reference.path in joining.elsewhere,
+                is_blank=is_stand_in(reference.path),
+            )  # fmt: skip
+            joining.missing.append(missing)
             return None
         try:
             return self._as_started(found, joining)
@@ -174,6 +179,9 @@ class References:
                     str(setting.value), location, reader, level=setting.level,
                     optional=named is not None and named.may_lack,
                 )  # fmt: skip
+                folder = _folder_by_program(setting, claims)
+                if folder is not None:
+                    reference = self._below(folder, reference, location.path, joining)
                 found = self.follow(reference, location.path, joining)
                 if self._stops_at(found, reference, dialect, claims):
                     problem = f"cannot be used: it has no {dialect.asks[reader].key}"
@@ -225,6 +233,20 @@ class References:
         if found is None and not reference.dialect and reference.path.endswith(".py"):
             found = self.workspace.resolve(f"src/{reference.path}", from_file, folder)
         return found
+
+    def _below(
+        self, folder: str, reference: Reference, from_file: str, joining: Joining
+    ) -> Reference:
+        """A reference to a name that the program puts behind a folder of its own; nothing tells that the file is
+        missing where it is in no such folder here."""
+        if self.found(reference, from_file, joining.folder) is not None:
+            return reference
+        behind = replace(reference, path=os.path.join(folder, reference.path))
+        found = self._in_some_folder(behind, from_file)
+        if found is not None:
+            return replace(reference, path=found)
+        joining.elsewhere.add(reference.path)
+        return reference
 
     def _in_some_folder(self, reference: Reference, from_file: str) -> str | None:
         """The one file of the project that a program may open by a relative path, whatever folder it runs in."""
@@ -345,6 +367,18 @@ class References:
         """A file that the framework itself ships under that name, as facts of ours."""
         dialect = self._recogniser.registry.named(reference.dialect)
         return None if dialect is None else dialect.preset(reference)
+
+
+def _folder_by_program(setting: Setting, claims: Iterable[Claim]) -> str | None:
+    """The folders that a program of the run puts in front of the name which an option of a command says, as far as its
+    text says them; ``None`` where it takes the name as it is."""
+    block, entry = setting.origin.block, setting.origin.entry
+    if block is None or entry is None or not isinstance(block.document, ShellDocument):
+        return None
+    written = block.document.source.text[entry.key_span.start : entry.key_span.end]
+    option = written.lstrip("-").replace("-", "_")
+    parsers = (parser_of(claim.document) for claim in claims)
+    return next((each.joined[option] for each in parsers if each and option in each.joined), None)
 
 
 def _files_named(

@@ -17,6 +17,8 @@ Code and options of which it is certain that they end a run, whatever memory the
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,
   of a name that the project's module does not give, of a module that a package lacks or that lies where Python does not look;
 * an error that the script raises itself ahead of the training, and a name of a notebook that no cell gives a value;
+* a key that earlier releases of ms-swift or LLaMA-Factory had (`train_type` before ms-swift 4.1) where the project pins one
+  that refuses it;
 * words of a verl command that Hydra refuses, and micro batches of verl that are said both for all ranks and for one;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
@@ -44,6 +46,8 @@ Where the script is kept for its parts and nobody starts it, silence the line:
 * transformers 5.23 `data/data_collator.py` `default_data_collator`, `trainer.py` `compute_loss`
 * torch 1.13.1 and 2.0.0 `distributed/launch.py`
 * TRL 0.24.0 and 0.25.0 `trainer/rloo_config.py` (`dataset_num_proc`), and so on for its other classes and releases
+* fields of the classes of arguments at the tags of ms-swift (1.3.0 to 4.5.2; `pipelines/base.py` refuses the rest) and of
+  LLaMA-Factory
 * hydra 1.3 `_internal/config_loader_impl.py` `_apply_overrides_to_config`
 * verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`
 * torchtitan 90c889e97 `torchtitan/float8.py`, v0.1.0 `components/quantization/float8.py`; torchao 0.5.0

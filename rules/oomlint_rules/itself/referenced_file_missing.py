@@ -6,7 +6,9 @@ A config or a launch line that refers to a file (a DeepSpeed JSON, an Accelerate
 YAML, the YAML that a command trains from) which is not where oomlint looks: as an absolute
 path, then from the project root, the working directory, the root of the git checkout, and
 every folder above the config. The presets that Axolotl and LLaMA-Factory ship
-(`zero2.json`, `ds_z3_config.json` ...) are known by name and need not be there. It also
+(`zero2.json`, `ds_z3_config.json` ...) are known by name and need not be there. A name that the
+program puts behind a folder of its own (`os.path.join(RESOURCES, "config", args.deepspeed_config)`) is
+looked for behind that folder, and a remark where none has it. It also
 finds a referenced file that is there and cannot be parsed, or that is named as a DeepSpeed
 config and has no key of one, or none that accelerate asks for: as it lies there no training
 starts with it. And the program that a command starts, where the project has its folder without it, or

@@ -7,6 +7,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
+from oomlint.dialects.common.gone_keys import gone_keys
 from oomlint.dialects.common.refused_options import refused_options
 from oomlint.dialects.library_tables import CALLED, reach_of, why_no_name
 from oomlint.dialects.machine.launches import launches
@@ -15,7 +16,7 @@ from oomlint.dialects.table import Block
 from oomlint.documents import kind_of
 from oomlint.documents.base import Document, Fact
 
-endings = Meaning(refused_options)
+endings = Meaning(refused_options, gone_keys)
 
 
 @endings.derive(shared.refused)

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.idle import left_to_script, read_by_nobody
+from oomlint.documents.python.joined_options import joined_options
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.modules import FindSource, Module, Modules, paths_of
 from oomlint.documents.python.parsers import (
@@ -65,6 +66,8 @@ class ScriptOptions(Struct, frozen=True, eq=False):
     """Of options without a value that store it elsewhere, or ``False``: see :func:`stored_constants`."""
     strict: StrictParser | None = None
     """All that the command may say, where the parser stops at anything else, and all of it was read."""
+    joined: MappingABC[str, str] = field(default_factory=dict)
+    """Those that name a file in a folder of the program's own: see :func:`joined_options`."""
 
 
 def read_options(source: Source, tree: Tree, modules: Modules) -> ScriptOptions:
@@ -86,6 +89,7 @@ def read_options(source: Source, tree: Tree, modules: Modules) -> ScriptOptions:
         reader.mapping(),
         stored_constants(tree),
         reader.strict(script),
+        joined_options(tree),
     )
 
 

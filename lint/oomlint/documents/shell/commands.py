@@ -206,7 +206,7 @@ class CommandReader:
         key_span, key_stuck = self._part_span(
             self.words[number].chunks, match.start(2), match.end(2)
         )
-        value = self._value(number, match.end(), "assignment")
+        value = _without_own_quotes(self._value(number, match.end(), "assignment"))
         span, container, stuck = self._extent(range(number, number + 1))
         return ShellEntry(
             match.group(2), key_span, value, span, container=container, stuck=stuck or key_stuck
@@ -294,6 +294,20 @@ class _Origins:
     def shared_word(self, step: Expansion, numbers: range) -> bool:
         """Whether words other than ``numbers`` come from the same word."""
         return any(n not in numbers for n in self._by_word[id(step.container), step.word])
+
+
+# A text in quotes that reach the program, without escapes of a kind that its readers treat each in their way.
+_IN_OWN_QUOTES = re.compile(r"""\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*""")
+
+
+def _without_own_quotes(value: ShellScalar) -> ShellScalar:
+    """The value of ``key=value`` whose quotes the shell leaves (``key=\\"no\\"``): OmegaConf 2.3 (basecontainer.py
+    merge_with_dotlist: yaml.load) and Hydra 1.3 (grammar/OverrideLexer.g4: QUOTED_VALUE) read what is inside, as text.
+    """
+    found = _IN_OWN_QUOTES.fullmatch(value.value) if isinstance(value.value, str) else None
+    if found is None:
+        return value
+    return replace(value, value=found[1] if found[1] is not None else found[2], plain=False)
 
 
 def value_of(
