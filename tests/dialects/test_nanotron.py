@@ -248,9 +248,9 @@ def test_as_many_processes_as_its_degrees_ask_for() -> None:
     assert (run.plan.parallel.gpus_per_node, run.plan.parallel.nodes) == (8, 1)
     assert cards_missing(run) == 4
     report = report_of({"config.yaml": _YAML}, hardware="4xA100-80GB")
-    assert [each.rule.code for each in report.diagnoses if each.severity is Severity.ERROR] == [
-        "OOM706"
-    ]
+    (found,) = (each for each in report.diagnoses if each.severity is Severity.ERROR)
+    assert found.rule.code == "OOM706"
+    assert "unless several nodes share them, which no file says" in found.finding.details
 
 
 def test_more_processes_than_a_usual_node_has_are_those_of_several() -> None:

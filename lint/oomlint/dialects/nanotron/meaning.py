@@ -135,8 +135,8 @@ def _of_replica(run: Cells, wishes: Wishes | None = None) -> int:
 
 
 def _ranks(run: Cells) -> int | None:
-    dp = run[own.dp]
-    return None if dp is None else dp * _of_replica(run)
+    each, dp = _of_replica(run), run[own.dp]
+    return None if dp is None else dp * each
 
 
 # A node of most clusters, and the most ranks that are taken to be meant for one where no file says how many there are.
@@ -163,18 +163,10 @@ def ranks(run: Cells) -> Any:
 @meaning.derive(shared.refused, source=f"{_CONTEXT}:25, v0.4 parallel/context.py:33")
 def started_otherwise(run: Cells) -> Any:
     """Where a launch line is at hand: its ranks are counted before anything is loaded."""
-    total, world_size = _ranks(run), run[f.parallel.world]
+    world_size, total = run[f.parallel.world], _ranks(run)
     if total is None or world_size is None or total == world_size:
         return None
     return f"the degrees of parallelism ask for {total} processes, and {world_size} are started"
-
-
-@meaning.derive(shared.refused_at)
-def place_of_degree(run: Cells) -> Any:
-    """Of the replicas, which are what such a number is written for."""
-    why = started_otherwise(run)
-    stated = run.said(own.dp) if why is not None and run[shared.refused] == why else None
-    return stated.origin.location if isinstance(stated, Setting) else None
 
 
 @meaning.written(*_DEGREES)
