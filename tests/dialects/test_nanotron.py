@@ -271,3 +271,12 @@ def test_another_number_of_processes_than_its_degrees_ask_for() -> None:
     line = "torchrun --nproc_per_node=4 run_train.py --config-file config.yaml\n"
     run = run_of({"run.sh": line, "config.yaml": _YAML}, hardware="4xA100-80GB")
     assert "8 processes, and 4 are started" in str(run.cells[shared.refused])
+
+
+def test_the_line_that_starts_another_config_says_nothing_of_how_many_there_are() -> None:
+    line = "torchrun --nproc_per_node=4 run_train.py --config-file half.yaml\n"
+    half = _YAML.replace("dp: 4", "dp: 2")
+    files = {"run.sh": line, "half.yaml": half, "config.yaml": _YAML}
+    worlds = {run.name: run.plan.parallel.world for run in link(files).runs}
+    assert sorted(worlds.values()) == [4, 8]
+    assert all(run.cells[shared.refused] is None for run in link(files).runs)

@@ -14,10 +14,11 @@ from oomlint.dialects.common.fields import machine, shared
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.fields import scene
 from oomlint.dialects.machine.meaning import launch_all_visible
-from oomlint.dialects.meaning import Meaning, Wishes
+from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.nanotron.keys import CONFIG, MODELS, PARALLELISM, SOURCE, own
 from oomlint.dialects.table import Setting
 from oomlint.errors import CannotEdit
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims, Moe
 
@@ -158,6 +159,13 @@ def ranks(run: Cells) -> Any:
         each = _USUAL_NODE if total <= _USUAL_NODE else run[machine.gpus_per_node] or _USUAL_NODE
     per_node = min(total, each)
     return {f.parallel.gpus_per_node: per_node, f.parallel.nodes: -(-total // per_node)}
+
+
+@meaning.said(f.parallel.gpus_per_node, f.parallel.nodes)
+def not_as_another_is_started(run: Cells, field: Any, said: Said) -> Said:
+    """The line that starts another config is that config's: of this one its own degrees tell."""
+    is_guess = isinstance(said, Setting) and said.level >= Level.ASSUMED
+    return None if is_guess and _ranks(run) is not None else said
 
 
 @meaning.derive(shared.refused, source=f"{_CONTEXT}:25, v0.4 parallel/context.py:33")
