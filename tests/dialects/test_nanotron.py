@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
+from oomlint.dialects.common.fields import shared
 from oomlint.errors import CannotEdit
+from oomlint.judgement import cards_missing
+from oomlint.linting.rule import Severity
 from oomlint.memory import estimate
 from oomlint.models.count import count_parameters
 from oomlint.plan.fields import f
@@ -234,3 +237,46 @@ def test_a_config_that_is_not_here_leaves_the_model_open() -> None:
     line = "torchrun --nproc_per_node=8 run_train.py --config-file missing.yaml"
     (run,) = link({"go.sh": f"{line}\n"}).runs
     assert run.plan.model.dims is None
+
+
+# -- how many processes ----------------------------------------------------------------------------
+
+
+def test_as_many_processes_as_its_degrees_ask_for() -> None:
+    """Eight of one node, where no file speaks of several: a node of four has no card for the rest."""
+    run = _run(hardware="4xA100-80GB")
+    assert (run.plan.parallel.gpus_per_node, run.plan.parallel.nodes) == (8, 1)
+    assert cards_missing(run) == 4
+    report = report_of({"config.yaml": _YAML}, hardware="4xA100-80GB")
+    (found,) = (each for each in report.diagnoses if each.severity is Severity.ERROR)
+    assert found.rule.code == "OOM706"
+    assert "unless several nodes share them, which no file says" in found.finding.details
+
+
+def test_more_processes_than_a_usual_node_has_are_those_of_several() -> None:
+    run = _run(_YAML.replace("dp: 4", "dp: 16"), hardware="4xA100-80GB")
+    assert (run.plan.parallel.gpus_per_node, run.plan.parallel.nodes) == (4, 8)
+    assert not cards_missing(run)
+
+
+def test_processes_of_the_nodes_that_a_launch_line_names() -> None:
+    line = "torchrun --nnodes=2 --nproc_per_node=4 run_train.py --config-file config.yaml\n"
+    run = run_of({"run.sh": line, "config.yaml": _YAML}, hardware="4xA100-80GB")
+    assert (run.plan.parallel.gpus_per_node, run.plan.parallel.nodes) == (4, 2)
+    assert not cards_missing(run)
+    assert run.cells[shared.refused] is None
+
+
+def test_another_number_of_processes_than_its_degrees_ask_for() -> None:
+    line = "torchrun --nproc_per_node=4 run_train.py --config-file config.yaml\n"
+    run = run_of({"run.sh": line, "config.yaml": _YAML}, hardware="4xA100-80GB")
+    assert "8 processes, and 4 are started" in str(run.cells[shared.refused])
+
+
+def test_the_line_that_starts_another_config_says_nothing_of_how_many_there_are() -> None:
+    line = "torchrun --nproc_per_node=4 run_train.py --config-file half.yaml\n"
+    half = _YAML.replace("dp: 4", "dp: 2")
+    files = {"run.sh": line, "half.yaml": half, "config.yaml": _YAML}
+    worlds = {run.name: run.plan.parallel.world for run in link(files).runs}
+    assert sorted(worlds.values()) == [4, 8]
+    assert all(run.cells[shared.refused] is None for run in link(files).runs)

@@ -344,3 +344,54 @@ def test_what_prime_rl_cannot_say(changes: dict[Any, Any]) -> None:
     run = _run(_RL)
     with pytest.raises(CannotEdit):
         run.dialect.express(changes, run.cells)
+
+
+# -- releases --------------------------------------------------------------------------------------
+
+_EARLY = """\
+trainer_gpu_ids = [3]
+inference_gpu_ids = [0, 1, 2]
+seq_len = 32768
+
+[model]
+name = "Qwen/Qwen3-32B"
+
+[trainer.model]
+optimization_dtype = "bfloat16"
+
+[orchestrator]
+batch_size = 8
+rollouts_per_example = 8
+trajectory_strategy = "branching"
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            {f.loss.logits_materialised: "fused"},
+            "fused_lm_head_token_chunk_size from 0.5.0 on, and the file has trainer_gpu_ids, which went with 0.5.0",
+        ),
+        ({f.offload.optimizer: "cpu"}, "full_offload from 0.8.1 on"),
+    ],
+)
+def test_no_file_is_given_keys_that_came_after_its_own_went(
+    changes: dict[Any, Any], why: str
+) -> None:
+    with pytest.raises(CannotEdit, match=why):
+        _run(_EARLY).what_if(changes)
+
+
+def test_a_file_is_given_keys_that_releases_with_its_own_had() -> None:
+    assert "fsdp_cpu_offload = true" in fixed(_run, _EARLY, {f.offload.params: "cpu"})
+
+
+def test_keys_of_a_pinned_release() -> None:
+    text = _RL.replace("cp = 2", "cp = 1")
+    files = {"config.toml": text, "requirements.txt": "prime-rl==0.7.0\n"}
+    run = run_of(files, "config.toml", hardware="8xA100-80GB")
+    with pytest.raises(
+        CannotEdit, match=r"full_offload from 0\.8\.1 on, and the project pins 0\.7"
+    ):
+        run.what_if({f.offload.optimizer: "cpu"})

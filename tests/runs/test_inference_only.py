@@ -112,3 +112,59 @@ def test_a_module_that_others_import_trains_nothing_by_itself(
     is_training: bool,
 ) -> None:
     assert bool(runs_of(_DEFINES + more)) is is_training
+
+
+# -- configs that no line hands to anything --------------------------------------------------------
+
+_CONFIG = """\
+parallelism: {dp: 1, pp: 1, tp: 1}
+model:
+  dtype: bfloat16
+  model_config:
+    {hidden_size: 2048, intermediate_size: 8192, num_attention_heads: 32, num_hidden_layers: 16, num_key_value_heads: 8, vocab_size: 32000}
+tokens: {micro_batch_size: 1, sequence_length: 2048, batch_accumulation_per_replica: 1, train_steps: 10}
+optimizer: {zero_stage: 0, accumulate_grad_in_fp32: true}
+"""
+_PROBE = (
+    "import torch\n"
+    "from nanotron.trainer import DistributedTrainer\n"
+    "from data import batches\n\n"
+    "model = DistributedTrainer('config').model\n"
+    "model.eval()\n"
+    "with torch.no_grad():\n"
+    "    for batch in batches():\n"
+    "        model(**batch)\n"
+)
+
+
+def configs_of(name: str, program: str = _PROBE, **more: str) -> list[Run]:
+    files = {name: _CONFIG, "src/head_norms.py": program, "src/data.py": "def batches(): ...\n"}
+    return link(files | {f"src/{file}.py": text for file, text in more.items()}, name).runs
+
+
+def test_a_config_named_after_a_program_that_trains_nothing_is_no_run() -> None:
+    assert not configs_of("configs/1B_headnorms.yaml")
+
+
+def test_a_config_named_otherwise_is_a_run() -> None:
+    assert configs_of("configs/1B_base.yaml")
+
+
+@pytest.mark.parametrize("more", ["trainer.train(batches())\n", "loss.backward()\n"])
+def test_a_config_named_after_a_program_that_trains_is_a_run(more: str) -> None:
+    assert configs_of("configs/1B_headnorms.yaml", _PROBE + more)
+
+
+def test_a_program_that_imports_what_trains_says_nothing_of_its_configs() -> None:
+    trains = "def batches(trainer):\n    trainer.train()\n"
+    assert configs_of("configs/1B_headnorms.yaml", _PROBE, data=trains)
+
+
+def test_a_program_of_another_framework_says_nothing_of_its_configs() -> None:
+    other = _PROBE.replace("nanotron", "elsewhere")
+    assert configs_of("configs/1B_headnorms.yaml", other)
+
+
+def test_a_config_named_after_a_module_that_starts_nothing_is_a_run() -> None:
+    module = "import nanotron\nimport torch\n\ndef norms(model):\n    with torch.no_grad():\n        return model()\n"
+    assert configs_of("configs/1B_headnorms.yaml", module)

@@ -98,8 +98,8 @@ class Refusal(Struct, frozen=True):
 
 class Spans(Struct, frozen=True):
     """Keys that a table has and some releases of its framework have not: the first release with each, and the first
-    without it again, ``""`` where there is none. ``by_objective``: each objective has a class of its own there, and
-    keys are called ``sft.packing``."""
+    without it again, ``""`` where there is none; a key below one that is listed came and went with that. ``by_objective``:
+    each objective has a class of its own there, and keys are called ``sft.packing``."""
 
     package: str
     keys: MappingABC[str, tuple[str, str]]
@@ -111,7 +111,7 @@ class Spans(Struct, frozen=True):
         """Why a key may not be added: the release that a project pins has it not yet, or, where none is pinned, a
         key of the same file went before it came. ``None`` where nothing tells."""
         of = f"{objective}." if self.by_objective else ""
-        key = key.partition(".")[0]
+        key = next((each for each in _upwards(key) if of + each in self.keys), "")
         first = self.keys.get(of + key, ("", ""))[0]
         came = _beginning(first)
         if came is None:
@@ -128,6 +128,13 @@ class Spans(Struct, frozen=True):
             if went is not None and went <= came:
                 return f"{said}, and the file has {other}, which went with {gone}"
         return None
+
+
+def _upwards(key: str) -> Iterator[str]:
+    """A dotted key and those above it, the nearest first."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]
 
 
 def _beginning(version: str) -> Release | None:

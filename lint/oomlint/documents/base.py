@@ -127,6 +127,13 @@ class Mapping(Struct, frozen=True, eq=False):
             found = entry.value
         return found
 
+    def paths(self, above: str = "") -> Iterator[str]:
+        """The keys, and those of mappings below them with dots between."""
+        for key, entry in self.entries.items():
+            yield above + key
+            if isinstance(entry.value, Mapping):
+                yield from entry.value.paths(f"{above}{key}.")
+
     def said(self, *path: str) -> Any:
         """The value below these keys, as the document's language has it; ``None`` where there is no scalar."""
         section = self.section(*path[:-1])

@@ -3,7 +3,8 @@
 ## What it finds
 
 A launch line, or an Accelerate YAML, that starts more processes on a node than GPUs are
-visible (`CUDA_VISIBLE_DEVICES`) or than the stated hardware has; one that leaves visible GPUs
+visible (`CUDA_VISIBLE_DEVICES`) or than the stated hardware has, or a config whose degrees of parallelism
+are those of so many (nanotron); one that leaves visible GPUs
 without a process; and degrees of tensor, pipeline, context and sequence parallelism, and copies of
 such a mesh, whose product does not divide the number of processes.
 
@@ -33,6 +34,7 @@ a GPU is left free on purpose for a generation server.
 * DeepSpeed 0.18 `launcher/runner.py` `parse_resource_filter` (*No slot '4' specified on host 'localhost'*), for
   `CUDA_VISIBLE_DEVICES` too where no option says which GPUs to take
 * sbatch(1) of Slurm 24.05 (*Requested node configuration is not available*)
+* nanotron 2411b022 `parallel/context.py` (as many processes as the degrees come to, or none)
 * verl 0.2 to 0.7 `trainer/ppo/ray_trainer.py` (*Total available GPUs 8 is less than total desired GPUs 16*)
 * LLaMA-Factory ff6d4d12 `hparams/parser.py` `_validate_megatron_bridge_parallel_args`
 * https://github.com/modelscope/ms-swift/issues/2010 and /3456
@@ -216,6 +218,11 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             details=(
                 fails,
                 *(("unless the launch line says --num_processes",) if run.is_fragment else ()),
+                *(
+                    ("unless several nodes share them, which no file says",)
+                    if _is_reckoned(run)
+                    else ()
+                ),
             ),
             proposals=_align(run, gpus),
         )
@@ -241,6 +248,13 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             details=(f"a group is {named}",),
             rests_on=(f.parallel.world,),
         )
+
+
+def _is_reckoned(run: Run) -> bool:
+    """Whether the number is what degrees of parallelism come to, of a config that no command here starts."""
+    is_started = any(claim.is_launched or claim.is_program for claim in run.claims)
+    is_said = any(map(run.is_explicit, (_PROCESSES, launch.total_processes, f.parallel.nodes)))
+    return not (run.is_fragment or is_started or is_said)
 
 
 def _counted(number: int, one: str, several: str) -> str:

@@ -51,7 +51,7 @@ def check_option(block: Block, row: Row, run: Cells) -> None:
     for spans in (block.table.spans, TRANSFORMERS if (row.key, row.field) in _PASSED_ON else None):
         if spans is not None:
             pinned, objective = run.version(spans.package), str(run[f.objective.kind] or "")
-            why = spans.why_not(row.key, pinned, block.mapping.entries, objective)
+            why = spans.why_not(row.key, pinned, block.mapping.paths(), objective)
             if why is not None:
                 raise CannotEdit(why)
     if _is_of_script(block) and _is_refused(row, block, run):

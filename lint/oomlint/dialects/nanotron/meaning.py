@@ -10,12 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.fields import machine
+from oomlint.dialects.common.fields import machine, shared
 from oomlint.dialects.common.world import batch, world
+from oomlint.dialects.machine.fields import scene
 from oomlint.dialects.machine.meaning import launch_all_visible
-from oomlint.dialects.meaning import Meaning, Wishes
+from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.nanotron.keys import CONFIG, MODELS, PARALLELISM, SOURCE, own
+from oomlint.dialects.table import Setting
 from oomlint.errors import CannotEdit
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims, Moe
 
@@ -133,21 +136,45 @@ def _of_replica(run: Cells, wishes: Wishes | None = None) -> int:
 
 
 def _ranks(run: Cells) -> int | None:
-    dp = run[own.dp]
-    return None if dp is None else dp * _of_replica(run)
+    each, dp = _of_replica(run), run[own.dp]
+    return None if dp is None else dp * each
+
+
+# A node of most clusters, and the most ranks that are taken to be meant for one where no file says how many there are.
+_USUAL_NODE = 8
 
 
 @meaning.derive(f.parallel.gpus_per_node, f.parallel.nodes, source=f"{_CONTEXT}:26")
 def ranks(run: Cells) -> Any:
-    """As many as the degrees come to, whatever starts them: nanotron stops at any other number."""
+    """As many as the degrees come to, whatever starts them: nanotron stops at any other number. Ranks that a usual node
+    has room for are those of one node where no file speaks of several: a smaller machine cannot start them."""
     total = _ranks(run)
     if total is None:
         return None
-    each = run[machine.gpus_per_node] or 8
-    return {
-        f.parallel.gpus_per_node: min(total, each),
-        f.parallel.nodes: max(1, -(-total // each)),
-    }
+    said = run.said(f.parallel.nodes)
+    nodes = said.value if isinstance(said, Setting) else run[scene.nodes] or run[machine.nodes]
+    if (nodes or 1) > 1:
+        each = -(-total // nodes)
+    else:
+        each = _USUAL_NODE if total <= _USUAL_NODE else run[machine.gpus_per_node] or _USUAL_NODE
+    per_node = min(total, each)
+    return {f.parallel.gpus_per_node: per_node, f.parallel.nodes: -(-total // per_node)}
+
+
+@meaning.said(f.parallel.gpus_per_node, f.parallel.nodes)
+def not_as_another_is_started(run: Cells, field: Any, said: Said) -> Said:
+    """The line that starts another config is that config's: of this one its own degrees tell."""
+    is_guess = isinstance(said, Setting) and said.level >= Level.ASSUMED
+    return None if is_guess and _ranks(run) is not None else said
+
+
+@meaning.derive(shared.refused, source=f"{_CONTEXT}:25, v0.4 parallel/context.py:33")
+def started_otherwise(run: Cells) -> Any:
+    """Where a launch line is at hand: its ranks are counted before anything is loaded."""
+    world_size, total = run[f.parallel.world], _ranks(run)
+    if total is None or world_size is None or total == world_size:
+        return None
+    return f"the degrees of parallelism ask for {total} processes, and {world_size} are started"
 
 
 @meaning.written(*_DEGREES)

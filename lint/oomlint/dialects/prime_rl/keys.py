@@ -23,7 +23,7 @@ from oomlint.dialects.kinds import (
     read_boolean,
     read_integer,
 )
-from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.table import Row, Table, key_spans, known_keys
 from oomlint.plan.fields import Private, f
 from oomlint.plan.library_changes import LibraryChange
 
@@ -276,11 +276,14 @@ _OPEN = (
 )  # fmt: skip
 
 
-def _table(name: str, rows: tuple[Row, ...], known: frozenset[str], free: tuple[str, ...]) -> Table:
+def _table(
+    name: str, rows: tuple[Row, ...], known: frozenset[str], free: tuple[str, ...], spans: str = ""
+) -> Table:
     return Table(
         name=name, rows=rows, known=known | {each.rstrip(".") for each in free}, known_prefixes=free,
         # utils/config.py BaseConfig: extra="forbid".
         ignores_unknown=False, loader="yaml12", section="training",
+        spans=key_spans("prime-rl", spans) if spans else None,
     )  # fmt: skip
 
 
@@ -299,12 +302,14 @@ RL = _table(
         *_OPEN, *(f"trainer.{part}" for part in _OPEN), *(f"{_O}{part}." for part in _PARTS), "trainer.model.experimental.",
         "inference", "teacher_inference", "renderer.",
     ),
+    "prime_rl",
 )  # fmt: skip
 SFT = _table(
     "prime-rl SFT config",
     (*_of_file("sft", ""), *_of_trainer("", _CHUNKS_OF_SFT), *_of_deployment(2), *_OF_SFT),
     known_keys("prime_rl_sft") | _TRAINER_KEYS,
     (*_OPEN, "model.experimental.", "inference.", "eval.", "renderer.", "val.data."),
+    "prime_rl_sft",
 )
 ALONE = _table(
     "prime-rl trainer config",
@@ -316,6 +321,7 @@ ALONE = _table(
     ),
     _TRAINER_KEYS,
     (*_OPEN, "model.experimental."),
+    "prime_rl_trainer",
 )
 TABLES = {"rl": RL, "sft": SFT, "trainer": ALONE}
 

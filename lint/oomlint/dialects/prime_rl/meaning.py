@@ -49,10 +49,10 @@ def _is_sft(run: Cells) -> bool:
 
 @meaning.requires
 def releases(run: Cells) -> Iterator[Bounds]:
-    """Those that have the keys: ``tp`` went on 2026-03-24, ``fp8`` became a section on 2026-07-16,
-    ``full_offload`` came on 2026-08-15 (configs/trainer.py)."""
+    """Those that have the keys: ``tp`` and ``trainer_gpu_ids`` went before 0.5.0 (2026-03-30), ``fp8`` became a section
+    on 2026-07-16, ``full_offload`` came on 2026-08-15 (configs/trainer.py)."""
     if run.says(f.parallel.tp) or run.says(own.gpu_ids):
-        yield "prime-rl", (), (0, 6)
+        yield "prime-rl", (), (0, 5)
     if run.says(own.early_fp8):
         yield "prime-rl", (), (0, 8)
     if run.says(own.quantization):
