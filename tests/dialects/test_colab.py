@@ -67,20 +67,24 @@ def test_a_command_in_a_notebook_runs_there_too() -> None:
     assert run.hardware.name == "T4-16GB"
 
 
+_OLDER = "!pip install trl==0.25.1\n"
 _SHOWS = 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"\n'
 
 
 @pytest.mark.parametrize(
     ("code", "backend", "ranks", "is_told"),
     [
-        (_CODE, "dp", 4, False),
-        (_SHOWS + _CODE, "dp", 2, True),
+        (_CODE, "device_map_pp", 4, False),
+        (_SHOWS + _CODE, "device_map_pp", 2, False),
+        (_OLDER + _CODE, "dp", 4, False),
+        (_OLDER + _SHOWS + _CODE, "dp", 2, True),
         ('from accelerate import notebook_launcher\nnotebook_launcher(main, num_processes=4)\n' + _CODE, "ddp", 4, False),
     ],
-    ids=["the machine's cards", "its own", "several processes"],
+    ids=["the machine's cards", "its own", "the machine's, older", "its own, older", "several processes"],
 )  # fmt: skip
 def test_a_kernel_is_one_process(code: str, backend: str, ranks: int, is_told: bool) -> None:
-    """Nobody says that a notebook is for all cards of the machine, so that nothing is said of how it drives them."""
+    """TRL spreads a model that it loads by its name over the cards of one process, from 0.26 on. Nobody says that a
+    notebook is for all cards of the machine, so that nothing is said of how it drives them."""
     report = _lint(None, code, hardware="4xA100-80GB")
     (run,) = report.runs
     assert (run.plan.parallel.backend, run.plan.parallel.world) == (backend, ranks)

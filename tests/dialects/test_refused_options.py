@@ -64,6 +64,7 @@ def test_what_a_parser_does_not_take_ends_the_program(options: str, reason: str)
     [
         "--steps 10 --rate 1e-5 --rate .5 --rate 2. --kind b --use-lora --data-path x --batch 8 --layers 1 2",
         "--steps $STEPS --rate ${RATE} --kind $KIND $EXTRA",
+        '--steps "$STEPS" --kind "${KIND}"',  # another script may set them
         "--ste 5",  # argparse takes a beginning
         "--rate 1E5 --steps -1",
         "--steps <number>",

@@ -202,3 +202,32 @@ def test_a_statement_is_deleted_with_its_lines_unless_it_stands_alone() -> None:
     assert document is not None
     [fact] = (f for f in document.facts if f.kind == "debug-mode")
     assert not fact.mend
+
+
+_TOO_LATE = "# Trainer\nimport os\nimport torch\n{}\nos.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'x'\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "is_used"),
+    [
+        ("torch.cuda.set_device(0)", True),
+        ("torch.cuda.synchronize()", True),
+        ("name = torch.cuda.get_device_name()", True),
+        ("model.cuda()", True),
+        ("model.to('cuda:0')", True),
+        ("model = AutoModel.from_pretrained(name, device_map='auto')", True),
+        ("model = AutoModel.from_pretrained(name, device_map={'': 'cuda:0'})", True),
+        ("torch.cuda.empty_cache()", False),
+        ("torch.cuda.is_available()", False),
+        ("torch.cuda.manual_seed_all(1)", False),
+        ("used = torch.cuda.memory_allocated()", False),
+        ("tokenizer = AutoTokenizer.from_pretrained(name)", False),
+        ("model = AutoModel.from_pretrained(name)", False),
+        ("model = AutoModel.from_pretrained(name, device_map='cpu')", False),
+    ],
+)
+def test_what_initialises_cuda(call: str, is_used: bool) -> None:
+    document = parse_python(Source.from_bytes("train.py", _TOO_LATE.format(call).encode()))
+    assert document is not None
+    (fact,) = [each for each in document.facts if each.kind == "alloc-conf-after-import"]
+    assert fact.detail["cuda_used"] is is_used

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import fix_all
 from oomlint.hardware import parse_hardware
@@ -32,7 +34,7 @@ def mend(name, text, options=Options(), *, unsafe=False):  # noqa: B008
     files = Workspace(Path("/project"), {name: text.encode()})
     result = fix_all(files, [name], options, explicit=frozenset([name]), unsafe=unsafe)
     assert not result.report.errors
-    return result.texts[name].decode()
+    return result.texts.get(name, text.encode()).decode()
 
 
 def names(report):
@@ -80,7 +82,8 @@ def test_the_whole_command_of_a_known_failure():
     mended = mend("train.sh", plain, options)
     assert "--low_cpu_fsdp" in mended
     variables = "ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1"
-    assert mended.startswith(f"CUDA_VISIBLE_DEVICES=0,1 {variables} torchrun")
+    # The two cards are all of the machine, so that the list need not reach the command.
+    assert mended.startswith(f"CUDA_VISIBLE_DEVICES=0,1 && {variables} torchrun")
     # Nobody knows without a machine that its RAM is too small.
     assert "--low_cpu_fsdp" not in mend("train.sh", plain)
 
@@ -322,3 +325,28 @@ def test_processes_are_not_started_of_which_only_the_first_has_data():
         (found,) = [each for each in report.diagnoses if each.rule.code == "OOM705"]
         assert len(list(found.finding.proposals)) == fixable
         assert ("only the first process makes data" in " ".join(found.finding.details)) != fixable
+
+
+@pytest.mark.parametrize(
+    ("devices", "hardware", "severity"),
+    [
+        ("0,1", "8xA100-80GB", Severity.WARNING),
+        ("0,1", None, Severity.WARNING),
+        ("5", "8xA100-80GB", Severity.INFO),
+        ("5", None, Severity.INFO),
+        ("$GPU", "8xA100-80GB", Severity.WARNING),
+        ("1,0", "2xA100-80GB", None),
+    ],
+    ids=["as many", "no machine", "fewer", "fewer, no machine", "not known", "all there are"],
+)
+def test_gpus_that_no_command_sees(
+    devices: str, hardware: str | None, severity: Severity | None
+) -> None:
+    """With fewer GPUs than it asks for the command would stop: nothing is rewritten to that."""
+    text = f"CUDA_VISIBLE_DEVICES={devices}\necho go\n{RECIPE.partition('&& ')[2]}"
+    options = Options(hardware=parse_hardware(hardware) if hardware else None)
+    found = {d.rule.name: d.finding for d in check("train.sh", text, options).diagnoses}
+    finding = found.get("shell-env-not-exported")
+    assert (finding.severity if finding else None) == severity
+    is_exported = "export CUDA_VISIBLE_DEVICES" in mend("train.sh", text, options)
+    assert is_exported is (severity is Severity.WARNING)

@@ -25,6 +25,10 @@ class Undecided(BadValue):
     """A value that the framework takes, and of which we do not know what it comes to."""
 
 
+class OutOfRange(BadValue):
+    """A value of the right type, which a parser takes, and only what is made with it refuses."""
+
+
 class StandIn(Undecided):
     """A word in the place of a value that a person or another script is to fill in."""
 
@@ -176,7 +180,7 @@ def _bounded(minimum: int) -> Callable[[Any], int]:
     def read(raw: Any) -> int:
         number = read_integer(raw)
         if number < minimum:
-            raise BadValue(f"expected a whole number, at least {minimum}")
+            raise OutOfRange(f"expected a whole number, at least {minimum}")
         return number
 
     return read

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from oomlint.dialects.kinds import AUTO, TEXT, BadValue, Kind, Undecided
+from oomlint.dialects.kinds import AUTO, TEXT, BadValue, Kind, OutOfRange, Undecided
 from oomlint.documents.base import (
     UNKNOWN,
     Document,
@@ -385,11 +385,14 @@ class StrayKey(Struct, frozen=True, eq=False):
 
 
 class WrongValue(Struct, frozen=True, eq=False):
-    """A value that the framework would refuse."""
+    """A value that the framework would refuse; ``is_late``, where its parser takes the value's type, and what is made
+    with it refuses the value of ``field``."""
 
     block: Block
     entry: Entry
     expected: str
+    field: Any = None
+    is_late: bool = False
 
     @property
     def location(self) -> Location:
@@ -547,7 +550,8 @@ class Block(Struct, frozen=True, eq=False, dict=True):
             # What a name of code stands for, or what a call returns, only the program knows.
             is_settled = not isinstance(raw, Name) and not _is_returned(entry.value)
             if is_settled and not isinstance(error, Undecided):
-                found.wrong.append(WrongValue(self, entry, str(error)))
+                is_late = isinstance(error, OutOfRange)
+                found.wrong.append(WrongValue(self, entry, str(error), row.field, is_late))
             found.unknown[row.field] = origin
             return
         if value is AUTO:

@@ -30,6 +30,7 @@ from oomlint.runs.attested import Attested, attested_by
 from oomlint.runs.locations import explicit_location
 from oomlint.runs.misspelt import Misspelt, misspelt_in
 from oomlint.runs.parts import MissingFile, Parts, is_guessed, resolve
+from oomlint.runs.unused_values import is_unused
 
 if TYPE_CHECKING:
     from oomlint.hardware import Hardware
@@ -405,7 +406,7 @@ def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
         settings=cells.settings,
         plan=cells.plan(name),
         stray=tuple(parts.dialect.strays(cells)),
-        wrong=tuple(cells.given.wrong),
+        wrong=tuple(wrong for wrong in cells.given.wrong if not is_unused(wrong, cells)),
         unreadable=cells.unreadable,
         open=cells.open,
         model=parts.find_model(str(model_id)) if model_id else None,

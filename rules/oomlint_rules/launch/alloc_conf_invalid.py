@@ -5,7 +5,7 @@
 In `PYTORCH_CUDA_ALLOC_CONF`: an option whose name torch does not know,
 `max_split_size_mb` of 20 or less, `max_split_size_mb` beside `expandable_segments:True`, and
 options of the native allocator beside `backend:cudaMallocAsync`. In a script: the variable set
-after CUDA was used.
+after CUDA was initialized.
 
 ## Why it runs out of memory
 
@@ -20,12 +20,14 @@ Keep `expandable_segments:True` alone, and set it before the command, or before 
 
 ## When not to
 
-`max_split_size_mb` without expandable segments is fine.
+`max_split_size_mb` without expandable segments is fine. So is the variable behind what does not initialize CUDA:
+`import torch`, `torch.cuda.is_available()`, `torch.cuda.empty_cache()`, a tokenizer, a model that is loaded to the CPU.
 
 ## Sources
 
 * torch 2.9 `c10/cuda/CUDAAllocatorConfig.cpp` (*Unrecognized CachingAllocator option*, *must be >
   20*) and `CUDACachingAllocator.cpp` `should_split`
+* torch 2.15.0 `cuda/memory.py` (`empty_cache`: *if is_initialized()*) and `cuda/__init__.py` (`_lazy_init`)
 * torch documentation, *CUDA semantics*, *Optimizing memory usage*
 """
 

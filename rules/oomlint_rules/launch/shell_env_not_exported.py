@@ -22,7 +22,8 @@ where only that stands between the two, and writes `export` elsewhere.
 ## When not to
 
 Where the job system exports everything that the script sets (`set -a` in a file that is
-sourced first).
+sourced first). Where a list of GPUs names all of the machine, exporting it changes nothing, and the rule is
+silent. Where it names fewer than the command asks for, the run would stop with it: that is a remark, without a fix.
 
 ## Sources
 
@@ -33,10 +34,8 @@ sourced first).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from oomlint.dialects.machine.visible import listed
 from oomlint.documents.base import Fact
 from oomlint.linting.rule import (
     Applicability,
@@ -44,6 +43,7 @@ from oomlint.linting.rule import (
     Severity,
     short,
 )
+from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, example
 from oomlint_rules._scripts import FactRule, mending
@@ -63,6 +63,7 @@ _CONSEQUENCES = {
     "MAX_PIXELS": "images keep their default size limit",
     "VIDEO_MAX_PIXELS": "video frames keep their default size limit",
 }
+_OF_DEVICES = frozenset(name for name in _CONSEQUENCES if name.endswith("VISIBLE_DEVICES"))
 
 # Where what a run reports goes; it trains the same without.
 _OF_LOGS = ("WANDB_", "MLFLOW_", "COMET_", "SWANLAB_", "NEPTUNE_")
@@ -89,10 +90,6 @@ class ShellEnvNotExported(
             {"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"},
         ),
         example(
-            {"train.sh": f"CUDA_VISIBLE_DEVICES=5\n{_RECIPE}"},
-            why="one card is not enough for the two processes: which of both is meant nobody knows",
-        ),
-        example(
             {"train.sh": f"WANDB_MODE=offline\n{_RECIPE}"}, why="a remark: the run trains the same"
         ),
         example(
@@ -112,6 +109,10 @@ class ShellEnvNotExported(
                     f"{_RECIPE}"
                 )
             },
+        ),
+        example(
+            {"train.sh": f"CUDA_VISIBLE_DEVICES=5\n{_RECIPE}"},
+            why="a remark: with that one GPU its two processes would not start",
         ),
     )
     good = (
@@ -137,6 +138,11 @@ class ShellEnvNotExported(
             why="only llamafactory-cli asks for it, and torchrun is there already",
         ),
         example(
+            {"train.sh": f"CUDA_VISIBLE_DEVICES=1,0\n{_RECIPE}"},
+            on="2xA100-80GB",
+            why="the machine has no other GPUs",
+        ),
+        example(
             {"train.sh": f"ACCELERATE_USE_DEEPSPEED=false\n{_RECIPE}"},
             why="without the line it is off, too",
         ),
@@ -147,33 +153,47 @@ class ShellEnvNotExported(
         # What is off without the line, too, is not missed; a variable from outside stays exported.
         if fact.detail["value"].lower() == "false" or not _is_read(fact, run):
             return
+        title = f"{short(name, 36)} is not exported: the training command does not get it"
+        shown = _listed(fact)
+        if shown and _is_whole_machine(shown, run):
+            return
+        if shown and len(shown) < (asked := _asked_for(run)):
+            details = (f"it asks for {asked} GPUs, and would see {len(shown)} of them",)
+            yield self.info(run, title, at=fact, details=details)
+            return
         consequence = _CONSEQUENCES.get(name, "it runs as if the line were not there")
         joined = any(edit.start != edit.end for edit in fact.mend)
-        title = f"set {name} for the command itself" if joined else f"export {name}"
+        way = f"set {name} for the command itself" if joined else f"export {name}"
         # Of the allocator's settings frameworks set some themselves, and engines refuse some (vLLM 0.8 with its sleep mode
         # refuses expandable segments): what a line that nobody missed would do nobody has seen.
         is_remark = name.startswith(_OF_LOGS) or name.endswith("ALLOC_CONF")
-        hides = _hides_cards(fact, run)
         yield self.finding(
             run,
             Severity.INFO if is_remark else Severity.WARNING,
-            f"{short(name, 36)} is not exported: the training command does not get it",
+            title,
             at=fact,
-            details=(consequence, *((hides,) if hides else ())),
-            proposals=mending(title, fact, Applicability.DISPLAY if hides else Applicability.SAFE),
+            details=(consequence,),
+            proposals=mending(way, fact),
         )
 
 
-def _hides_cards(fact: Fact, run: Run) -> str | None:
-    """What speaks against a list of cards that the command would then get: it has fewer than the run starts on."""
-    value, wanted = fact.detail["value"], run.plan.parallel.gpus_per_node
-    if fact.detail["name"] != "CUDA_VISIBLE_DEVICES" or not re.fullmatch(r"[\d, ]+", value):
-        return None
+def _listed(fact: Fact) -> frozenset[int]:
+    """The GPUs that the variable lists by number, none where it lists none or says something else."""
+    parts = [part.strip() for part in fact.detail["value"].split(",")]
+    is_list = fact.detail["name"] in _OF_DEVICES and all(part.isdecimal() for part in parts)
+    return frozenset(map(int, parts)) if is_list else frozenset()
+
+
+def _is_whole_machine(shown: frozenset[int], run: Run) -> bool:
+    """Whether a list hides no GPU; of a machine that nobody names nothing is known."""
     hardware = run.parts.hardware
-    shown = listed(value, None if hardware is None else hardware.gpus_per_node)
-    if shown is None or wanted is None or shown >= wanted:
-        return None
-    return f"it would leave {shown} of the {wanted} GPUs that the run starts on: which of both is meant is not known"
+    return hardware is not None and shown >= frozenset(range(hardware.gpus_per_node))
+
+
+def _asked_for(run: Run) -> int:
+    """How many GPUs of a node the run's own files ask for, none where no file does."""
+    processes = f.parallel.gpus_per_node
+    return run.plan.parallel.gpus_per_node or 0 if run.is_explicit(processes) else 0
 
 
 def _is_read(fact: Fact, run: Run) -> bool:

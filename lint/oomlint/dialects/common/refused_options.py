@@ -175,10 +175,12 @@ def _misfit(options: tuple[Option, ...], entry: Entry) -> tuple[str, str] | None
 
 
 def _words(value: Node) -> list[str]:
-    """The words of a value that are known as they stand."""
+    """The words of a value that are known as they stand: an empty one is a variable that whoever starts the script
+    sets."""
     nodes = value.items if isinstance(value, Sequence) else (value,)
     values = [node.value for node in nodes if isinstance(node, Scalar)]
-    return [word for word in values if isinstance(word, str) and not _LEFT_OUT.search(word)]
+    words = (word for word in values if isinstance(word, str))
+    return [word for word in words if word.strip() and not _LEFT_OUT.search(word)]
 
 
 def _may_differ(value: Node) -> bool:

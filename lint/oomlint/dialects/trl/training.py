@@ -13,6 +13,7 @@ from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.generation import check_precomputed_reference
 from oomlint.dialects.common.offloading import hooks_of_trl, to_cpu
+from oomlint.dialects.machine.colab import runs_in_kernel
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
@@ -428,11 +429,13 @@ def reentrant(run: Cells) -> Any:
 )
 def device_map(run: Cells) -> Any:
     """A model named by a string is loaded with ``device_map="auto"``, unless a launcher starts
-    several ranks."""
-    launcher = launcher_of(run)
-    if launcher is None or run[script.model_object] or not run.has(SPREADS):
+    several ranks. Where nothing here starts the script, only a notebook's kernel is known to be one process."""
+    if run[script.model_object] or not run.has(SPREADS):
         return None
-    return "auto" if launcher is PLAIN else "none"
+    launcher = launcher_of(run)
+    if launcher is None and not run.given.once(runs_in_kernel):
+        return None
+    return "auto" if launcher in (None, PLAIN) else "none"
 
 
 @trainers.override(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from oomlint.documents.base import Fact, Scalar
 from oomlint.documents.python.facts.script import Script
@@ -17,7 +17,7 @@ def allocator_facts(script: Script) -> Iterator[Fact]:
     if "ALLOC_CONF" not in script.source.text:
         return
     imported_at: int | None = None
-    cuda_at = _cuda_at(script)
+    cuda_at = _first_line(script, _initialises_cuda)
     for statement in script.tree.root.body:
         if _imports_torch(statement):
             imported_at = imported_at or statement.lineno
@@ -32,9 +32,9 @@ def allocator_facts(script: Script) -> Iterator[Fact]:
                 )
 
 
-def _cuda_at(script: Script) -> int | None:
-    """The first line at module level that uses a GPU."""
-    at = (s.node.lineno for s in script.steps if _uses_cuda(s.node) and s.function is None)
+def _first_line(script: Script, of: Callable[[ast.Call], bool]) -> int | None:
+    """The first line at module level that makes such a call."""
+    at = (step.node.lineno for step in script.steps if step.function is None and of(step.node))
     return min(at, default=None)
 
 
@@ -46,7 +46,7 @@ def device_facts(script: Script) -> Iterator[Fact]:
     given = list(variable_set(_DEVICES, script.tree, script.steps))
     nodes = [script.evaluator.node(value, scope) for value, scope in given]
     found = {str(node.value) if isinstance(node, Scalar) else None for node in nodes}
-    cuda_at = _cuda_at(script)
+    cuda_at = _first_line(script, _may_use_cuda)
     if len(found) != 1 or not (devices := found.pop()) or not _LISTED.fullmatch(devices):
         return
     if cuda_at is None or given[0][0].lineno < cuda_at:
@@ -79,8 +79,44 @@ def _is_allocator(node: ast.expr) -> bool:
     )  # fmt: skip
 
 
-def _uses_cuda(call: ast.Call) -> bool:
+def _may_use_cuda(call: ast.Call) -> bool:
+    """Whether CUDA may have read its variables behind the call; what only asks for GPUs counts them."""
     name = dotted(call.func) or ""
-    if name.startswith("torch.cuda.") or name.endswith((".cuda", ".from_pretrained")):
+    return name.startswith("torch.cuda.") or name.endswith(".from_pretrained") or _moves(call)
+
+
+# What calls torch.cuda's ``_lazy_init`` at once, for whatever device (torch 2.15.0 cuda/__init__.py,
+# cuda/memory.py, cuda/random.py; csrc/cuda/Module.cpp for ``set_device``). Others wait until CUDA is initialized
+# (``manual_seed``), do nothing before (``empty_cache``, ``memory_allocated``), or only count GPUs (``is_available``).
+_INITIALISING = frozenset(
+    "init set_device current_device synchronize ipc_collect current_stream default_stream get_device_properties"
+    " get_device_name get_device_capability mem_get_info set_per_process_memory_fraction"
+    " get_rng_state set_sync_debug_mode current_blas_handle".split()
+)
+
+
+def _initialises_cuda(call: ast.Call) -> bool:
+    """Whether CUDA is certainly initialized behind the call, and its allocator with it. A model comes from its files
+    to the CPU, unless the call places it (transformers 4.57 and 5.23 modeling_utils.py: ``device_map`` is ``None``)."""
+    module, _, name = (dotted(call.func) or "").rpartition(".")
+    if module == "torch.cuda":
+        return name in _INITIALISING
+    if name == "from_pretrained":
+        return any(word.arg == "device_map" and _names_cuda(word.value) for word in call.keywords)
+    return _moves(call)
+
+
+def _moves(call: ast.Call) -> bool:
+    """Whether the call copies something to a GPU: ``model.cuda()``, ``model.to("cuda")``."""
+    if (dotted(call.func) or "").endswith(".cuda"):
         return True
-    return call_name(call) == "to" and any("cuda" in ast.unparse(a) for a in call.args)
+    return call_name(call) == "to" and any("cuda" in ast.unparse(given) for given in call.args)
+
+
+def _names_cuda(value: ast.expr) -> bool:
+    """Whether a device map puts something on a GPU, on a machine that has one: ``auto``, ``{"": 0}``."""
+    text = ast.unparse(value)
+    return "cuda" in text or (isinstance(value, ast.Constant) and value.value in _SPREADING)
+
+
+_SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")

@@ -1,0 +1,21 @@
+"""Values that a run has no use for: what would refuse them is never made."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.backend import ADAPTER_METHODS
+from oomlint.dialects.table import WrongValue
+from oomlint.plan.fields import f
+
+_OF_ADAPTERS: Final[frozenset[Any]] = frozenset({f.trainable.r})
+"""What nothing but an adapter is made with, which refuses it (peft 0.21.2 tuners/lora/layer.py update_layer)."""
+
+
+def is_unused(wrong: WrongValue, cells: Cells) -> bool:
+    """Whether a parser takes the value, and nothing is made with it: a rank where no adapter is trained."""
+    if not wrong.is_late or wrong.field not in _OF_ADAPTERS:
+        return False
+    method = cells[f.trainable.method]
+    return method is not None and method not in ADAPTER_METHODS
