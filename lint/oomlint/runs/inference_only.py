@@ -1,6 +1,5 @@
 """Programs that train nothing: what generates or scores runs a model forward alone, and takes training's options; a module
-that others import does nothing where a command starts it. A config that no line hands to anything is for the program that it is
-named after.
+that others import does nothing where a command starts it.
 
 A project's scorer often parses the arguments of its trainer (transformers' ``TrainingArguments``, the model's),
 since it has to load the model as the trainer left it. Its command looks like one of training.
@@ -11,15 +10,10 @@ from __future__ import annotations
 import re
 
 from oomlint.dialects.base import Claim
-from oomlint.dialects.common.evaluating import (
-    NOT_OF_SAMPLES,
-    only_borrows_model,
-    only_evaluates,
-)
+from oomlint.dialects.common.evaluating import NOT_OF_SAMPLES, only_evaluates
 from oomlint.documents.python.outline import only_defines
 from oomlint.files.imported import imported
 from oomlint.files.workspace import Workspace
-from oomlint.runs.vendored.files import programs_in
 
 # What a program has that runs a model forward: an engine or actors that do, or a call that asks for no gradients.
 _FORWARD = (
@@ -34,13 +28,11 @@ _TRAINS = (
 ).encode()
 # What a module that starts nothing has all the same where somebody means it to train.
 _MAY_TRAIN = rb"Trainer\b|\.backward\(|\.fit\w*\("
-# A name that says for which program a config is; shorter ones are in others by chance.
-_SHORTEST_NAME = 4
 _IS_TRAINER = r"(?i)train|tun(?:e|ing)|sft|dpo|ppo|grpo|distil|learn"
 
 
 class ForwardOnly:
-    """Which commands start a program that runs a model forward alone, and which configs are for one."""
+    """Which commands start a program that runs a model forward alone."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -50,30 +42,6 @@ class ForwardOnly:
         """Whether a command's script is one, by its own text and that of the project's files that it imports."""
         found = (self.workspace.resolve(path, launch.path) for path in launch.scripts)
         return any(self._is_one(name) for name in found if name is not None)
-
-    def is_for(self, config: Claim) -> bool:
-        """Whether a config is named after programs of the project that run a model of its framework forward, and after
-        none that trains: ``1B_probe.yaml`` and ``probe.py``."""
-        packages = {each.rpartition("/")[2] for each in config.dialect.packages}
-        if not packages:
-            return False
-        uses = rf"(?m)^\s*(?:import|from)\s+(?:{'|'.join(map(re.escape, packages))})\b".encode()
-        folder, name = str(self.workspace.project_around(config.path)), _bare(config.path)
-        found = [
-            program
-            for program in programs_in(self.workspace, folder)
-            if len(_bare(program)) >= _SHORTEST_NAME
-            and _bare(program) in name
-            and self._is_program(program, uses)
-        ]
-        return bool(found) and all(map(self._is_one, found))
-
-    def _is_program(self, name: str, uses: bytes) -> bool:
-        """Whether a file uses a framework and does something where it is started."""
-        text = self.workspace.read_or_none(name) or b""
-        return re.search(uses, text) is not None and not only_defines(
-            text.decode("utf-8", "replace")
-        )
 
     def _is_one(self, name: str) -> bool:
         if name not in self._found:
@@ -87,11 +55,5 @@ class ForwardOnly:
             return True
         if re.search(_IS_TRAINER, name.rpartition("/")[2]) or not re.search(_FORWARD, text):
             return False
-        own = () if only_borrows_model(said) else (text,)
         others = (other for _, other in imported(self.workspace, name))
-        return not any(re.search(_TRAINS, each) for each in (*own, *others))
-
-
-def _bare(path: str) -> str:
-    """A file's name without its ending, in letters and digits alone."""
-    return re.sub(r"[^a-z0-9]", "", path.rpartition("/")[2].rpartition(".")[0].lower())
+        return not any(re.search(_TRAINS, each) for each in (text, *others))

@@ -115,7 +115,7 @@ class Linker:
 
     @cached_property
     def _forward_only(self) -> ForwardOnly:
-        from oomlint.runs.inference_only import ForwardOnly  # many links ask nothing of it
+        from oomlint.runs.inference_only import ForwardOnly  # asked of commands alone
 
         return ForwardOnly(self.workspace)
 
@@ -160,7 +160,6 @@ class Linker:
             alone = [c for c in alone if not (c.is_launched and self._is_of_own_program(c))]
             alone = [c for c in alone if kind != "run" or not self._own_programs.reads_itself(c)]
             alone = [c for c in alone if kind == "part" or not self._own_programs.has(c)]
-            alone = [c for c in alone if not self._is_of_forward_only(c)]
             found = self._built(alone, used, linked, self._scripts.suggestions.started)
             runs += (run for run in found if kind == "part" or run.dialect.trains(run.cells))
         runs = list(self._templates.without(runs))
@@ -186,11 +185,6 @@ class Linker:
             or (own.loops_itself(launch, program) and not self._has_run(launch))
             or self._forward_only.is_started_by(launch)
         )
-
-    def _is_of_forward_only(self, claim: Claim) -> bool:
-        """Whether a file of settings is for a program that only runs a model forward."""
-        is_config = not (claim.is_program or claim.is_launched)
-        return is_config and self._forward_only.is_for(claim)
 
     def _has_run(self, launch: Claim) -> bool:
         """Whether the script of a command is itself read as one that trains, and no config of the framework's stands
