@@ -8,7 +8,6 @@ from pathlib import Path
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.machine.launch import Launch
-from oomlint.documents.python.wording import program_says
 from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.vendored.files import DEEPEST, programs_in
@@ -156,6 +155,8 @@ class OwnPrograms:
             return False
         data = self.workspace.read_or_none(found) or b""
         differentiates = re.search(_DIFFERENTIATES, data) is not None
+        from oomlint.documents.python.wording import program_says  # asked of commands alone
+
         code = data.decode("utf-8", "replace")
         if differentiates and not program_says(code, re.compile(rf"\b{trainer}\b")):
             return True
