@@ -175,8 +175,8 @@ class Forecast(Struct, frozen=True, dict=True):
 def with_gpus(run: Run) -> tuple[Run, tuple[Assumption, ...]]:
     """The run to compute with: where the number of GPUs matters and nobody says it, one node
     of eight is assumed; and that assumption, if it was made."""
+    from oomlint.dialects.machine.fields import USUAL_NODE
     from oomlint.memory import Assumption
-    from oomlint.runs.run import USUAL_NODE
 
     if run.placed is run:
         return run, ()

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.machine.fields import USUAL_NODE
 from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.table import Block, Origin, Setting, StrayKey, WrongValue
 from oomlint.documents.base import Fact
@@ -46,8 +47,6 @@ class Limits(Struct, frozen=True):
     host_bytes: int | None = None
 
 
-# How many GPUs a node is taken to have that nobody describes.
-USUAL_NODE = 8
 # Options that say on what a run is started, not what it does.
 _OF_THE_MACHINE = ("host.", "device.", "parallel.", "versions.")
 # Cards that are sold with the same size differ by so much (A100-80GB, H100-80GB and H800-80GB in hardware/data/gpus.tsv).

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from oomlint.dialects.machine.skypilot_keys import Accelerators
     from oomlint.dialects.machine.slurm_keys import Gres
 
+USUAL_NODE = 8
+"""How many GPUs a node is taken to have that nobody describes: as most machines that have several."""
+
 
 class launch(Private, prefix="launch"):  # noqa: N801  a namespace of fields, read like ``f``
     """What starts the ranks.

@@ -15,7 +15,7 @@ from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import fsdp, machine, ref
 from oomlint.dialects.machine.beaker import beaker_ranks, is_beaker_job
-from oomlint.dialects.machine.fields import launch, scene
+from oomlint.dialects.machine.fields import USUAL_NODE, launch, scene
 from oomlint.dialects.machine.kubernetes_meaning import kubeflow
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import (
@@ -306,8 +306,6 @@ def _gpus_of_node(run: Cells) -> int | None:
 
 # -- Ray Train --------------------------------------------------------------------------------------
 
-_USUAL_NODE = 8  # GPUs of most machines that have several
-
 
 @ranks.assume(
     launch.machines, why="no file says how many GPUs a node of Ray's cluster has: as many workers share one"
@@ -317,7 +315,7 @@ def nodes_of_workers(run: Cells) -> Any:
     total = run[launch.total_processes] if asked else None
     if total is None:
         return None
-    each = run[machine.gpus_per_node] or _USUAL_NODE
+    each = run[machine.gpus_per_node] or USUAL_NODE
     return -(-total // each) if total > each else None
 
 

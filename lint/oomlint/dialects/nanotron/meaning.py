@@ -12,7 +12,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine, shared
 from oomlint.dialects.common.world import batch, world
-from oomlint.dialects.machine.fields import scene
+from oomlint.dialects.machine.fields import USUAL_NODE, scene
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.nanotron.keys import CONFIG, MODELS, PARALLELISM, SOURCE, own
@@ -140,10 +140,6 @@ def _ranks(run: Cells) -> int | None:
     return None if dp is None else dp * each
 
 
-# A node of most clusters, and the most ranks that are taken to be meant for one where no file says how many there are.
-_USUAL_NODE = 8
-
-
 @meaning.derive(f.parallel.gpus_per_node, f.parallel.nodes, source=f"{_CONTEXT}:26")
 def ranks(run: Cells) -> Any:
     """As many as the degrees come to, whatever starts them: nanotron stops at any other number. Ranks that a usual node
@@ -156,7 +152,7 @@ def ranks(run: Cells) -> Any:
     if (nodes or 1) > 1:
         each = -(-total // nodes)
     else:
-        each = _USUAL_NODE if total <= _USUAL_NODE else run[machine.gpus_per_node] or _USUAL_NODE
+        each = USUAL_NODE if total <= USUAL_NODE else run[machine.gpus_per_node] or USUAL_NODE
     per_node = min(total, each)
     return {f.parallel.gpus_per_node: per_node, f.parallel.nodes: -(-total // per_node)}
 
