@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.linked import report_of, run_of
 
+from oomlint.dialects import registry
 from oomlint.dialects.common.fields import shared
+from oomlint.files.workspace import Workspace
 from oomlint.linting.rule import Severity
+from oomlint.runs.linked import LinkOptions
+from oomlint.runs.linking import Linker
 
 _CARD = "1xRTX-4090-24GB"
 _SCRIPT = """\
@@ -162,3 +168,24 @@ def test_names_that_no_allowed_release_has(imports: str, pin: str, reason: str) 
         assert text[errors[0].finding.location.span.start :].startswith(imports)
     own = {**files, "trl/__init__.py": "", "peft/__init__.py": "", "transformers/__init__.py": ""}
     assert run_of(own, "train.py", hardware=_CARD).settings.get(shared.refused) is None
+
+
+def test_a_project_that_is_named_from_the_root_of_the_disk(tmp_path: Path) -> None:
+    project = tmp_path / "above" / "project"
+    texts = {
+        "scripts/train.py": _SCRIPT.format(imports="import pieces\nfrom helpers.text import clean"),
+        "helpers/text.py": "clean = 1\n",
+        "run.sh": "python scripts/train.py\n",
+    }
+    for name, text in texts.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    # Of no use to the script, and no business of the project's.
+    (project.parent / "pieces.py").write_text("cut = 1\n")
+    names = [str(project / name) for name in texts]
+    workspace = Workspace(tmp_path / "elsewhere", named=[project])
+    runs = Linker(workspace, registry(), LinkOptions()).link(names).runs
+    endings = {
+        found and found.value for found in (run.settings.get(shared.refused) for run in runs)
+    }
+    assert endings == {_ELSEWHERE}

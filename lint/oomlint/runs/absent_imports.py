@@ -104,7 +104,7 @@ class AbsentImports:
         texts = (self._workspace.read_or_none(each) or b"" for each in (script, *sourced))
         if any(map(_EXTENDS_ITSELF.search, texts)):
             return ""
-        where = f"in {home}" if home else "in the project's root"
+        where = "in the project's root" if self._is_root(home) else f"in {home}"
         return f"{module} lies {where}, where Python does not look for {_name(script)}"
 
     # -- in a package beside the script --------------------------------------------------------
@@ -140,10 +140,15 @@ class AbsentImports:
     # -- elsewhere in the project --------------------------------------------------------------
 
     def _above(self, folder: str) -> Iterator[str]:
-        """The folders above a script's within its project, the nearest first."""
-        while folder:
+        """The folders above a script's within its project, the nearest first, named as the script is."""
+        while folder.strip("/") and not self._is_root(folder):
             folder = posixpath.dirname(folder)
             yield folder
+
+    def _is_root(self, folder: str) -> bool:
+        """Whether a folder is the project's own; where the user names paths from the root of the disk, so are these."""
+        path = self._workspace.file(folder or ".")
+        return path == self._workspace.project_around(str(path / "script"))
 
     def _is_module(self, folder: str, parts: list[str]) -> bool:
         path = posixpath.join(folder, *parts)
