@@ -30,7 +30,9 @@ from oomlint.judgement.plausible import plausible_of
 from oomlint.judgement.trials import decided_from, decided_in, eased_in, elsewise, swing_of
 from oomlint.linting.rule import Severity
 from oomlint.memory import Bounds, DeviceEstimate, Estimate, HostEstimate, estimate as estimate_of
+from oomlint.memory.build import skeleton
 from oomlint.memory.result import GPU_PHASES, HOST_PHASES
+from oomlint.models import resolve
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -656,6 +658,19 @@ def test_groups_and_sizes_are_tried_by_what_the_run_says() -> None:
     ]  # fmt: skip
     assert plausible_of(run(), dims) == ()
     assert plausible_of(run(model__dims=None), dims) == ()
+
+
+def test_a_published_model_is_not_tried_with_another_vocabulary() -> None:
+    """Else its own count of parameters would not be that of its shape: layers of BERT without a single weight."""
+    dims = f.model.dims
+    told = {"levels": {dims: Level.ASSUMED}, "roots": lambda field: (f.model.id,)}
+    shape = replace(LLAMA_8B, params_total=None)
+    tried = [change[dims].vocab for change in plausible_of(run(told, model__dims=shape), dims)]
+    assert tried == [256, 152_064]
+    bert = resolve("bert-base-uncased", read=lambda path: None).dims
+    for change in plausible_of(run(told, model__dims=bert), dims):
+        layers = [each for block in skeleton(change[dims]).blocks for each in block.linears]
+        assert all(each.outputs for each in layers)
 
 
 def test_swings_and_what_is_needed_otherwise() -> None:

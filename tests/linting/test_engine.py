@@ -8,6 +8,8 @@ from oomlint.documents.text import Location, Span
 from oomlint.errors import UsageError
 from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import fix_all
+from oomlint.judgement import judgement_of
+from oomlint.linting import engine
 from oomlint.linting.engine import Options, Selection, all_rules, lint
 from oomlint.linting.rule import Applicability, Proposal, Rule, Severity
 
@@ -173,6 +175,21 @@ def test_rule_that_fails_keeps_what_was_found_and_is_reported_by_name():
     assert (error.path, error.kind) == ("x.yaml", "internal")
     assert "rule fails failed: there is no 'oops' (KeyError)" in error.message
     assert report.exit_status(Severity.ERROR) == 3
+
+
+def test_run_that_cannot_be_judged_leaves_the_others(monkeypatch: pytest.MonkeyPatch):
+    def judged(run):
+        if run.claims[0].path == "x.yaml":
+            raise ZeroDivisionError("division by zero")
+        return judgement_of(run)
+
+    monkeypatch.setattr(engine, "judgement_of", judged)
+    report = run_lint({"x.yaml": RUN, "y.yaml": RUN}, (Talks,))
+    assert said(report) == [("talks-a-lot", "y.yaml")]
+    assert len(report.runs) == 1
+    [error] = report.errors
+    assert (error.path, error.kind) == ("x.yaml", "internal")
+    assert "predicting what it needs failed: division by zero" in error.message
 
 
 def test_findings_are_ordered_by_place_and_reported_once():

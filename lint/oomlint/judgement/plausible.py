@@ -79,7 +79,7 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
         return (*PLAUSIBLE[leaf], {leaf: "bnb4", f.quant.quantises_moe_experts: True})
     if leaf != f.model.dims:
         return PLAUSIBLE[leaf]
-    if dims is not None and run.level(leaf) is Level.ASSUMED and not is_by_name(run):
+    if dims is not None and not dims.params_total and _is_assumed_shape(run):
         return tuple({leaf: replace(dims, vocab=tokens)} for tokens in _ANY_VOCABULARY)
     if dims is None or not dims.params_total:
         return ()
@@ -90,6 +90,12 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
         for vocabulary in _VOCABULARIES
     )
     return tuple({leaf: each} for each in shapes if _has_layers(each))
+
+
+def _is_assumed_shape(run: Run) -> bool:
+    """Whether somebody says a shape, and nobody the vocabulary. A published model, which its count shows, has the
+    vocabulary that it has: there it is open which model it is."""
+    return run.level(f.model.dims) is Level.ASSUMED and not is_by_name(run)
 
 
 def is_by_name(run: Run) -> bool:

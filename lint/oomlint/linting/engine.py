@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from oomlint.errors import FileError, InternalError, UsageError, in_words
 from oomlint.files.workspace import Workspace
+from oomlint.judgement import judgement_of
 from oomlint.linting.diagnosis import Diagnosis as Diagnosis, Given, Told as Told
 from oomlint.linting.rule import Applicability, Finding, ListedRule, Rule, Severity
 from oomlint.linting.suppressions import Suppression, suppressions, unused_findings
@@ -257,11 +258,12 @@ def judged(
     chosen = [rule for rule in listed if options.selection.takes(rule)]
     found: list[Diagnosis] = []
     failed: set[ListedRule] = set()
+    runs = [run for run in linked.runs if _can_be_judged(run, errors)]
     unused = UnusedParts(linked, others_train=others_train)
-    for number, run in enumerate(linked.runs):
+    for number, run in enumerate(runs):
         found += _check(run, chosen, options, errors, failed, timings, unused)
         if progress is not None:
-            progress(number + 1, len(linked.runs))
+            progress(number + 1, len(runs))
     for aside in linked.asides:
         found += _check(aside, chosen, options, errors, failed, timings, unused)
     about_merges = [rule for rule in chosen if rule.looks_at_merges]
@@ -269,14 +271,14 @@ def judged(
         found += _check(job, about_merges, options, errors, failed, timings, unused)
     sound = [rule for rule in chosen if rule not in failed]
     kept = _suppressed(workspace, linked, found, sound, options)
-    kept, agreements = _agreed(kept, linked.runs, options.elsewhere)
+    kept, agreements = _agreed(kept, runs, options.elsewhere)
     kept = sorted(_distinct(kept, options.elsewhere.told), key=order_of)
     known: list[Diagnosis] = []
     if options.baseline is not None:
         kept, known = options.baseline.split(kept, workspace)
     return Report(
         diagnoses=tuple(kept),
-        runs=tuple(linked.runs),
+        runs=tuple(runs),
         errors=distinct_errors(errors),
         files_read=len(linked.opened),
         workspace=workspace,
@@ -299,6 +301,19 @@ def distinct_errors(errors: Iterable[FileError]) -> tuple[FileError, ...]:
     """Each error once: plug-ins speak for their rules and for their dialects."""
     seen = {(error.path, error.message): error for error in reversed(list(errors))}
     return tuple(reversed(seen.values()))
+
+
+def _can_be_judged(run: Run, errors: list[FileError]) -> bool:
+    """Whether a run's judgement can be made, which every surface asks for; a bug in it must not cost the user what is
+    found in other runs."""
+    try:
+        judgement_of(run)
+    except Exception as error:
+        path = run.claims[0].path if run.claims else run.name
+        reason = f"predicting what it needs failed: {in_words(error)}; nothing is said of this run"
+        errors.append(InternalError(path, reason))
+        return False
+    return True
 
 
 def _check(
