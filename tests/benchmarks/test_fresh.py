@@ -11,6 +11,7 @@ import pytest
 from benchmarks.accuracy.__main__ import HERE, SHARED, by_publisher, is_held_back, rows
 from benchmarks.accuracy.counters import kind_of
 from benchmarks.accuracy.facts import known_of
+from benchmarks.accuracy.published import plan_of
 
 _ROWS: list[dict[str, Any]] = list(rows(HERE, "fresh"))
 _PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
@@ -49,6 +50,16 @@ def test_a_row_says_where_when_and_what_was_read(row: dict[str, Any]) -> None:
 def test_no_publisher_was_known_before() -> None:
     known = {row["family"] for row in rows(SHARED, "published")}
     assert not known & {row["family"] for row in _ROWS}
+
+
+@pytest.mark.slow
+def test_every_row_goes_the_way_of_a_users_file() -> None:
+    for row in _ROWS:
+        plan = plan_of(row)
+        assert plan is not None, row["id"]
+        assert plan.batch.micro == row["micro_batch"], row["id"]
+        assert plan.seq.max_len == row["seq_len"], row["id"]
+        assert plan.parallel.world == row["gpus"], row["id"]
 
 
 @pytest.mark.slow
