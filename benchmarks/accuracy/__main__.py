@@ -8,12 +8,13 @@ here.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.accuracy.counters import (
     bounds_of,
@@ -38,6 +39,7 @@ from oomlint.plan import Plan
 
 # The measured sets, where they lie beside the checkout.
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "truth"
+HERE = Path(__file__).parent
 # The simulated rows hold no cuBLAS workspace, no NCCL and no CUDA context.
 _BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_high=0)
 
@@ -89,9 +91,13 @@ def deepspeed(truth: Path) -> None:
         print(f"deepspeed {stage}: n={len(values)} median {statistics.median(values):+.1%}")
 
 
-def scored(truth: Path) -> Iterator[tuple[dict[str, Any], Plan, DeviceEstimate, float, float]]:
-    """Published rows with their plans, estimates, and what was estimated and measured; bytes."""
-    for row in rows(truth, "published"):
+Scored: TypeAlias = tuple[dict[str, Any], Plan, DeviceEstimate, float, float]
+"""A row with its plan, its estimate, and what was estimated and measured; bytes."""
+
+
+def scored(truth: Path, name: str = "published") -> Iterator[Scored]:
+    """The graded rows of a set of peaks that have plans and can be estimated."""
+    for row in rows(truth, name):
         dropped = row.get("suspect") or row.get("capacity_claim") or row.get("duplicate_of")
         if row["quality"] not in "AB" or dropped or not row["peak_gib_per_gpu"]:
             continue
@@ -101,6 +107,16 @@ def scored(truth: Path) -> Iterator[tuple[dict[str, Any], Plan, DeviceEstimate, 
         gpu = estimate(plan, limits_of(row, plan)).gpu
         if gpu.peak_bytes is not None:
             yield row, plan, gpu, *measured(row, gpu)
+
+
+Outcome: TypeAlias = tuple[float, bool, float]
+"""The relative error of an estimate, whether its bounds hold the reading, and how wide they are as a share of it."""
+
+
+def outcome(row: Mapping[str, Any], gpu: DeviceEstimate, got: float, real: float) -> Outcome:
+    bounds = bounds_of(row, gpu)
+    width = (bounds.high - bounds.low) / got
+    return abs(got / real - 1), bounds.low <= real <= bounds.high, width
 
 
 def class_of(plan: Plan) -> str:
@@ -116,9 +132,9 @@ def class_of(plan: Plan) -> str:
     return "lengths differ" if lengths_vary(plan) else "one length"
 
 
-def unplanned(truth: Path) -> None:
+def unplanned(truth: Path, *sets: str) -> None:
     """Graded rows without a plan, by what they lack."""
-    for name in ("published", "fits"):
+    for name in sets:
         lacks: dict[str, list[str]] = defaultdict(list)
         for row in rows(truth, name):
             if row["quality"] in "AB" and plan_of(row) is None:
@@ -132,7 +148,7 @@ def published(truth: Path) -> list[Run]:
     """Per family and class: error of the published quantity, coverage and width of its counter's bounds."""
     runs: list[Run] = []
     classes: dict[tuple[str, str], list[tuple[bool, float]]] = defaultdict(list)
-    families: dict[str, list[tuple[float, bool, float]]] = defaultdict(list)
+    families: dict[str, list[Outcome]] = defaultdict(list)
     unscored: dict[str, list[float]] = defaultdict(list)
     why = left_out()
     for row, plan, gpu, got, real in scored(truth):
@@ -141,30 +157,14 @@ def published(truth: Path) -> list[Run]:
             unscored[row["family"]].append(abs(got / real - 1))
             print(f"left out: {row['id']} ({got / real - 1:+.0%}): {why[row['id']]}")
             continue
-        bounds = bounds_of(row, gpu)
-        inside = bounds.low <= real <= bounds.high
-        width = (bounds.high - bounds.low) / got
-        families[row["family"]].append((abs(got / real - 1), inside, width))
+        error, inside, width = outcome(row, gpu, got, real)
+        families[row["family"]].append((error, inside, width))
         classes[kind_of(row), class_of(plan)].append((inside, width))
-        runs.append(Run(row["family"], plan, abs(got / real - 1), real))
-    print(f"\n{'family':<18}{'n':>4}{'median error':>14}{'coverage':>10}{'width':>8}")
-    medians, covers = [], []
-    for family, found in sorted(families.items(), key=lambda item: -len(item[1])):
-        errors, hits, widths = zip(*found, strict=True)
-        medians.append(statistics.median(errors))
-        covers.append(sum(hits) / len(hits))
-        print(
-            f"{family:<18}{len(found):>4}{medians[-1]:>14.1%}{covers[-1]:>10.0%}"
-            f"{statistics.median(widths):>8.0%}"
-        )
-    every = [row for found in families.values() for row in found]
-    if not every:
+        runs.append(Run(row["family"], plan, error, real))
+    print()
+    print_families(families)
+    if not runs:
         return runs
-    print(
-        f"{'mean of families':<18}{len(every):>4}{statistics.mean(medians):>14.1%}"
-        f"{statistics.mean(covers):>10.0%}{statistics.median(w for _, _, w in every):>8.0%}"
-    )
-    print(f"all rows: {sum(hit for _, hit, _ in every) / len(every):.0%} inside their bounds")
     print(f"\n{'counter':<11}{'class':<30}{'n':>4}{'inside':>8}{'width':>7}")
     for (kind, name), of_class in sorted(classes.items()):
         inside = sum(hit for hit, _ in of_class) / len(of_class)
@@ -186,6 +186,48 @@ def peers(runs: Sequence[Run]) -> None:
             f"{found.name:<28}{found.runs:>5}{found.families:>10}{found.theirs:>9.1%}"
             f"{found.ours:>8.1%}{found.ours / found.theirs:>7.2f}"
         )
+
+
+def fresh() -> None:
+    """Publishers that nobody had brought the model to: those held back by a hash of their names, and the others."""
+    for words, is_back in (("held back", True), ("not held back", False)):
+        print(f"\nfresh publishers, {words}")
+        print_families(by_publisher(is_back=is_back))
+
+
+def by_publisher(*, is_back: bool) -> dict[str, list[Outcome]]:
+    """How near the estimates come to the fresh publishers of one half."""
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for row, _, gpu, got, real in scored(HERE, "fresh"):
+        if is_held_back(row["family"]) == is_back:
+            found[row["family"]].append(outcome(row, gpu, got, real))
+    return found
+
+
+def is_held_back(publisher: str) -> bool:
+    """Drawn once, before any of their rows was estimated: the first byte of the name's hash is even."""
+    return hashlib.sha256(publisher.encode()).digest()[0] % 2 == 0
+
+
+def print_families(families: Mapping[str, Sequence[Outcome]]) -> None:
+    """A line for each publisher, its mean over them, and the share of all rows inside their bounds."""
+    print(f"{'family':<18}{'n':>4}{'median error':>14}{'coverage':>10}{'width':>8}")
+    medians, covers = [], []
+    for family, found in sorted(families.items(), key=lambda item: -len(item[1])):
+        errors, hits, widths = zip(*found, strict=True)
+        medians.append(statistics.median(errors))
+        covers.append(sum(hits) / len(hits))
+        print(
+            f"{family:<18}{len(found):>4}{medians[-1]:>14.1%}{covers[-1]:>10.0%}"
+            f"{statistics.median(widths):>8.0%}"
+        )
+    every = [row for found in families.values() for row in found]
+    if every:
+        print(
+            f"{'mean of families':<18}{len(every):>4}{statistics.mean(medians):>14.1%}"
+            f"{statistics.mean(covers):>10.0%}{statistics.median(w for _, _, w in every):>8.0%}"
+        )
+        print(f"all rows: {sum(hit for _, hit, _ in every) / len(every):.0%} inside their bounds")
 
 
 def fits(truth: Path) -> None:
@@ -242,8 +284,10 @@ def main() -> None:
     exact(truth, "sharded", sharded_plan)
     exact(truth, "steps", condition_plan)
     deepspeed(truth)
-    unplanned(truth)
+    unplanned(truth, "published", "fits")
     peers(published(truth))
+    unplanned(HERE, "fresh")
+    fresh()
     fits(truth)
     host(truth)
 

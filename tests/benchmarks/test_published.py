@@ -12,7 +12,7 @@ from benchmarks.accuracy.dialects import read_plan
 from benchmarks.accuracy.facts import Fact, Known
 from benchmarks.accuracy.languages import LANGUAGES
 from benchmarks.accuracy.languages.ms_swift import as_measured
-from benchmarks.accuracy.languages.words import command, yaml_text
+from benchmarks.accuracy.languages.words import command, toml_text, yaml_text
 from benchmarks.accuracy.published import plan_of, said_outright, why_unplanned
 
 _ACCURACY = Path(published.__file__).parent
@@ -25,6 +25,17 @@ _ROW: dict[str, Any] = {
     "attention": "sdpa", "packing": False, "compile": False, "lora": {"r": 16, "targets": ["q", "v"]},
 }  # fmt: skip
 _LORA_OF_PEFT = {"r": 16, "targets": ["q_proj", "v_proj"]}
+
+# A publisher's calls with their keyword arguments.
+_CALLS: dict[str, Any] = {
+    "model": {"torch_dtype": "torch.bfloat16"},
+    "quantization": {"load_in_4bit": True, "bnb_4bit_compute_dtype": "torch.bfloat16"},
+    "prepared": {}, "lora": {"r": 16, "target_modules": ["q_proj"]}, "checkpointing": {},
+    "arguments_class": "SFTConfig", "trainer_class": "SFTTrainer", "trainer": {"peft_config": "peft_config"},
+    "arguments": {"per_device_train_batch_size": 2, "max_length": 1024, "deepspeed": "ds.json"},
+    "launch": "torchrun --nproc_per_node=2",
+    "files": {"ds.json": {"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}},
+}  # fmt: skip
 
 
 def _row(**said: Any) -> dict[str, Any]:
@@ -61,6 +72,10 @@ def _read(language: str, row: dict[str, Any], **versions: str) -> Any:
         ("chatglm3", _row(model="THUDM/chatglm3-6b", lora={"r": 8}, gpus=1), "none", "lora"),
         ("trainer", _row(method="full", gpus=1), None, "full"),
         ("trainer", _row(gpus=1, dtype="nf4 bf16"), "none", "qlora"),
+        ("prime-rl", _row(task="sft", method="full", model="Qwen/Qwen3-0.6B", lora=None), "fsdp2", "full"),
+        ("command", _row(raw_args={"command": "torchrun --nproc_per_node 2 llama_finetuning.py --model_name meta-llama/Llama-2-7b-hf --enable_fsdp --use_peft --batch_size_training 2 --context_length 1024"}), "fsdp1", "lora"),
+        ("script", _row(raw_args=_CALLS), "zero", "qlora"),
+        ("loop", _row(raw_args={**_CALLS, "trainer": {}, "deepspeed": "ds.json"}), "zero", "qlora"),
         ("llama-factory", _row(model="Qwen/Qwen3-30B-A3B", method="full", parallel={"tp": 1, "pp": 2, "ep": 1}), "megatron", "full"),
     ],
 )  # fmt: skip
@@ -102,6 +117,11 @@ def test_a_variant_of_a_script_is_what_its_row_says() -> None:
     assert as_measured(_row(raw_args=raw)) == raw
     variant = _row(raw_args=raw, is_one_of_several=True, liger=False, packing=True)
     assert as_measured(variant) == {"packing": "true", "lora_rank": "8"}
+
+
+def test_words_of_toml() -> None:
+    text = toml_text({"model": {"name": "a", "ac": {}}, "steps": 4, "compiles": True})
+    assert text == 'steps = 4\ncompiles = true\n[model]\nname = "a"\n[model.ac]\n'
 
 
 def test_words_of_a_command_and_of_yaml() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.accuracy.facts import Row
-from benchmarks.accuracy.languages.words import gpus_of, whole
+from benchmarks.accuracy.languages.words import gpus_of, toml_text, whole
 
 
 def _flavor(row: Row) -> str:
@@ -112,13 +112,5 @@ def _checkpoint(row: Row) -> dict[str, str]:
 
 
 def _toml(row: Row, config: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Tables of plain values."""
-    text = ""
-    for name, table in config.items():
-        text += f"[{name}]\n" + "".join(f"{key} = {_value(v)}\n" for key, v in table.items()) + "\n"
     words = "-m torchtitan.train --job.config_file train.toml"
-    return {"run.sh": _launched(row, words), "train.toml": text}
-
-
-def _value(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    return {"run.sh": _launched(row, words), "train.toml": toml_text(config)}

@@ -65,6 +65,17 @@ def yaml_text(config: Mapping[str, Any], depth: int = 0) -> str:
     return text
 
 
+def toml_text(config: Mapping[str, Any], path: str = "") -> str:
+    """A mapping as TOML: sections by their whole names, all else as JSON writes it."""
+    plain = {key: value for key, value in config.items() if not isinstance(value, Mapping)}
+    text = f"[{path}]\n" if path else ""
+    text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in plain.items())
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            text += toml_text(value, f"{path}.{key}" if path else key)
+    return text
+
+
 def _words(value: Any) -> list[str]:
     """The words of a value: those of a list, and those between blanks unless it is a JSON text."""
     if isinstance(value, list | tuple):

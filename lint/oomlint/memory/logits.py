@@ -66,7 +66,7 @@ def scored_logits(f: Facts, tokens: float) -> Logits:
         # softmax, and the product of both.
         assert f.model is not None
         assert f.regime is not None
-        entropy = (float(f.regime.compute) + 12) * f.model.vocab / f.ranks.tp * tokens
+        entropy = (float(f.regime.whole) + 12) * f.model.vocab / f.ranks.tp * tokens
         return replace(found, loss=max(found.loss, entropy))
     return found
 
@@ -81,7 +81,7 @@ def _overwritten(f: Facts) -> float | None:
     )
     if not (is_whole and loss.algorithm == "in_place"):
         return None
-    return 4.0 if loss.upcast_fp32 is not False else float(f.regime.compute)
+    return 4.0 if loss.upcast_fp32 is not False else float(f.regime.whole)
 
 
 def _logits(f: Facts, tokens: float, *, spares: bool = True) -> Logits:
@@ -99,7 +99,7 @@ def _with_later_tokens(f: Facts, tokens: float, found: Logits) -> Logits:
     assert f.regime is not None
     kept, ranks = f.mtp_layers * found.kept, f.ranks
     listed = (
-        0.0 if ranks.backend == "megatron" else f.regime.compute * f.model.vocab / ranks.tp * tokens
+        0.0 if ranks.backend == "megatron" else f.regime.whole * f.model.vocab / ranks.tp * tokens
     )
     return Logits(
         found.kept + kept,
@@ -118,7 +118,7 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
     loss, kind = f.plan.loss, f.plan.objective.kind
     mode = _mode(f) if spares else "full"
     each = model.vocab / ranks.tp * tokens
-    e = float(regime.compute)
+    e = float(regime.whole)
     if loss.algorithm == "dropped":
         # AutoModelForCausalLMWithValueHead makes the logits fp32 and nobody needs them
         # (trl 0.9 to 0.24 models/modeling_value_head.py; LLaMA-Factory train/rm/trainer.py).
@@ -196,7 +196,7 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
     model, regime, loss = f.model, f.regime, f.plan.loss
     assert model is not None
     assert regime is not None
-    vocab, e = model.vocab / f.ranks.tp, float(regime.compute)
+    vocab, e = model.vocab / f.ranks.tp, float(regime.whole)
     held = e * vocab * tokens
     copy = 4 * vocab * tokens if wide > e else 0.0
     if copy and not f.narrow_loss and f.older(NARROW_LOGITS.package, NARROW_LOGITS.since):
@@ -238,7 +238,7 @@ def _in_place(f: Facts, each: float, wide: float, norm: float) -> Logits:
     """A kernel that writes the gradient over what it kept: Megatron-core's, on an fp32 copy of the
     logits (tensor_parallel/cross_entropy.py), or another on the logits themselves."""
     assert f.regime is not None
-    e = float(f.regime.compute)
+    e = float(f.regime.whole)
     both = (wide + e) * each if wide > e else e * each
     return Logits(wide * each, both, both, norm, [])
 
@@ -269,7 +269,7 @@ def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:
     assert f.regime is not None
     kind = f.plan.objective.kind
     # accelerate makes outputs fp32 under autocast (utils/operations.py convert_outputs_to_fp32).
-    width = 4.0 if f.regime.amp else float(f.regime.compute)
+    width = 4.0 if f.regime.amp else float(f.regime.whole)
     kept = width * each
     at_loss = (2 if width == 4 else 3) * kept
     if kind in _REFERENCED and _refers(f):
@@ -288,7 +288,7 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     model, regime, loss = f.model, f.regime, f.plan.loss
     assert model is not None
     assert regime is not None
-    e, vocab = regime.compute, model.vocab / f.ranks.tp
+    e, vocab = regime.whole, model.vocab / f.ranks.tp
     if loss.algorithm == "tiles":
         return _tiles(f, tokens)
     # Liger's fused linear cross entropy works on chunks of the next power of two of
@@ -325,7 +325,7 @@ def _tiles(f: Facts, tokens: float) -> Logits:
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
-    e = float(regime.compute)
+    e = float(regime.whole)
     tile = tokens / max(1, f.plan.loss.chunks or 1) * min(model.vocab, _TILE)
     made = tokens * model.hidden * e
     if f.trained.head:
@@ -336,7 +336,8 @@ def _tiles(f: Facts, tokens: float) -> Logits:
 def _norm(f: Facts, tokens: float) -> float:
     """Bytes that the last norm keeps."""
     assert f.model is not None
-    return ((8 if f.bytes_per.stream == 2 else 10) * f.model.hidden + 4) * tokens
+    assert f.regime is not None
+    return ((8 if f.regime.stream == 2 else 10) * f.model.hidden + 4) * tokens
 
 
 def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
@@ -345,7 +346,7 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
     model, regime, loss = f.model, f.regime, f.plan.loss
     assert model is not None
     assert regime is not None
-    e, norm = regime.compute, _norm(f, tokens)
+    e, norm = regime.whole, _norm(f, tokens)
     each = model.vocab / f.ranks.tp * tokens
     weight = model.vocab / f.ranks.tp * model.hidden
     n = max(1, loss.chunks or 8)
@@ -402,7 +403,7 @@ def _of_head(f: Facts, chunks: int, *, sums_in_place: bool = False) -> float:
         return 0.0
     tensors = 1 if chunks == 1 else 2 if sums_in_place else 3
     # As wide as the run computes: under autocast they add up for the cast weight.
-    return tensors * f.regime.compute * f.model.vocab / f.ranks.tp * f.model.hidden
+    return tensors * f.regime.whole * f.model.vocab / f.ranks.tp * f.model.hidden
 
 
 def _compiled_chunks(f: Facts, each: float, chunks: int, norm: float, *, hidden: float) -> Logits:
@@ -411,7 +412,7 @@ def _compiled_chunks(f: Facts, each: float, chunks: int, norm: float, *, hidden:
     (``benchmarks/measure/compiled.py``). ``hidden`` are the bytes of hidden states where the head is compiled too."""
     assert f.model is not None
     assert f.regime is not None
-    e = float(f.regime.compute)
+    e = float(f.regime.whole)
     unpacked = e * f.model.vocab / f.ranks.tp * f.model.hidden if f.head_packed else 0.0
     kept = e * each
     grads = _of_head(f, chunks, sums_in_place=bool(hidden))
@@ -446,5 +447,5 @@ def _distilled(f: Facts, each: float, tokens: float) -> Logits:
     of the two that logsumexp keeps, their mixture, the divergences and their sums."""
     assert f.regime is not None
     # accelerate makes outputs fp32 under autocast (utils/operations.py convert_outputs_to_fp32).
-    width = 4.0 if f.regime.amp else float(f.regime.compute)
+    width = 4.0 if f.regime.amp else float(f.regime.whole)
     return Logits(7 * width * each, 17 * width * each, 12 * width * each, _norm(f, tokens), [])

@@ -29,7 +29,9 @@ def regime_of(f: Facts, model: DecoderStructure) -> Regime:
     """How the blocks of a model compute."""
     bytes_per = f.bytes_per
     plan, trained, ranks = f.plan, f.trained, f.ranks
-    kernel, dense = _kernel(f, model, bytes_per.compute)
+    widened = _is_widened(f)
+    half = bytes_per.compute == 2 and not (widened and not plan.precision.autocast)
+    kernel, dense = _kernel(f, model, half=half)
     mixers = {kind for b in model.blocks for kind in b.mixers}
     for kind, package in _KERNEL_PACKAGES.items():
         if kind in mixers:
@@ -46,7 +48,7 @@ def regime_of(f: Facts, model: DecoderStructure) -> Regime:
     # (arXiv 2304.15010; litgpt/adapter_v2.py).
     is_second_adapter = trained.method == "adapter" and t.targets == "all_linear"
     return interned(Regime(
-        stream=4 if bytes_per.stream == 4 else 2,
+        stream=4 if widened or bytes_per.stream == 4 else 2,
         compute=4 if bytes_per.compute == 4 else 2,
         amp=bool(plan.precision.autocast) and bytes_per.compute == 2,
         train_base=base,
@@ -118,6 +120,15 @@ def tower_regime_of(f: Facts, regime: Regime) -> tuple[Regime | None, bool]:
     return of_tower, trains or bool(roles) or asked
 
 
+def _is_widened(f: Facts) -> bool:
+    """Whether packed layers stand among fp32 ones, so that blocks hand fp32 on: prepare_model_for_kbit_training makes
+    all that is not packed so (peft 0.21.2 utils/other.py), and bitsandbytes' layers give back what they were given
+    (bitsandbytes 0.50 nn/modules.py Linear4bit.forward, autograd/_functions.py MatMul8bitLt.forward)."""
+    quant = f.plan.quant
+    is_packed = quant.method in ("bnb4", "bnb8") and not quant.dequantised_on_load
+    return bool(quant.prepares_kbit) and is_packed and f.ranks.backend not in _CASTING
+
+
 def _adapter_width(f: Facts) -> int:
     """Bytes of an adapter weight as its module sees it: gathered or cast with the rest."""
     is_cast = f.ranks.backend in _CASTING
@@ -150,7 +161,7 @@ def _shape_is_known(plan: Plan) -> bool:
     return dims is not None and bool(dims.layers)
 
 
-def _kernel(f: Facts, model: DecoderStructure, bytes_computed: float) -> tuple[Kernel, bool]:
+def _kernel(f: Facts, model: DecoderStructure, *, half: bool) -> tuple[Kernel, bool]:
     """Which attention kernel runs, and whether it is given a dense mask.
 
     PyTorch's choice (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): flash needs
@@ -170,7 +181,6 @@ def _kernel(f: Facts, model: DecoderStructure, bytes_computed: float) -> tuple[K
         return "eager", False
     if traits.biased_scores:
         return "efficient", padded
-    half = bytes_computed == 2
     grouped = model.kv_heads != model.heads
     if model.arch == "falcon" and model.kv_heads == 1:
         return "math", padded

@@ -55,7 +55,7 @@ class Attention(Basics):
             return self.eager_attention(q, k, v)
         if r.kernel == "math":
             return self.math_attention(q, k, v)
-        q, k, v = (self.cast(x, r.compute) for x in (q, k, v))
+        q, k, v = (self.cast(x, r.compute if r.kernel == "flash" else r.whole) for x in (q, k, v))
         heads = m.heads / r.tensor_parallel
         values = v.width * q.width / k.width
         saves: list[Tensor] = []
@@ -81,7 +81,7 @@ class Attention(Basics):
 
     def mask(self) -> Tensor:
         """The bf16 copy of the [b, 1, s, s] mask that SDPA makes in every layer."""
-        return self.tape.scores(1, self.r.compute)
+        return self.tape.scores(1, self.r.whole)
 
     def biased_mask(self, heads: float) -> tuple[Tensor, ...]:
         """The bias of all heads, copied in every block for the batch as one, or for each sample where padding is masked
@@ -92,7 +92,7 @@ class Attention(Basics):
             share = 1.0
         elif self.masks == "crossed":
             return ()
-        return (self.tape.scores(heads * share, self.r.compute),)
+        return (self.tape.scores(heads * share, self.r.whole),)
 
     def repeat(self, x: Tensor, width: float) -> Tensor:
         """repeat_kv: expand and copy to all heads; backward sums over the group."""
@@ -110,19 +110,19 @@ class Attention(Basics):
         r, m, tape = self.r, self.model, self.tape
         heads = m.heads / r.tensor_parallel
         k, v = self.repeat(k, q.width), self.repeat(v, v.width * q.width / k.width)
-        q, k, v = (self.cast(x, r.compute) for x in (q, k, v))
+        q, k, v = (self.cast(x, r.whole) for x in (q, k, v))
         if r.batched:
             # Merging batch and heads for the products copies a slice of a fused projection.
             v = self.own(v)
-        wide = 4 if m.traits.wide_scores and not r.amp else r.compute
+        wide = 4 if m.traits.wide_scores and not r.amp else r.whole
         q, k = self.cast(q, wide), self.cast(k, wide)
         scores = tape.op(tape.scores(heads, wide), (q, k), saves=(q, k))
         if not m.traits.scaled_query and m.arch != "bloom":
             scores = self.scale(scores)
         if m.traits.attention_softcap:
             scores = self.scale(scores)
-            capped = tape.scores(heads, r.compute)
-            tape.op(capped, (scores,), saves=(capped,), temp=Size(score=heads * r.compute))
+            capped = tape.scores(heads, r.whole)
+            tape.op(capped, (scores,), saves=(capped,), temp=Size(score=heads * r.whole))
             scores = self.scale(capped)
         masked = tape.op(tape.scores(heads, max(wide, r.stream)), (scores,), passes=True)
         if m.traits.sinks:
@@ -131,10 +131,10 @@ class Attention(Basics):
         # The softmax's backward is fp32; a half-precision gradient is made from it.
         widened = Size(score=heads * (weights.bytes - masked.bytes))
         tape.op(weights, (masked,), saves=(weights,), temp=widened)
-        weights = self.cast(weights, r.compute)
+        weights = self.cast(weights, r.whole)
         if m.traits.attention_dropout:
             weights = self.dropout(weights)
-        out = tape.op(tape.tensor(v.width, r.compute), (weights, v), saves=(weights, v))
+        out = tape.op(tape.tensor(v.width, r.whole), (weights, v), saves=(weights, v))
         return tape.op(tape.tensor(out.width, out.bytes), (out,), passes=True)
 
     def sink_attention(self, scores: Tensor, v: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ class Attention(Basics):
         cast = self.cast(weights, v.bytes)
         # Leaving the sink's column out pads its gradient back to the whole tensor.
         out = tape.op(
-            tape.tensor(v.width, r.compute), (cast, v), saves=(cast, v), temp=size
+            tape.tensor(v.width, r.whole), (cast, v), saves=(cast, v), temp=size
         )  # fmt: skip
         return tape.op(tape.tensor(out.width, out.bytes), (out,), passes=True)
 
@@ -159,7 +159,7 @@ class Attention(Basics):
         r, m, tape = self.r, self.model, self.tape
         heads = m.heads / r.tensor_parallel
         values = v.width * q.width / k.width
-        q, k, v = (self.cast(x, r.compute) for x in (q, k, v))
+        q, k, v = (self.cast(x, r.whole) for x in (q, k, v))
         if r.batched:
             # One sample's shared heads are broadcast as a view, several are copied.
             k, v = self.repeat(k, q.width), self.repeat(v, values)

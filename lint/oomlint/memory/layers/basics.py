@@ -194,7 +194,7 @@ class Basics:
             # together, which sequence parallelism scatters over the tokens (arXiv 2205.05198).
             row = layer.role in ("o", "down", "shared_down")
             outputs /= (split if r.sequence_parallel else 1) if row else split
-        half = r.amp and r.stream == 4
+        half = r.amp and r.stream == 4 and not r.quantised
         source = x
         x = self.cast(x, r.compute)
         saves: list[Tensor] = [x] if r.train_base or r.keeps_input else []
@@ -207,6 +207,8 @@ class Basics:
             weight=layer.numel / split if r.train_base else 0,
             cast_grad=r.compute if half else 0, temp=unpacked, forward_temp=unpacked,
         )  # fmt: skip
+        if r.quantised and r.stream == 4:
+            out = self.cast(out, source.bytes)
         if r.rescaled:
             # litgpt/adapter_v2.py AdapterV2Linear: scale * (linear(x) + bias).
             moved = tape.op(tape.tensor(outputs, r.compute), (out,), passes=True)

@@ -327,17 +327,17 @@ def head_profile(
     source = tape.tensor(model.hidden / spread, regime.stream, needs_grad=True)
     x = writer.gathered(writer.norm(source))
     half = regime.amp and regime.stream == 4
-    x = writer.cast(x, regime.compute)
+    x = writer.cast(x, regime.whole)
     saves = [x] if train_head else []
     if half:
         saves.append(tape.weight(vocab * model.hidden, regime.compute))
     logits = tape.op(
-        tape.tensor(vocab, regime.compute), (x,), saves=saves,
+        tape.tensor(vocab, regime.whole), (x,), saves=saves,
         weight=vocab * model.hidden if train_head else 0,
         cast_grad=regime.compute if half else 0,
     )  # fmt: skip
     if model.traits.logit_softcap:
-        capped = tape.tensor(vocab, regime.compute)
+        capped = tape.tensor(vocab, regime.whole)
         tape.op(capped, (writer.scale(logits),), saves=(capped,))
         logits = writer.scale(capped)
     wide = writer.cast(logits, 4) if upcast or regime.amp else logits

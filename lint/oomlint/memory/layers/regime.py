@@ -13,7 +13,8 @@ class Regime(Struct, frozen=True, cache_hash=True):
     """How a block computes.
 
     ``stream`` is the bytes an element of the weights and of the residual stream, ``compute``
-    that of matrix products; they differ under autocast (``amp``). ``lora`` maps the roles of
+    that of matrix products; they differ under autocast (``amp``), and between packed layers that are
+    trained around in fp32. ``lora`` maps the roles of
     adapted linear layers to their rank, ``fused`` are those among them that one function computes
     with its neighbours. ``keeps_input``: products with packed weights keep
     their input; ``apart_experts``: each expert has linear layers of its own; ``rescaled``: every linear
@@ -60,6 +61,11 @@ class Regime(Struct, frozen=True, cache_hash=True):
     keeps_gathered: bool = False
     input_grad: bool = True
     batched: bool = True
+
+    @property
+    def whole(self) -> int:
+        """Bytes an element of products whose weights are not packed, which may lie among packed ones in fp32."""
+        return self.stream if self.quantised and not self.amp else self.compute
 
 
 _INTERNED: dict[Regime, Regime] = {}

@@ -1,0 +1,76 @@
+"""Readings of publishers that nobody had brought the memory model to (``benchmarks/accuracy/fresh.jsonl``)."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.accuracy.__main__ import HERE, SHARED, by_publisher, is_held_back, rows
+from benchmarks.accuracy.counters import kind_of
+from benchmarks.accuracy.facts import known_of
+from benchmarks.accuracy.published import plan_of
+
+_ROWS: list[dict[str, Any]] = list(rows(HERE, "fresh"))
+_PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+_GIB = {"GiB": 2**30, "MiB": 2**20, "bytes": 1}
+"""Units that say how many bytes they are; a GB or a G may be either."""
+
+
+def test_there_are_enough_readings_of_enough_publishers() -> None:
+    assert len(_ROWS) >= 40
+    assert len({row["family"] for row in _ROWS}) >= 10
+    assert len({row["id"] for row in _ROWS}) == len(_ROWS)
+
+
+def test_both_halves_have_publishers() -> None:
+    assert {is_held_back(row["family"]) for row in _ROWS} == {True, False}
+
+
+@pytest.mark.parametrize("row", _ROWS, ids=lambda row: row["id"])
+def test_a_row_says_where_when_and_what_was_read(row: dict[str, Any]) -> None:
+    assert re.match(r"https://|arXiv ", row["source"])
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", row["date"])
+    assert row["quality"] in "AB"
+    assert (row["micro_batch"], row["seq_len"], row["gpus"]) >= (1, 1, 1)
+    assert known_of(row).language
+    assert kind_of(row) in {"allocated", "reserved", "device"}
+    printed = re.search(r"\d[\d,]*(?:\.\d+)?", row["peak_printed"].replace("{", ""))
+    assert printed is not None
+    assert printed[0] in row["quote"]
+    size = _GIB.get(row["unit"], 2**30)
+    assert row["peak_gib_per_gpu"] == pytest.approx(
+        float(printed[0].replace(",", "")) * size / 2**30, abs=6e-4
+    )
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the measured sets are not here")
+def test_no_publisher_was_known_before() -> None:
+    known = {row["family"] for row in rows(SHARED, "published")}
+    assert not known & {row["family"] for row in _ROWS}
+
+
+@pytest.mark.slow
+def test_every_row_goes_the_way_of_a_users_file() -> None:
+    for row in _ROWS:
+        plan = plan_of(row)
+        assert plan is not None, row["id"]
+        assert plan.batch.micro == row["micro_batch"], row["id"]
+        assert plan.seq.max_len == row["seq_len"], row["id"]
+        assert plan.parallel.world == row["gpus"], row["id"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "is_back"), [("held back", True), ("not held back", False)])
+def test_the_page_says_how_near_the_estimates_come(words: str, is_back: bool) -> None:
+    found = by_publisher(is_back=is_back)
+    mean = statistics.mean(statistics.median(e for e, _, _ in each) for each in found.values())
+    said = re.search(
+        rf"^\| fresh, {words} \|.*mean over publishers of the median error ([\d.]+)%",
+        _PAGE.read_text("utf-8"),
+        re.MULTILINE,
+    )
+    assert said is not None
+    assert round(100 * mean, 1) <= float(said[1])
