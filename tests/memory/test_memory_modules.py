@@ -337,6 +337,22 @@ def test_queries_and_keys_are_normed_where_they_are_made_or_once_they_are_turned
         assert of(attended, **told).saved[0] == plain + (80 + 4) + (40 + 4)
 
 
+@pytest.mark.parametrize("arch", ["llama", "falcon_h1"])
+def test_mixers_side_by_side_are_added_up_and_both_go_back(arch: str) -> None:
+    """Two attentions of one input: 200 elements each of q and o, 100 of k and v."""
+    block = replace(MODEL.blocks[0], mixers=("attention", "attention"))
+    linears = {layer.role: layer for layer in block.linears}
+
+    def mixed(decoder: Decoder, x: Tensor) -> Tensor:
+        return decoder.mixed(x, block, linears)
+
+    found = of(mixed, arch=arch)
+    assert max(grads for *_, grads in found.backward) == 2 * 600
+    # Both keep their q, k, v and output, and a number a head; the input is one tensor, but scaled for each it is two.
+    inputs = 2 if arch == "falcon_h1" else 1
+    assert found.saved == (2 * (40 + 20 + 20 + 40 + 16) + inputs * 20, 0, 0)
+
+
 def attention(regime: Regime, *inputs: tuple[float, float], **model: Any) -> Played:
     attend: Any = Decoder.attention
     return of(attend, *(inputs or HEADS), regime=regime, **model)

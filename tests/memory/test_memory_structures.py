@@ -202,6 +202,38 @@ def test_norms_of_a_block() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arch", "norm", "vectors"),
+    [
+        # Before and after attention and feed-forward part.
+        ("gemma2", "rms", 4), ("gemma3_text", "rms", 4), ("glm4", "rms", 4), ("afmoe", "rms", 4),
+        ("olmo2", "rms", 2), ("olmo3", "rms", 2), ("qwen3_next", "rms", 2), ("t5", "rms", 2),
+        # With biases, so that a norm is two vectors; GPT-J's, Phi's and CodeGen's blocks have one norm.
+        ("gpt_neox", "ln", 4), ("bloom", "ln", 4), ("opt", "ln", 4), ("starcoder2", "ln", 4),
+        ("stablelm", "ln", 4), ("nemotron", "ln", 4), ("persimmon", "ln", 4), ("bert", "ln", 4),
+        ("gptj", "ln", 2), ("phi", "ln", 2), ("codegen", "ln", 2),
+        # Without: CohereLayerNorm and MPT's and ModernBERT's LayerNorm.
+        ("cohere", "ln", 1), ("cohere2", "ln", 1), ("mpt", "ln", 2), ("modernbert", "ln", 2),
+    ],
+)  # fmt: skip
+def test_norms_of_the_blocks_of_a_class(arch: str, norm: str, vectors: int) -> None:
+    """Modules of transformers 5.23 models/<arch>/modeling_<arch>.py."""
+    assert block(arch=arch, norm=norm, act=None).norm_numel == vectors * 64
+
+
+@pytest.mark.parametrize(
+    ("arch", "elements"),
+    [
+        # One head's width each, or all heads' of queries and of keys; Llama 4's norm has no weight.
+        ("qwen3", 16 + 16), ("olmoe", 64 + 32), ("olmo2", 64 + 32), ("olmo3", 64 + 32), ("minimax_m2", 64 + 32),
+        ("llama4", 0),
+    ],
+)  # fmt: skip
+def test_norms_of_queries_and_keys(arch: str, elements: int) -> None:
+    assert block(arch=arch, qk_norm=True).other_numel == elements
+    assert block(arch=arch).other_numel == 0
+
+
+@pytest.mark.parametrize(
     ("mla", "ranks"),
     [
         (Mla(kv_rank=512), (0, 512, 128, 64, 128)),
