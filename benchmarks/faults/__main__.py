@@ -2,7 +2,7 @@
 
 Faults are drawn from all of ``memory``, ``judgement`` and the cells, with a seed, so that the first 60 of 200 are those
 of 60. Each is put into a copy of the project, where the tests that run its line follow, the quickest first, until one fails.
-That all of these pass without a fault is tried at the end. What survives is printed with file, line and change.
+A fault of a function is swapped in, in the fork of a process that has all tests collected; any other is imported anew. That all of these pass without a fault is tried at the end. What survives is printed with file, line and change.
 
 ``--keep FOLDER`` keeps which tests run which lines, which takes a run of all of them under coverage (``pip install coverage``), and every fault
 that was tried, in ``tried.jsonl``. ``--again FILE`` tries those that survived in such a file, as far as their code is still there.

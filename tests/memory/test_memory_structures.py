@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from oomlint.memory.build import _Parts, mixture_class, size_class, skeleton, stand_in, without_head
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure
+from oomlint.memory.traits import _TRAITS
 from oomlint.memory.vision import tower_of
 from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
 
@@ -218,6 +219,15 @@ def test_norms_of_a_block() -> None:
 def test_norms_of_the_blocks_of_a_class(arch: str, norm: str, vectors: int) -> None:
     """Modules of transformers 5.23 models/<arch>/modeling_<arch>.py."""
     assert block(arch=arch, norm=norm, act=None).norm_numel == vectors * 64
+
+
+def test_heads_that_rotate_in_part_are_put_together_by_torch_cat() -> None:
+    """So do Phi-3's apply_rotary_pos_emb and litgpt's GPT, whose heads may rotate whole. GPT-J's and CodeGen's lie
+    otherwise, and their attention is always written out."""
+    joined = {arch for arch, traits in _TRAITS.items() if traits.concatenated_rope}
+    partly = {arch for arch, traits in _TRAITS.items() if 0 < traits.rotary < 1}
+    assert joined - partly == {"phi3", "litgpt"}
+    assert partly - joined == {"gptj", "codegen"}
 
 
 @pytest.mark.parametrize(
