@@ -11,6 +11,7 @@ from oomlint.memory.build import _Parts, mixture_class, size_class, skeleton, st
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure
 from oomlint.memory.traits import _TRAITS
 from oomlint.memory.vision import tower_of
+from oomlint.models.architectures import BARTS, BERTS
 from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
 
 SMALL = ModelDims(
@@ -566,3 +567,118 @@ def test_an_indexer_scores_tokens_where_its_sizes_are_known() -> None:
     assert known.indexer(0) == []
     for mla in (None, Mla(index_heads=2), Mla(index_dim=3)):
         assert parts("deepseek_v32", {}, mla=mla).indexer(7) == []
+
+
+# -- what classes do that others do not ----------------------------------------------------------------------
+
+GEMMA_3N = {"gemma3n", "gemma3n_text"}
+GEMMA_4 = {"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text", "diffusion_gemma"}
+T5 = {"t5", "mt5", "umt5"}
+MODERNBERT = {"modernbert", "modernbert-decoder"}
+GLM_4 = {"glm4", "glm4v", "glm46v"}
+QWEN_3_5 = {"qwen3_next", "qwen3_5", "qwen3_5_moe"}
+PHI_4 = {"phi3", "phi4_multimodal"}
+
+
+@pytest.mark.parametrize(
+    ("trait", "classes"),
+    [
+        ("post_norms", {"gemma2", "gemma3", "gemma3_text", "afmoe", "beam", "lfm3", *GEMMA_3N, *GEMMA_4, *GLM_4}),
+        ("post_norms_only", {"olmo2", "olmo3"}),
+        ("parallel", {"gptj", "gpt_neox", "codegen", "falcon", "phi", "cohere", "cohere2", "litgpt_phi"}),
+        ("fused_gate_up", {"chatglm", "glm", *GLM_4, *MODERNBERT, *PHI_4}),
+        ("output_bias", {"gpt_neo", "gte"}),
+        ("embed_norm", {"bloom"}),
+        ("scaled_query", {"opt", "whisper"}),
+        ("refuses_sdpa", {"bloom", "codegen", "gemma2", "gpt_neo", "gpt_oss", "gptj", "xglm", *T5}),
+        ("biased_scores", T5),
+        ("half_softmax", T5),
+        ("inner_dropout", T5),
+        ("attention_softcap", {"gemma2"}),
+        ("logit_softcap", {"gemma2", *GEMMA_3N, *GEMMA_4}),
+        ("head_bias", {"gptj", "codegen", "phi", "litgpt_phi"}),
+        ("qk_norm_full", {"olmoe", "olmo2", "olmo3", "minimax_m2"}),
+        ("wide_rope", {"cohere", "cohere2", "olmo", "olmo2", "olmo3", "ernie4_5", "ernie4_5_moe", *MODERNBERT}),
+        ("wide_scores", {"gpt_neo", "gptj", "codegen"}),
+        ("l2_qk_norm", {"llama4"}),
+        ("dense_routing", {"llama4"}),
+        ("gated_query", QWEN_3_5),
+        ("gated_shared", {"qwen2_moe", "qwen3_next", "qwen3_5_moe"}),
+        ("sinks", {"gpt_oss"}),
+        ("clamped_glu", {"gpt_oss"}),
+        ("value_norm", {*GEMMA_3N, *GEMMA_4}),
+        ("experts_beside", GEMMA_4),
+        ("output_scale", GEMMA_4),
+        ("narrow_loss", {"baichuan", "qwen", "whisper", *T5}),
+        ("projects_last", {"chatglm", "glm"}),
+        ("scattered_adapter", {"litgpt", "litgpt_phi"}),
+        ("transforms_head", {"nomic_bert", "gte", *MODERNBERT}),
+        ("unbiased_key", {"whisper"}),
+        ("head_major", {"whisper"}),
+        ("linear_router", {"afmoe", "dbrx", "hunyuan_v1_moe", "llama4", "phimoe"}),
+        ("fused_shared", {"granitemoehybrid", "granitemoeshared", "minimax_m3_vl_text"}),
+        (
+            "router_fp32",
+            {
+                "afmoe", "bailing_hybrid", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite",
+                "glm4v_moe", "kimi_vl", "laguna", "nemotron_h",
+            },
+        ),
+        ("attention_dropout", {
+            "gpt2", "gpt_bigcode", "openai-gpt", "biogpt", "xglm", "starcoder2", "seed_oss", *T5,
+        }),
+        ("dropout", {
+            "gpt2", "gpt_bigcode", "openai-gpt", "biogpt", "xglm", "starcoder2", "seed_oss", "opt", "ctrl", "nomic_bert",
+            "gte", *T5,
+        }),
+        ("learned_positions", {"gpt2", "gpt_bigcode", "gpt_neo", "openai-gpt", "opt", "biogpt", "whisper"}),
+        ("all_biases", {
+            "gpt2", "gpt_bigcode", "openai-gpt", "gpt_neox", "opt", "bloom", "phi", "litgpt_phi", "whisper", "biogpt",
+            "xglm", "ctrl", "starcoder2",
+        }),
+        ("fused_qkv", {
+            "gpt2", "gpt_bigcode", "openai-gpt", "gpt_neox", "gpt_neox_japanese", "bloom", "falcon", "mpt", "codegen",
+            "persimmon", "fuyu", "dbrx", "baichuan", "qwen", "chatglm", "internlm2", "litgpt", "litgpt_phi", "modernbert",
+            *PHI_4,
+        }),
+        # In towers of pictures alone, and in frameworks' own blocks.
+        ("layer_scale", set()),
+        ("narrow_norm", set()),
+        ("clamped_qkv", set()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_classes_that_do_what_others_do_not(trait: str, classes: set[str]) -> None:
+    """Modules of transformers 5.23 models/<arch>/modeling_<arch>.py, litgpt's and those of models' own code; encoders and
+    BART's kin, and blocks that frameworks write themselves, have tests of their own."""
+    found = {arch for arch, traits in _TRAITS.items() if getattr(traits, trait)}
+    own = {arch for arch in found if arch.startswith(("olmo_", "foundry"))}
+    assert found - own - set(BERTS) - set(BARTS) == classes
+
+
+@pytest.mark.parametrize("arch", BERTS)
+def test_berts_kin_norm_after_the_sum_and_drop(arch: str) -> None:
+    found = _TRAITS[arch]
+    assert (found.norm, found.norms, found.activation) == ("ln", 2, "gelu")
+    assert found.all_biases
+    assert found.dropout
+    assert found.attention_dropout
+    # Positions are numbered but for RoFormer, whose queries and keys rotate.
+    assert found.learned_positions == (found.rotary == 0) == (arch != "roformer")
+    assert found.fused_qkv == (arch == "deberta")
+    assert found.transforms_head == (arch not in ("bert-generation", "xlm", "flaubert"))
+
+
+@pytest.mark.parametrize("arch", BARTS)
+def test_barts_kin_drop_and_take_the_loss_as_it_is(arch: str) -> None:
+    found = _TRAITS[arch]
+    assert (found.norm, found.activation, found.rotary) == ("ln", "gelu", 0)
+    assert found.all_biases
+    assert found.dropout
+    assert found.narrow_loss
+    assert found.half_softmax
+    assert not found.attention_dropout
+    # M2M100 and PEGASUS-X compute their positions; Marian, PEGASUS and the small Blenderbot begin at nought.
+    assert found.learned_positions == (arch not in ("m2m_100", "pegasus_x"))
+    begins = arch in ("blenderbot-small", "marian", "pegasus")
+    assert found.positions == (0 if begins else 2)
