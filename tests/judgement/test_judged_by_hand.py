@@ -656,6 +656,12 @@ def test_groups_and_sizes_are_tried_by_what_the_run_says() -> None:
     ]  # fmt: skip
     assert plausible_of(run(), dims) == ()
     assert plausible_of(run(model__dims=None), dims) == ()
+    # A shape that is said leaves its vocabulary open; of one that nobody says nothing is tried.
+    made = {"levels": {dims: Level.ASSUMED}, "roots": lambda field, but=(): ()}
+    shapes = [change[dims] for change in plausible_of(run(made), dims)]
+    assert {shape.hidden for shape in shapes} == {LLAMA_8B.hidden}
+    assert len({shape.vocab for shape in shapes}) == len(shapes) > 1
+    assert plausible_of(run(made, model__dims=None), dims) == ()
 
 
 def test_swings_and_what_is_needed_otherwise() -> None:

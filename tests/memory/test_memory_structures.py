@@ -232,6 +232,28 @@ def test_heads_that_rotate_in_part_are_put_together_by_torch_cat() -> None:
 
 
 @pytest.mark.parametrize(
+    ("share", "classes"),
+    [
+        # Positions are learned, or a bias of the scores.
+        (0, {"gpt2", "gpt_bigcode", "gpt_neo", "openai-gpt", "opt", "bloom", "mpt", "biogpt", "xglm", "ctrl",
+             "whisper", "olmo_hybrid", "t5", "mt5", "umt5"}),
+        (0.25, {"gptj", "gpt_neox", "codegen", "stablelm", "qwen3_next", "qwen3_5", "qwen3_5_moe"}),
+        (0.4, {"phi", "litgpt_phi"}),
+        (0.5, {"persimmon", "fuyu", "nemotron", "chatglm", "glm", "glm4", "glm4v", "glm46v", "glm4_moe", "glm4v_moe",
+               "minimax_m2"}),
+        (0.75, {"phi4_multimodal"}),
+    ],
+)  # fmt: skip
+def test_so_much_of_a_head_rotates(share: float, classes: set[str]) -> None:
+    """partial_rotary_factor and its like in transformers 5.23 models/<arch>/configuration_<arch>.py."""
+    others = {*BERTS, *BARTS}
+    found = {
+        arch for arch, traits in _TRAITS.items() if traits.rotary == share and arch not in others
+    }
+    assert {arch for arch in found if not arch.startswith("foundry")} == classes
+
+
+@pytest.mark.parametrize(
     ("arch", "elements"),
     [
         # One head's width each, or all heads' of queries and of keys; Llama 4's norm has no weight.
