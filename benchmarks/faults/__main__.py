@@ -2,7 +2,7 @@
 
 Faults are drawn from all of ``memory``, ``judgement`` and the cells, with a seed, so that the first 60 of 200 are those
 of 60. Each is put into a copy of the project, where the tests that run its line follow, the quickest first, until one fails.
-That all of these pass without a fault is tried at the end. What survives is printed with file, line and change.
+A fault of a function is swapped in, in the fork of a process that has all tests collected; any other is imported anew. That all of these pass without a fault is tried at the end. What survives is printed with file, line and change.
 
 ``--keep FOLDER`` keeps which tests run which lines, which takes a run of all of them under coverage (``pip install coverage``), and every fault
 that was tried, in ``tried.jsonl``. ``--again FILE`` tries those that survived in such a file, as far as their code is still there.
@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from benchmarks.faults.covering import Covered
 from benchmarks.faults.seeding import Fault, faults_in
-from benchmarks.faults.trying import Copy, Tried, recorded, tried, unreliable, warm_up
+from benchmarks.faults.trying import Copy, Trial, Tried, recorded, unreliable, warm_up
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MODULES = ("lint/oomlint/memory", "lint/oomlint/judgement", "lint/oomlint/dialects/cells.py")
@@ -100,9 +100,10 @@ def main() -> None:
         else:
             faults = drawn(copy.root, options.count, options.seed)[options.skip :]
         results = []
+        trial = Trial(copy, covered, options.seconds, log)
         with (keep / "tried.jsonl").open("ab") as out:
             for number, fault in enumerate(faults, 1):
-                result = tried(copy, fault, covered, options.seconds, log)
+                result = trial.tried(fault)
                 results.append(result)
                 out.write(msgspec.json.encode(result) + b"\n")
                 out.flush()
@@ -111,6 +112,7 @@ def main() -> None:
                     f" ({result.seconds:.0f} s)",
                     flush=True,
                 )
+        trial.close()
         if failed := unreliable(copy, results, 10 * options.seconds, log):
             print(f"{failed} fails without any fault as well: what it caught is not caught")
         report(results)

@@ -7,6 +7,7 @@ run depends on is left alone: annotations, decorators, texts, assertions, what i
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -88,6 +89,12 @@ def faults_in(root: Path, module: str) -> Iterator[Fault]:
         seen[found] += 1
         place = (function, seen[found], start, end)
         yield Fault(module, node.lineno, kind, before, after, *place)
+
+
+def words_beside(source: bytes, fault: Fault) -> list[str]:
+    """The texts in quotes on the fault's line."""
+    line = source.splitlines()[fault.line - 1].decode()
+    return re.findall(r'"([^"]{3,})"', line)
 
 
 def seeded(source: bytes, fault: Fault) -> bytes:

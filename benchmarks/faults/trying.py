@@ -1,7 +1,8 @@
-"""Running tests on a copy of the project that has one fault, in a process that has pytest and all libraries imported.
+"""Running tests on a copy of the project that has one fault, in the fork of a process that has all tests collected.
 
-A fork costs milliseconds, where a new interpreter would import for two seconds. Limits are of processor time,
-so that a busy machine fails nothing.
+There the fault's function is swapped, which costs milliseconds, where importing the project and a few files of tests
+takes two seconds. What decides while a module is imported is tried in a process that imports it with the fault. Limits
+are of processor time, so that a busy machine fails nothing.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import pytest
 from benchmarks.faults.covering import Covered, Recorder, processor_seconds
-from benchmarks.faults.seeding import Fault, seeded
+from benchmarks.faults.seeding import Fault, seeded, words_beside
+from benchmarks.faults.swapping import Live, is_in_functions
 
 # Beside a test's own time: importing the project and collecting a file of tests.
 _START = 20.0
@@ -42,12 +46,15 @@ class _Chosen(msgspec.Struct):
 
     tests: Sequence[str]
     seconds: float
+    """Of processor time, from the first test on."""
     failed: str | None = None
     ran: int = 0
+    began: float = 0.0
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         found = {item.nodeid: item for item in items}
         items[:] = [found[test] for test in self.tests if test in found]
+        self.began = processor_seconds()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and self.failed is None:
@@ -55,7 +62,7 @@ class _Chosen(msgspec.Struct):
         self.ran += report.when == "call" and report.passed
 
     def pytest_runtest_logfinish(self) -> None:
-        if processor_seconds() > self.seconds and self.ran < len(self.tests):
+        if processor_seconds() - self.began > self.seconds and self.ran < len(self.tests):
             raise pytest.exit.Exception("no time left", returncode=0)
 
 
@@ -107,17 +114,86 @@ def recorded(copy: Copy, modules: Sequence[str], tests: Sequence[str], log: Path
     return msgspec.json.decode(answer, type=Covered)
 
 
-def tried(copy: Copy, fault: Fault, covered: Covered, seconds: float, log: Path) -> Tried:
-    """Whether a test fails where the fault is, with so many seconds of processor time for all."""
-    take_out = copy.with_fault(fault)
-    try:
-        return _tried(copy, fault, covered, seconds, log)
-    finally:
-        take_out()
+class Trial:
+    """Trying faults with the tests that run their lines, with so many seconds of processor time for all tests of one."""
+
+    def __init__(self, copy: Copy, covered: Covered, seconds: float, log: Path) -> None:
+        self._copy, self._covered, self._seconds, self._log = copy, covered, seconds, log
+        self._asks, self._answers = _serving(copy.root, lambda: _Collected(covered, seconds), log)
+
+    def tried(self, fault: Fault) -> Tried:
+        """Whether a test fails where the fault is."""
+        source = (self._copy.root / fault.module).read_bytes()
+        faulty = seeded(source, fault)
+        take_out = self._copy.with_fault(fault)
+        try:
+            if is_in_functions(source, faulty):
+                self._asks.write(msgspec.json.encode((fault, source, faulty)) + b"\n")
+                self._asks.flush()
+                return msgspec.json.decode(self._answers.readline(), type=Tried)
+            return _tried(self._copy, fault, self._covered, self._seconds, self._log)
+        finally:
+            take_out()
+
+    def close(self) -> None:
+        self._asks.close()
+        self._answers.close()
+
+
+class _Collected:
+    """A plug-in of pytest that collects all tests once and tries each fault that it is asked for in a fork of itself."""
+
+    def __init__(self, covered: Covered, seconds: float) -> None:
+        self._covered, self._seconds = covered, seconds
+        self._failed: str | None = None
+        self._ran = 0
+        self.asks: IO[bytes]
+        self.answers: IO[bytes]
+
+    def run(self) -> None:
+        files = list(dict.fromkeys(test.split("::")[0] for test in self._covered.tests))
+        pytest.main([*_OPTIONS, *files], plugins=[self])
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items = {item.nodeid: item for item in session.items}
+        live = Live(list(self._covered.lines))
+        for line in self.asks:
+            fault, source, faulty = msgspec.json.decode(line, type=tuple[Fault, bytes, bytes])
+            words = words_beside(source, fault)
+            running = self._covered.running(fault.module, fault.line, words)
+            found = [items.get(self._covered.tests[index]) for index in running]
+            tests = [item for item in found if item is not None]
+            work = partial(self._with, live, fault, source, faulty, tests)
+            limit = _START + 3 * self._seconds
+            answer = _forked_here(work, limit)
+            late = Tried(fault, "time", 0, len(tests), limit)
+            self.answers.write((answer or msgspec.json.encode(late)) + b"\n")
+            self.answers.flush()
+        return True
+
+    def _with(
+        self, live: Live, fault: Fault, source: bytes, faulty: bytes, tests: Sequence[pytest.Item]
+    ) -> Tried:
+        live.take(fault.module, source, faulty)
+        self._run(tests)
+        left = 0 if self._failed else len(tests) - self._ran
+        return Tried(fault, self._failed, self._ran, left, processor_seconds())
+
+    def _run(self, items: Sequence[pytest.Item]) -> None:
+        for item, later in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=later)
+            if self._failed or processor_seconds() > self._seconds:
+                return
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and self._failed is None:
+            self._failed = report.nodeid
+        self._ran += report.when == "call" and report.passed
 
 
 def _tried(copy: Copy, fault: Fault, covered: Covered, seconds: float, log: Path) -> Tried:
-    ran, spent, chosen = 0, 0.0, covered.running(fault.module, fault.line)
+    words = words_beside((copy.root / fault.module).read_bytes(), fault)
+    ran, spent, chosen = 0, 0.0, covered.running(fault.module, fault.line, words)
     for some in stages(covered, chosen):
         tests = [covered.tests[index] for index in some]
         caught, passed, took = _run(copy, tests, seconds - spent, log)
@@ -169,7 +245,7 @@ def _run(
             pytest.ExitCode.NO_TESTS_COLLECTED,
         ):
             failed = "collection"
-        return failed, chosen.ran, processor_seconds()
+        return failed, chosen.ran, processor_seconds() - chosen.began
 
     limit = _START + 3 * seconds
     answer = _forked(copy.root, run, log, limit)
@@ -185,6 +261,16 @@ _OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header")
 
 def _forked(root: Path, work: Callable[[], object], log: Path, seconds: float | None) -> bytes:
     """What the work returns in a process of its own below the root, as JSON; nothing where it is killed."""
+
+    def below() -> object:
+        with _below(root, log):
+            return work()
+
+    return _forked_here(below, seconds)
+
+
+def _forked_here(work: Callable[[], object], seconds: float | None) -> bytes:
+    """What the work returns in a fork of this process, as JSON; nothing where it is killed."""
     reads, writes = os.pipe()
     child = os.fork()
     if not child:
@@ -192,15 +278,7 @@ def _forked(root: Path, work: Callable[[], object], log: Path, seconds: float | 
             os.close(reads)
             if seconds:
                 resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
-            os.chdir(root)
-            folders = [str(root / name) for name in ("lint", "rules", "schemas", "")]
-            os.environ["PYTHONPATH"] = os.pathsep.join(folders)
-            sys.path[:0] = folders
-            for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
-                del sys.modules[name]
-            with log.open("w") as out, redirect_stdout(out), redirect_stderr(out):
-                answer = msgspec.json.encode(work())
-            os.write(writes, answer)
+            os.write(writes, msgspec.json.encode(work()))
         finally:
             os._exit(0)
     os.close(writes)
@@ -208,3 +286,35 @@ def _forked(root: Path, work: Callable[[], object], log: Path, seconds: float | 
         answer = pipe.read()
     os.waitpid(child, 0)
     return answer
+
+
+def _serving(root: Path, make: Callable[[], _Collected], log: Path) -> tuple[IO[bytes], IO[bytes]]:
+    """Where to write what is asked of a process of its own below the root, and where to read its answers."""
+    asked, asks = os.pipe()
+    answers, answered = os.pipe()
+    if not os.fork():
+        try:
+            os.close(asks)
+            os.close(answers)
+            with open(asked, "rb") as questions, open(answered, "wb") as found, _below(root, log):
+                served = make()
+                served.asks, served.answers = questions, found
+                served.run()
+        finally:
+            os._exit(0)
+    os.close(asked)
+    os.close(answered)
+    return open(asks, "wb"), open(answers, "rb")
+
+
+@contextmanager
+def _below(root: Path, log: Path) -> Iterator[None]:
+    """As if this process had been started below the root; what it says goes into the log."""
+    os.chdir(root)
+    folders = [str(root / name) for name in ("lint", "rules", "schemas", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(folders)
+    sys.path[:0] = folders
+    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
+        del sys.modules[name]
+    with log.open("w") as out, redirect_stdout(out), redirect_stderr(out):
+        yield

@@ -658,6 +658,12 @@ def test_groups_and_sizes_are_tried_by_what_the_run_says() -> None:
     ]  # fmt: skip
     assert plausible_of(run(), dims) == ()
     assert plausible_of(run(model__dims=None), dims) == ()
+    # A shape that is said leaves its vocabulary open; of one that nobody says nothing is tried.
+    made = {"levels": {dims: Level.ASSUMED}, "roots": lambda field, but=(): ()}
+    shapes = [change[dims] for change in plausible_of(run(made), dims)]
+    assert {shape.hidden for shape in shapes} == {LLAMA_8B.hidden}
+    assert len({shape.vocab for shape in shapes}) == len(shapes) > 1
+    assert plausible_of(run(made, model__dims=None), dims) == ()
 
 
 def test_a_published_model_is_not_tried_with_another_vocabulary() -> None:
@@ -807,6 +813,23 @@ def test_cards_and_limits_in_words() -> None:
     }
     assert sizes == {first.nameplate_gb}
     assert words._cards(2**50) == "no common card holds it"
+
+
+def test_a_larger_card_has_more_than_a_twentieth_more() -> None:
+    from oomlint.judgement.cards import cards_that_hold
+
+    def above(name: str, need: int = GIB) -> str:
+        beyond = usable_bytes(parse_hardware(f"1x{name}").gpu)
+        return cards_that_hold(need, beyond=beyond)[0].name
+
+    # 14.56 GiB are usable of a T4, of others as its name says 15.57 (7 % more) and 15.75; of two cards of 24 GB 22.00
+    # and 22.03, then 23.52, which is 7 % more too; an A100 and an H100 differ by a thousandth.
+    assert above("T4-16GB") == "RTX-4080-16GB"
+    assert above("A10G-24GB") == "RTX-4090-24GB"
+    assert above("A100-80GB") == "H200-141GB"
+    # A twentieth of the card stays free of what the run needs.
+    assert above("T4-16GB", int(0.96 * 15.57 * GIB)) == "V100-16GB"
+    assert above("T4-16GB", int(0.94 * 15.57 * GIB)) == "RTX-4080-16GB"
 
 
 # -- releases ---------------------------------------------------------------------------------------------

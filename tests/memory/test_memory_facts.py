@@ -77,6 +77,25 @@ def test_plans_of_other_sections_share_nothing() -> None:
     assert [estimate(plan) for plan in plans] == alone
 
 
+@pytest.mark.parametrize(
+    ("batch", "is_shared"),
+    [
+        ({"batch.micro": 4}, True),
+        # How many samples there are follows from their lengths then, and from that what kernels run.
+        ({"batch.micro": 4096, "batch.micro_unit": "tokens"}, False),
+        ({"batch.micro": 4, "batch.max_tokens_per_gpu": 16384}, False),
+        ({}, False),
+        ({"batch.micro": 4, "seq.max_len": None}, False),
+    ],
+)
+def test_facts_are_shared_where_a_batch_is_so_many_samples(
+    batch: dict[str, Any], is_shared: bool
+) -> None:
+    facts._SEEN.clear()
+    facts.facts_of(BASE.with_values(batch))
+    assert bool(facts._SEEN) == is_shared
+
+
 def test_what_is_remembered_is_bounded() -> None:
     facts._SEEN.clear()
     for length in range(1, facts._SEEN_LIMIT + 50):

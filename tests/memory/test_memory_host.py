@@ -8,6 +8,8 @@ import pytest
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import estimate, host_load_bytes, save_peaks
+from oomlint.memory.facts import Facts
+from oomlint.memory.host import offloaded_of
 from oomlint.memory.zero_offload import power_of_two
 from oomlint.plan import Plan
 from oomlint.plan.model import ModelDims, Moe
@@ -128,6 +130,36 @@ def test_offloaded_adam_keeps_eighteen_bytes_a_parameter_on_the_node() -> None:
     host = estimate(zero3(offload__optimizer="cpu", offload__pin_memory=False)).host
     assert host.phases["train"] is not None
     assert host.components["offloaded_states"] == pytest.approx(18 * NUMEL)
+
+
+ADAPTERS = 32 * 8 * (4096 + 4096 + 4096 + 1024)
+
+
+@pytest.mark.parametrize("backend", ["fsdp1", "fsdp2"])
+@pytest.mark.parametrize("adapts", [False, True])
+def test_fsdp_keeps_weights_gradients_and_states_of_its_shards_on_the_node(
+    backend: str, adapts: bool
+) -> None:
+    """Eight ranks share them: weights in 2 bytes, adapters in 4; of what is trained gradients in 2 and Adam in 8. FSDP1
+    pins a flat parameter a block, FSDP2 each weight and gradient by itself, which takes a third more on the mean."""
+    lora: dict[str, Any] = {
+        "trainable__method": "lora", "trainable__r": 8, "trainable__targets": ("q_proj", "v_proj"),
+        "trainable__adapter_dtype": "fp32",
+    }  # fmt: skip
+    plan = zero3(
+        parallel__backend=backend, parallel__fsdp__cpu_offload=True, precision__master="none",
+        **(lora if adapts else {}),
+    )  # fmt: skip
+    stored = 2 * NUMEL + (4 * ADAPTERS if adapts else 0)
+    trained = ADAPTERS if adapts else NUMEL
+    states, rounding = offloaded_of(Facts(plan))
+    assert states == pytest.approx(stored + 2 * trained + 8 * trained)
+    unit = stored / 8 / 32
+    flat = (power_of_two(unit) - unit) * 32 * 8
+    each = (stored + 2 * trained) / 3
+    assert rounding == pytest.approx(flat if backend == "fsdp1" else each)
+    loose = offloaded_of(Facts(plan.with_values({"offload.pin_memory": False})))
+    assert loose == (pytest.approx(states), 0)
 
 
 def test_pinning_costs_more_than_the_states_themselves() -> None:

@@ -147,6 +147,12 @@ def test_prime_rls_tiles_are_of_some_tokens_and_words() -> None:
         loss__algorithm="tiles", loss__logits_materialised="fused", loss__chunks=4, **LORA
     )
     assert frozen.early == 2 * STATES + 22 * tile
+    # All tokens at once unless somebody says how many.
+    for chunks in (None, 1):
+        whole = logits(
+            loss__algorithm="tiles", loss__logits_materialised="fused", loss__chunks=chunks
+        )
+        assert bytes_of(whole) == (0, 14 * 4 * tile, made + 22 * 4 * tile)
 
 
 def test_chunks_of_logits_that_are_all_there() -> None:

@@ -19,7 +19,7 @@ from oomlint.memory.layers import Regime
 from oomlint.memory.layers.profile import Decoder, head_profile
 from oomlint.memory.parameters import DecoderBlock, Linear
 from oomlint.memory.tape import Tensor
-from oomlint.memory.traits import Traits
+from oomlint.memory.traits import Traits, traits_of
 from oomlint.plan.model import ModelDims
 
 _FOUND = skeleton(
@@ -174,6 +174,46 @@ def test_ligers_norm_keeps_its_input_and_a_number() -> None:
             found = of(Decoder.norm, regime=regime, traits=Traits(norm=norm))  # type: ignore[arg-type]
             assert found.saved == (24, 0, 0)
             assert found.backward == ((24 + 40, 0, 0, 10 * trained),)
+
+
+@pytest.mark.parametrize(
+    ("arch", "trained", "saved", "grads"),
+    [
+        # LPLayerNorm casts its input to 2 bytes; torch's is run in fp32. Mean and deviation beside it, and two vectors.
+        ("foundry", True, 20 + 8, 20), ("foundry_alibi", True, 28, 20), ("foundry_rope", True, 28, 20),
+        ("foundry_wide", True, 40 + 8, 20), ("foundry_rope_wide", True, 48, 20), ("foundry", False, 28, 0),
+        # RMSNorm: the input in fp32, a scale, and what is multiplied by the weight.
+        ("foundry_rms", True, 40 + 4 + 40, 10),
+        # OLMo's own without weights, in fp32.
+        ("olmo_plain", True, 40 + 8, 0),
+    ],
+)  # fmt: skip
+def test_norms_of_frameworks_that_write_their_own_blocks(
+    arch: str, trained: bool, saved: int, grads: int
+) -> None:
+    """llm-foundry 8c8dd48f llmfoundry/models/layers/norm.py; allenai/OLMo 59a53e3f olmo/model.py."""
+    found = of(
+        Decoder.norm,
+        (10, 4),
+        regime=replace(AMP, train_norms=trained),
+        traits=traits_of(arch, layer_norm=True),
+    )
+    assert found.saved[0] == saved
+    assert max(made for *_, made in found.backward) == grads
+
+
+@pytest.mark.parametrize(
+    "arch", ["foundry", "foundry_alibi_rms", "foundry_rope_plain", "olmo_rms", "olmo_ln_after"]
+)
+def test_frameworks_that_write_their_own_blocks_have_one_projection_for_all_heads(
+    arch: str,
+) -> None:
+    built = skeleton(
+        ModelDims(arch=arch, layers=1, hidden=10, heads=4, kv_heads=2, head_dim=5, ffn=4, vocab=30)
+    )
+    assert built is not None
+    widths = {layer.role: layer.outputs for layer in built.blocks[0].linears}
+    assert (widths["qkv"], widths["o"]) == (20 + 10 + 10, 10)
 
 
 def test_autocast_runs_torchs_norm_in_fp32() -> None:
@@ -335,6 +375,22 @@ def test_queries_and_keys_are_normed_where_they_are_made_or_once_they_are_turned
         plain = of(attended, traits=Traits()).saved[0]
         # Both in fp32 and a scale each.
         assert of(attended, **told).saved[0] == plain + (80 + 4) + (40 + 4)
+
+
+@pytest.mark.parametrize("arch", ["llama", "falcon_h1"])
+def test_mixers_side_by_side_are_added_up_and_both_go_back(arch: str) -> None:
+    """Two attentions of one input: 200 elements each of q and o, 100 of k and v."""
+    block = replace(MODEL.blocks[0], mixers=("attention", "attention"))
+    linears = {layer.role: layer for layer in block.linears}
+
+    def mixed(decoder: Decoder, x: Tensor) -> Tensor:
+        return decoder.mixed(x, block, linears)
+
+    found = of(mixed, arch=arch)
+    assert max(grads for *_, grads in found.backward) == 2 * 600
+    # Both keep their q, k, v and output, and a number a head; the input is one tensor, but scaled for each it is two.
+    inputs = 2 if arch == "falcon_h1" else 1
+    assert found.saved == (2 * (40 + 20 + 20 + 40 + 16) + inputs * 20, 0, 0)
 
 
 def attention(regime: Regime, *inputs: tuple[float, float], **model: Any) -> Played:

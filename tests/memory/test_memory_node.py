@@ -187,6 +187,18 @@ def test_stage_2_offloads_eighteen_bytes_two_gradients_of_the_largest_and_a_copy
     assert offloaded_of(half)[0] == pytest.approx(9 * NUMEL + 8 * largest)
 
 
+def test_what_waits_on_the_node_is_asked_for_each_number_of_micro_batches() -> None:
+    """Of two plans that differ in that alone, whichever is estimated first: before 0.6 stage 3 kept half-precision
+    gradients only to add them up."""
+    away: dict[str, Any] = {
+        "parallel__backend": "zero", "parallel__zero__stage": 3, "offload__optimizer": "cpu",
+        "offload__pin_memory": False, "versions": {"deepspeed": "0.5.10"},
+    }  # fmt: skip
+    one, two = facts(**away), facts(**away, batch__grad_accum=2)
+    assert offloaded_of(one)[0] == pytest.approx(16 * NUMEL)
+    assert offloaded_of(one.with_batch_of(two.plan))[0] == pytest.approx(18 * NUMEL)
+
+
 def test_the_bounds_of_a_node_are_a_quarter_apart_beside_its_processes() -> None:
     f = facts()
     low, high = bounds_of(f, 100 * 2**30)

@@ -252,6 +252,8 @@ def test_gradients_of_a_second_group_keep_the_buffer_of_all_through_the_step() -
     assert gradients(2) == pytest.approx(2 * 8_030_261_248 / 4, rel=1e-3)
     assert gradients(2, **{"parallel.zero.contiguous_grads": False}) == 0
     assert gradients(2, **{"offload.optimizer": "cpu"}) == 0
+    # Sums in fp32 are copies of what the buffer holds.
+    assert gradients(2, **{"precision.grad_accum": "fp32"}) == 0
 
 
 def test_zero_2_adds_the_gradients_of_a_micro_batch_to_those_before() -> None:

@@ -301,6 +301,13 @@ CASES: dict[str, tuple[Facts, float, float, Any]] = {
     "stage 1": (zero(1), 0, 2, _whole),
     "stage 2": (zero(2), 0, 2 / 4, _largest),
     "stage 2, later": (zero(2, batch__grad_accum=2), 2 * NUMEL / 4, 2 / 4, _largest),
+    # Measured with DeepSpeed 0.19.8 where gradients add up in fp32: 4 bytes an element of the partition.
+    "stage 2 in fp32": (zero(2, precision__grad_accum="fp32"), 0, 4 / 4, _largest),
+    "stage 2 in fp32, later": (
+        zero(2, precision__grad_accum="fp32", batch__grad_accum=2), 4 * NUMEL / 4, 2 / 4, _largest,
+    ),
+    "stage 3 in fp32": (zero(3, precision__grad_accum="fp32"), 4 * NUMEL / 4, 0, _largest),
+    "stage 1 in fp32": (zero(1, precision__grad_accum="fp32"), 0, 2, _whole),
     "stage 2 on the host": (zero(2, offload__optimizer="cpu"), 0, 0, _largest),
     "stage 3": (zero(3), 2 * NUMEL / 4, 0, _largest),
     "stage 3 on the host": (zero(3, offload__optimizer="nvme"), 0, 0, _largest),
@@ -353,7 +360,9 @@ def test_backward_is_highest_at_some_instant_of_some_layer(name: str) -> None:
         ("stage 1", 2 * NUMEL, 0, 0, 0),
         ("stage 2", 2 * NUMEL / 4 + 2 * END, 0, 0, 0),
         ("stage 2, later", 2 * 2 * NUMEL / 4 + 2 * END, 0, 0, 0),
+        ("stage 2 in fp32", 4 * NUMEL / 4 + 2 * END, 0, 0, 0),
         ("stage 3", 2 * NUMEL / 4 + 2 * END, 0, 2 * NUMEL / 4, 2 * NUMEL / 4),
+        ("stage 3 in fp32", 4 * NUMEL / 4 + 2 * END, 0, 4 * NUMEL / 4, 4 * NUMEL / 4),
         ("megatron", 2 * END, 0, 0, 0),
     ],
 )

@@ -259,6 +259,15 @@ MLA = Mla(q_rank=0, kv_rank=512, qk_nope=128, qk_rope=64, v_dim=128)
             "math", True,
         ),
         ({"model__dims": replace(LLAMA_8B, arch="falcon", kv_heads=8)}, "flash", False),
+        # Classes that take no fused attention in any release, unless somebody asks for one.
+        ({"model__dims": replace(LLAMA_8B, arch="gemma2")}, "eager", False),
+        ({"model__dims": replace(LLAMA_8B, arch="gemma2"), "seq__pad": "longest"}, "eager", False),
+        (
+            {"model__dims": replace(LLAMA_8B, arch="gemma2"), "versions": {"transformers": "4.40.0"}},
+            "eager", False,
+        ),
+        ({"model__dims": replace(LLAMA_8B, arch="gemma2"), "model__attn_impl": "sdpa"}, "flash", False),
+        ({"model__dims": replace(LLAMA_8B, arch="t5", kv_heads=32), "seq__pad": "longest"}, "efficient", True),
     ],
 )  # fmt: skip
 def test_torch_chooses_a_kernel(changes: dict[str, Any], kernel: str, dense: bool) -> None:

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from oomlint.memory.build import _Parts, mixture_class, size_class, skeleton, stand_in, without_head
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure
+from oomlint.memory.traits import _TRAITS
 from oomlint.memory.vision import tower_of
+from oomlint.models.architectures import BARTS, BERTS
 from oomlint.plan.model import Mla, ModelDims, Moe, VisionTower
 
 SMALL = ModelDims(
@@ -199,6 +201,69 @@ def test_norms_of_a_block() -> None:
     falcon = {"arch": "falcon", "act": "gelu", "norm": "ln"}
     norms = [block(**falcon, kv_heads=heads).norm_numel for heads in (1, 4, 2)]
     assert norms == [2 * 64, 2 * 64, 2 * 2 * 64]
+
+
+@pytest.mark.parametrize(
+    ("arch", "norm", "vectors"),
+    [
+        # Before and after attention and feed-forward part.
+        ("gemma2", "rms", 4), ("gemma3_text", "rms", 4), ("glm4", "rms", 4), ("afmoe", "rms", 4),
+        ("olmo2", "rms", 2), ("olmo3", "rms", 2), ("qwen3_next", "rms", 2), ("t5", "rms", 2),
+        # With biases, so that a norm is two vectors; GPT-J's, Phi's and CodeGen's blocks have one norm.
+        ("gpt_neox", "ln", 4), ("bloom", "ln", 4), ("opt", "ln", 4), ("starcoder2", "ln", 4),
+        ("stablelm", "ln", 4), ("nemotron", "ln", 4), ("persimmon", "ln", 4), ("bert", "ln", 4),
+        ("gptj", "ln", 2), ("phi", "ln", 2), ("codegen", "ln", 2),
+        # Without: CohereLayerNorm and MPT's and ModernBERT's LayerNorm.
+        ("cohere", "ln", 1), ("cohere2", "ln", 1), ("mpt", "ln", 2), ("modernbert", "ln", 2),
+    ],
+)  # fmt: skip
+def test_norms_of_the_blocks_of_a_class(arch: str, norm: str, vectors: int) -> None:
+    """Modules of transformers 5.23 models/<arch>/modeling_<arch>.py."""
+    assert block(arch=arch, norm=norm, act=None).norm_numel == vectors * 64
+
+
+def test_heads_that_rotate_in_part_are_put_together_by_torch_cat() -> None:
+    """So do Phi-3's apply_rotary_pos_emb and litgpt's GPT, whose heads may rotate whole. GPT-J's and CodeGen's lie
+    otherwise, and their attention is always written out."""
+    joined = {arch for arch, traits in _TRAITS.items() if traits.concatenated_rope}
+    partly = {arch for arch, traits in _TRAITS.items() if 0 < traits.rotary < 1}
+    assert joined - partly == {"phi3", "litgpt"}
+    assert partly - joined == {"gptj", "codegen"}
+
+
+@pytest.mark.parametrize(
+    ("share", "classes"),
+    [
+        # Positions are learned, or a bias of the scores.
+        (0, {"gpt2", "gpt_bigcode", "gpt_neo", "openai-gpt", "opt", "bloom", "mpt", "biogpt", "xglm", "ctrl",
+             "whisper", "olmo_hybrid", "t5", "mt5", "umt5"}),
+        (0.25, {"gptj", "gpt_neox", "codegen", "stablelm", "qwen3_next", "qwen3_5", "qwen3_5_moe"}),
+        (0.4, {"phi", "litgpt_phi"}),
+        (0.5, {"persimmon", "fuyu", "nemotron", "chatglm", "glm", "glm4", "glm4v", "glm46v", "glm4_moe", "glm4v_moe",
+               "minimax_m2"}),
+        (0.75, {"phi4_multimodal"}),
+    ],
+)  # fmt: skip
+def test_so_much_of_a_head_rotates(share: float, classes: set[str]) -> None:
+    """partial_rotary_factor and its like in transformers 5.23 models/<arch>/configuration_<arch>.py."""
+    others = {*BERTS, *BARTS}
+    found = {
+        arch for arch, traits in _TRAITS.items() if traits.rotary == share and arch not in others
+    }
+    assert {arch for arch in found if not arch.startswith("foundry")} == classes
+
+
+@pytest.mark.parametrize(
+    ("arch", "elements"),
+    [
+        # One head's width each, or all heads' of queries and of keys; Llama 4's norm has no weight.
+        ("qwen3", 16 + 16), ("olmoe", 64 + 32), ("olmo2", 64 + 32), ("olmo3", 64 + 32), ("minimax_m2", 64 + 32),
+        ("llama4", 0),
+    ],
+)  # fmt: skip
+def test_norms_of_queries_and_keys(arch: str, elements: int) -> None:
+    assert block(arch=arch, qk_norm=True).other_numel == elements
+    assert block(arch=arch).other_numel == 0
 
 
 @pytest.mark.parametrize(
@@ -524,3 +589,118 @@ def test_an_indexer_scores_tokens_where_its_sizes_are_known() -> None:
     assert known.indexer(0) == []
     for mla in (None, Mla(index_heads=2), Mla(index_dim=3)):
         assert parts("deepseek_v32", {}, mla=mla).indexer(7) == []
+
+
+# -- what classes do that others do not ----------------------------------------------------------------------
+
+GEMMA_3N = {"gemma3n", "gemma3n_text"}
+GEMMA_4 = {"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text", "diffusion_gemma"}
+T5 = {"t5", "mt5", "umt5"}
+MODERNBERT = {"modernbert", "modernbert-decoder"}
+GLM_4 = {"glm4", "glm4v", "glm46v"}
+QWEN_3_5 = {"qwen3_next", "qwen3_5", "qwen3_5_moe"}
+PHI_4 = {"phi3", "phi4_multimodal"}
+
+
+@pytest.mark.parametrize(
+    ("trait", "classes"),
+    [
+        ("post_norms", {"gemma2", "gemma3", "gemma3_text", "afmoe", "beam", "lfm3", *GEMMA_3N, *GEMMA_4, *GLM_4}),
+        ("post_norms_only", {"olmo2", "olmo3"}),
+        ("parallel", {"gptj", "gpt_neox", "codegen", "falcon", "phi", "cohere", "cohere2", "litgpt_phi"}),
+        ("fused_gate_up", {"chatglm", "glm", *GLM_4, *MODERNBERT, *PHI_4}),
+        ("output_bias", {"gpt_neo", "gte"}),
+        ("embed_norm", {"bloom"}),
+        ("scaled_query", {"opt", "whisper"}),
+        ("refuses_sdpa", {"bloom", "codegen", "gemma2", "gpt_neo", "gpt_oss", "gptj", "xglm", *T5}),
+        ("biased_scores", T5),
+        ("half_softmax", T5),
+        ("inner_dropout", T5),
+        ("attention_softcap", {"gemma2"}),
+        ("logit_softcap", {"gemma2", *GEMMA_3N, *GEMMA_4}),
+        ("head_bias", {"gptj", "codegen", "phi", "litgpt_phi"}),
+        ("qk_norm_full", {"olmoe", "olmo2", "olmo3", "minimax_m2"}),
+        ("wide_rope", {"cohere", "cohere2", "olmo", "olmo2", "olmo3", "ernie4_5", "ernie4_5_moe", *MODERNBERT}),
+        ("wide_scores", {"gpt_neo", "gptj", "codegen"}),
+        ("l2_qk_norm", {"llama4"}),
+        ("dense_routing", {"llama4"}),
+        ("gated_query", QWEN_3_5),
+        ("gated_shared", {"qwen2_moe", "qwen3_next", "qwen3_5_moe"}),
+        ("sinks", {"gpt_oss"}),
+        ("clamped_glu", {"gpt_oss"}),
+        ("value_norm", {*GEMMA_3N, *GEMMA_4}),
+        ("experts_beside", GEMMA_4),
+        ("output_scale", GEMMA_4),
+        ("narrow_loss", {"baichuan", "qwen", "whisper", *T5}),
+        ("projects_last", {"chatglm", "glm"}),
+        ("scattered_adapter", {"litgpt", "litgpt_phi"}),
+        ("transforms_head", {"nomic_bert", "gte", *MODERNBERT}),
+        ("unbiased_key", {"whisper"}),
+        ("head_major", {"whisper"}),
+        ("linear_router", {"afmoe", "dbrx", "hunyuan_v1_moe", "llama4", "phimoe"}),
+        ("fused_shared", {"granitemoehybrid", "granitemoeshared", "minimax_m3_vl_text"}),
+        (
+            "router_fp32",
+            {
+                "afmoe", "bailing_hybrid", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite",
+                "glm4v_moe", "kimi_vl", "laguna", "nemotron_h",
+            },
+        ),
+        ("attention_dropout", {
+            "gpt2", "gpt_bigcode", "openai-gpt", "biogpt", "xglm", "starcoder2", "seed_oss", *T5,
+        }),
+        ("dropout", {
+            "gpt2", "gpt_bigcode", "openai-gpt", "biogpt", "xglm", "starcoder2", "seed_oss", "opt", "ctrl", "nomic_bert",
+            "gte", *T5,
+        }),
+        ("learned_positions", {"gpt2", "gpt_bigcode", "gpt_neo", "openai-gpt", "opt", "biogpt", "whisper"}),
+        ("all_biases", {
+            "gpt2", "gpt_bigcode", "openai-gpt", "gpt_neox", "opt", "bloom", "phi", "litgpt_phi", "whisper", "biogpt",
+            "xglm", "ctrl", "starcoder2",
+        }),
+        ("fused_qkv", {
+            "gpt2", "gpt_bigcode", "openai-gpt", "gpt_neox", "gpt_neox_japanese", "bloom", "falcon", "mpt", "codegen",
+            "persimmon", "fuyu", "dbrx", "baichuan", "qwen", "chatglm", "internlm2", "litgpt", "litgpt_phi", "modernbert",
+            *PHI_4,
+        }),
+        # In towers of pictures alone, and in frameworks' own blocks.
+        ("layer_scale", set()),
+        ("narrow_norm", set()),
+        ("clamped_qkv", set()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_classes_that_do_what_others_do_not(trait: str, classes: set[str]) -> None:
+    """Modules of transformers 5.23 models/<arch>/modeling_<arch>.py, litgpt's and those of models' own code; encoders and
+    BART's kin, and blocks that frameworks write themselves, have tests of their own."""
+    found = {arch for arch, traits in _TRAITS.items() if getattr(traits, trait)}
+    own = {arch for arch in found if arch.startswith(("olmo_", "foundry"))}
+    assert found - own - set(BERTS) - set(BARTS) == classes
+
+
+@pytest.mark.parametrize("arch", BERTS)
+def test_berts_kin_norm_after_the_sum_and_drop(arch: str) -> None:
+    found = _TRAITS[arch]
+    assert (found.norm, found.norms, found.activation) == ("ln", 2, "gelu")
+    assert found.all_biases
+    assert found.dropout
+    assert found.attention_dropout
+    # Positions are numbered but for RoFormer, whose queries and keys rotate.
+    assert found.learned_positions == (found.rotary == 0) == (arch != "roformer")
+    assert found.fused_qkv == (arch == "deberta")
+    assert found.transforms_head == (arch not in ("bert-generation", "xlm", "flaubert"))
+
+
+@pytest.mark.parametrize("arch", BARTS)
+def test_barts_kin_drop_and_take_the_loss_as_it_is(arch: str) -> None:
+    found = _TRAITS[arch]
+    assert (found.norm, found.activation, found.rotary) == ("ln", "gelu", 0)
+    assert found.all_biases
+    assert found.dropout
+    assert found.narrow_loss
+    assert found.half_softmax
+    assert not found.attention_dropout
+    # M2M100 and PEGASUS-X compute their positions; Marian, PEGASUS and the small Blenderbot begin at nought.
+    assert found.learned_positions == (arch not in ("m2m_100", "pegasus_x"))
+    begins = arch in ("blenderbot-small", "marian", "pegasus")
+    assert found.positions == (0 if begins else 2)

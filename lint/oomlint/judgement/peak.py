@@ -284,7 +284,8 @@ def _otherwise(run: Run, resource: Literal["gpu", "host"], phase: str | None) ->
         other = risk_in(doubt.estimate, resource, limit, phase)
         device = doubt.estimate.gpu if resource == "gpu" else doubt.estimate.host
         need = device.peak_bytes if phase is None else device.phases.get(phase)
-        if other is not None and need is not None and other > base:
+        if other is not None and other > base:
+            assert need is not None, "nothing is at risk of no need"
             found.append((doubt.weight * (other - base), Otherwise(need, doubt.words)))
     return max(found, key=lambda pair: pair[0])[1] if found else None
 

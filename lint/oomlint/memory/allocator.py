@@ -204,12 +204,12 @@ def _stepped(f: Facts, steps: list[Point], moving: float, *, apart: bool) -> flo
     parameters finds a block for one of them. In a cache that was emptied blocks of
     backward come first, and the step's are cut from them.
     """
-    optimizer, stepped = f.plan.optimizer, 0.0
+    optimizer = f.plan.optimizer
     loops = optimizer.foreach is False and not optimizer.fused and f.ranks.backend != "zero"
-    for point in steps:
-        held = 0.0 if apart else point.gradients
-        stepped = max(stepped, held + moving + (0.0 if loops else point.temporary))
-    return stepped
+    held = [
+        (0.0 if apart else point.gradients) + (0.0 if loops else point.temporary) for point in steps
+    ]
+    return moving + max(held)
 
 
 def reserved_for_loading(parameters: float, loading: Point) -> float:

@@ -130,7 +130,6 @@ def flattened_of(f: Facts) -> float:
     return 2 * width * local_trained(f) * f.ranks.processes
 
 
-@batchless
 def offloaded_of(f: Facts) -> tuple[float, float]:
     """Bytes of offloaded states on one node, and what rounding pinned blocks adds."""
     plan = f.plan

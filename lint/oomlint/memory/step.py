@@ -243,7 +243,7 @@ class _Pile:
     an optimizer that runs in backward, to the host, into buckets that are there anyway.
     """
 
-    __slots__ = ("adds", "after", "before", "biggest", "share", "trained", "width")
+    __slots__ = ("adds", "after", "before", "biggest", "kept", "share", "trained", "width")
 
     def __init__(self, f: Facts, trained: float, *, handed_on: bool) -> None:
         ranks, bytes_per = f.ranks, f.bytes_per
@@ -253,6 +253,11 @@ class _Pile:
         stage = (f.plan.parallel.zero.stage or 0) if ranks.backend == "zero" else 0
         offloaded = f.plan.offload.optimizer in ("cpu", "nvme")
         self.width: float = regime.stream if stage >= 1 else bytes_per.grad
+        # A partition of stages 2 and 3 has the dtype that gradients add up in, from the first micro batch on (deepspeed
+        # 0.15 to 0.19 runtime/zero/stage_1_and_2.py averaged_gradients, stage3.py grad_partitions_flat_buffer; measured
+        # with 0.19.8 under stage 2: 4 bytes an element of it).
+        is_wide = stage >= 2 and f.plan.precision.grad_accum == "fp32"
+        self.kept: float = 4.0 if is_wide else self.width
         self.share = 1.0 / ranks.shard if stage >= 2 else 1.0
         if handed_on or (stage >= 2 and offloads_gradients(f)):
             self.share = 0.0
@@ -269,7 +274,7 @@ class _Pile:
         # (torch/optim/optimizer.py, torch/nn/modules/module.py: set_to_none=False).
         stays = f.samples.accumulation > 1 or f.older("torch", (2,))
         if stage == 3 or (stays and self.share):
-            self.before = trained * (self.width if stage else bytes_per.grad) * self.share
+            self.before = trained * (self.kept if stage else bytes_per.grad) * self.share
         # Those of one more micro batch are whole before ZeRO-2 adds them to the earlier ones
         # (deepspeed 0.11 to 0.16 stage_1_and_2.py independent_gradient_partition_epilogue; measured with 0.15.4).
         self.adds = stage == 2 and f.samples.accumulation > 1
@@ -291,7 +296,8 @@ class _Pile:
         may be frozen."""
         if self.before and not self.adds:
             return self.before
-        return self.before + min(above, self.trained) * self.width * self.share
+        fresh = self.width if self.before else self.kept
+        return self.before + min(above, self.trained) * fresh * self.share
 
     def made(self, own: float) -> float:
         """Bytes of the gradients that the current layer has made, ``own`` elements."""

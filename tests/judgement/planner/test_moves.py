@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement.planner import moves
+from oomlint.judgement.planner import maximise, moves
 from oomlint.plan import Plan
 from oomlint.plan.model import VisionTower
 
@@ -228,6 +228,24 @@ def offered(plan: Plan, card: int | None, *unsayable: str) -> list[dict[str, Any
     groups = (*moves._loss(plan), *moves._rollout(plan), *moves._loss(plan))
     found = moves._distinct(run, groups)
     return [{str(field): value for field, value in move.changes.items()} for move in found]
+
+
+@pytest.mark.parametrize(
+    ("now", "most", "lengths"),
+    [
+        (1000, 2048, [1024, 1280, 1536, 1792, 2048]), (1024, 1536, [1280, 1536]), (2048, 2048, []),
+        (None, 600, [256, 512]),
+    ],
+)  # fmt: skip
+def test_samples_grow_in_steps_of_256_tokens_up_to_what_the_model_takes(
+    now: int | None, most: int, lengths: list[int]
+) -> None:
+    dims = replace(LLAMA_8B, ctx=most)
+    run: Any = SimpleNamespace(plan=plan_of(ADAM, model__dims=dims, seq__max_len=now))
+    found = [
+        {str(field): n for field, n in move.changes.items()} for move in maximise._lengths(run)
+    ]
+    assert found == [{"seq.max_len": length} for length in lengths]
 
 
 def test_moves_are_offered_once_and_where_they_can_be_said() -> None:

@@ -117,8 +117,7 @@ class Attention(Basics):
         wide = 4 if m.traits.wide_scores and not r.amp else r.whole
         q, k = self.cast(q, wide), self.cast(k, wide)
         scores = tape.op(tape.scores(heads, wide), (q, k), saves=(q, k))
-        if not m.traits.scaled_query and m.arch != "bloom":
-            scores = self.scale(scores)
+        # Where scores are scaled, that is never the highest instant: the softmax of them is as wide, and its backward wider.
         if m.traits.attention_softcap:
             scores = self.scale(scores)
             capped = tape.scores(heads, r.whole)
