@@ -6,7 +6,8 @@
 under transformers' Trainer, TRL, Axolotl or ms-swift. LLaMA-Factory's own check is found by
 lf-invalid-combo. Only where a config decides whether there is an adapter: a script may wrap its model
 in ways that no reader sees. Nor where only a sibling's launch line tells how the run is started: a
-script of the project's own may load its weights whole.
+script of the project's own may load its weights whole. Where a program of the project's own starts the
+config by a line that is not read, the finding is a remark.
 
 ## Why it runs out of memory
 
