@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.linked import link
+from tests.linked import link, run_of as run_of_files
 
 from oomlint.dialects import registry
 from oomlint.documents.text import apply_edits
@@ -14,6 +14,7 @@ from oomlint.linting.rule import Proposal
 from oomlint.plan.fields import f
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.linking import Linker
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
 
 RUN = "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: a/b\n"
 LIGER = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n"
@@ -578,3 +579,23 @@ def test_under_fsdp2_no_rank_loads_4_bit_weights_for_the_others():
         run.what_if({f.quant.method: "bnb4"})
     run = run_of("adapter: lora\n" + _FSDP2.format("false"))
     assert run.what_if({f.load.cpu_ram_efficient: True}).plan.load.cpu_ram_efficient is True
+
+
+# -- DeepSpeed configs of its checkout --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["deepspeed", "./deepspeed", "deepspeed_configs"])
+def test_its_own_deepspeed_configs_are_known_by_the_folders_that_they_lay_in(folder: str) -> None:
+    run = run_of_files({"run.yaml": f"{AXOLOTL}deepspeed: {folder}/zero3.json\n"})
+    assert run.plan.parallel.zero.stage == 3
+    assert not run.missing
+
+
+def test_a_config_of_another_name_in_a_folder_of_that_name_is_missing() -> None:
+    run = run_of_files({"run.yaml": f"{AXOLOTL}deepspeed: deepspeed/ours.json\n"})
+    assert [each.reference for each in run.missing] == ["deepspeed/ours.json"]
+
+
+def test_that_folder_is_no_other_frameworks() -> None:
+    run = run_of_files({"run.yaml": f"{LLAMA_FACTORY}deepspeed: deepspeed/zero3.json\n"})
+    assert [each.reference for each in run.missing] == ["deepspeed/zero3.json"]

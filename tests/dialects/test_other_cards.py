@@ -27,6 +27,7 @@ def _worst(files: Files) -> str:
         (f"export HIP_VISIBLE_DEVICES=0,1,2,3\n{_LINE}", _SCRIPT, False),
         (f"export ASCEND_RT_VISIBLE_DEVICES=0\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\n{_LINE}", _SCRIPT, True),
         (_LINE, f"import torch_npu\n{_SCRIPT}", False),
+        (_LINE, f"import ipex_llm\n{_SCRIPT}", False),
         (_LINE, f"try:\n    import torch_npu\nexcept ImportError:\n    pass\n{_SCRIPT}", True),
     ],
 )  # fmt: skip
@@ -42,3 +43,51 @@ def test_a_remark_names_what_says_so() -> None:
     found = report_of(files, hardware="4xA100-40GB").diagnoses
     details = " ".join(each for d in found for each in d.finding.details)
     assert "ASCEND_RT_VISIBLE_DEVICES is for Ascend NPUs" in details
+
+
+_CONFIG = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: alpaca
+template: qwen
+cutoff_len: 2048
+output_dir: out
+per_device_train_batch_size: 8
+bf16: true
+"""
+_ACCELERATE = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: {kind}
+mixed_precision: bf16
+num_processes: 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "is_judged"), [("examples/ascend", False), ("examples/train_full", True)]
+)
+def test_a_config_in_a_folder_for_other_cards_gets_remarks_alone(
+    folder: str, is_judged: bool
+) -> None:
+    assert (_worst({f"{folder}/train.yaml": _CONFIG}) == "ERROR") is is_judged
+
+
+@pytest.mark.parametrize(
+    ("accelerate", "is_judged"),
+    [
+        (_ACCELERATE.format(kind="MULTI_GPU"), True),
+        (_ACCELERATE.format(kind="MULTI_NPU"), False),
+        (_ACCELERATE.format(kind="MULTI_GPU") + "ipex_config:\n  use_xpu: true\n", False),
+        (_ACCELERATE.format(kind="MULTI_GPU") + "ipex_config:\n  use_xpu: false\n", True),
+    ],
+)
+def test_a_config_of_accelerate_says_for_which_cards_it_is(
+    accelerate: str, is_judged: bool
+) -> None:
+    launch = "accelerate launch --config_file acc.yaml train.py\n"
+    files = {"run.sh": launch, "train.py": _SCRIPT, "acc.yaml": accelerate}
+    found = report_of(files, hardware="4xA100-40GB").diagnoses
+    needs = {each.severity.name for each in found if each.finding.rule.code.startswith("OOM1")}
+    assert ("ERROR" in needs) is is_judged

@@ -327,6 +327,38 @@ def test_processes_are_not_started_of_which_only_the_first_has_data():
         assert ("only the first process makes data" in " ".join(found.finding.details)) != fixable
 
 
+_SHOWS_ITSELF = b"""\
+import os
+os.environ["CUDA_VISIBLE_DEVICES"] = "%s"
+import torch
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", torch_dtype=torch.bfloat16)
+how = TrainingArguments("out", per_device_train_batch_size=4, bf16=True)
+Trainer(model=model, args=how, train_dataset=load_dataset("tatsu-lab/alpaca")["train"]).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("devices", "severity"),
+    [("4,5", Severity.INFO), ("2,3", Severity.WARNING), ("5", None)],
+    ids=["none of them there", "there", "one, of whatever machine"],
+)
+def test_gpus_that_a_program_shows_itself_and_that_are_not_there(
+    devices: str, severity: Severity | None
+) -> None:
+    files = {"train.py": _SHOWS_ITSELF % devices.encode(), "run.sh": b"python train.py\n"}
+    options = Options(hardware=parse_hardware("4xRTX-4090-24GB"))
+    report = lint(Workspace(Path("/project"), files), list(files), options)
+    found = [each for each in report.diagnoses if each.rule.code == "OOM705"]
+    assert [each.severity for each in found] == ([] if severity is None else [severity])
+    offers = [bool(list(each.finding.proposals)) for each in found]
+    assert offers == [severity is Severity.WARNING for _ in found]
+    needs = [each.severity for each in report.diagnoses if each.rule.code.startswith("OOM1")]
+    assert severity is not Severity.INFO or set(needs) <= {Severity.INFO}
+
+
 @pytest.mark.parametrize(
     ("devices", "hardware", "severity"),
     [

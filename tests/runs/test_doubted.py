@@ -48,6 +48,23 @@ def test_a_command_that_ends_before_its_last_options_is_not_judged_without_them(
     assert "the command ends in run.sh:2 before its last options" in left_open(forecast_of(run))
 
 
+def test_what_stands_ahead_of_the_program_is_read_of_such_a_command_all_the_same(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(_TRAINS)
+    head = (
+        "deepspeed --include localhost:0,1,2,3,4,5,6,7 train.py --output_dir out"
+        " --num_train_epochs 1 --learning_rate 1e-5 --per_device_train_batch_size 64"
+    )
+    (tmp_path / "run.sh").write_text(f"{head} \\ \n --deepspeed ds.json\n")
+    options = Options(hardware=parse_hardware("4xA100-80GB"))
+    report = lint(Workspace(tmp_path), ["run.sh"], options)
+    severities = {d.rule.code: d.severity for d in report.diagnoses}
+    assert severities.pop("OOM703") is Severity.ERROR
+    assert severities.pop("OOM706") is Severity.ERROR
+    assert all(severity is Severity.INFO for severity in severities.values())
+
+
 def test_a_recipe_with_keys_for_a_program_of_the_projects_own_is_that_programs(
     tmp_path: Path,
 ) -> None:

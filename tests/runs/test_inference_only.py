@@ -1,8 +1,9 @@
 """A command whose program only generates or scores starts no training, whatever options it parses."""
 
 import pytest
-from tests.linked import link
+from tests.linked import link, report_of
 
+from oomlint.linting.rule import Severity
 from oomlint.runs.run import Run
 
 _COMMAND = (
@@ -112,3 +113,82 @@ def test_a_module_that_others_import_trains_nothing_by_itself(
     is_training: bool,
 ) -> None:
     assert bool(runs_of(_DEFINES + more)) is is_training
+
+
+# -- configs that no line hands to anything --------------------------------------------------------
+
+_CONFIG = """\
+parallelism: {dp: 1, pp: 1, tp: 1}
+model:
+  dtype: bfloat16
+  model_config:
+    {hidden_size: 2048, intermediate_size: 8192, num_attention_heads: 32, num_hidden_layers: 16, num_key_value_heads: 8, vocab_size: 32000}
+tokens: {micro_batch_size: 8, sequence_length: 8192, batch_accumulation_per_replica: 1, train_steps: 10}
+optimizer: {zero_stage: 0, accumulate_grad_in_fp32: true}
+"""
+_PROBE = (
+    "import torch\n"
+    "from nanotron.trainer import DistributedTrainer\n"
+    "from data import batches\n\n"
+    "model = DistributedTrainer('config').model\n"
+    "model.eval()\n"
+    "with torch.no_grad():\n"
+    "    for batch in batches():\n"
+    "        model(**batch)\n"
+)
+
+
+def severities(name: str, program: str = _PROBE, **more: str) -> set[Severity]:
+    files = {name: _CONFIG, "src/head_norms.py": program, "src/data.py": "def batches(): ...\n"}
+    files |= {f"src/{file}.py": text for file, text in more.items()}
+    report = report_of(files, name, hardware="4xRTX-4090-24GB")
+    return {d.severity for d in report.diagnoses if d.finding.rule.code == "OOM100"}
+
+
+def test_a_config_named_after_a_program_that_trains_nothing_is_told_as_unused() -> None:
+    assert severities("configs/1B_headnorms.yaml") == {Severity.INFO}
+
+
+def test_a_config_named_otherwise_is_a_run() -> None:
+    assert severities("configs/1B_base.yaml") == {Severity.ERROR}
+
+
+def test_a_config_that_a_file_names_is_a_run() -> None:
+    start = "CONFIG = 'configs/1B_headnorms.yaml'\n"
+    assert severities("configs/1B_headnorms.yaml", start=start) == {Severity.ERROR}
+
+
+@pytest.mark.parametrize("more", ["trainer.train(batches())\n", "loss.backward()\n"])
+def test_a_config_named_after_a_program_that_trains_is_a_run(more: str) -> None:
+    assert severities("configs/1B_headnorms.yaml", _PROBE + more) == {Severity.ERROR}
+
+
+def test_a_program_that_imports_what_trains_says_nothing_of_its_configs() -> None:
+    trains = "def batches(trainer):\n    trainer.train()\n"
+    assert severities("configs/1B_headnorms.yaml", _PROBE, data=trains) == {Severity.ERROR}
+
+
+def test_a_program_of_another_framework_says_nothing_of_its_configs() -> None:
+    other = _PROBE.replace("nanotron", "elsewhere")
+    assert severities("configs/1B_headnorms.yaml", other) == {Severity.ERROR}
+
+
+def test_a_config_named_after_a_module_that_starts_nothing_is_a_run() -> None:
+    module = "import nanotron\nimport torch\n\ndef norms(model):\n    with torch.no_grad():\n        return model()\n"
+    assert severities("configs/1B_headnorms.yaml", module) == {Severity.ERROR}
+
+
+# -- configs that were set aside -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["lora-old.yaml", "archive/lora.yaml", "lora.bak.yaml"])
+def test_a_config_that_was_set_aside_is_told_as_unused(name: str) -> None:
+    assert severities(name) == {Severity.INFO}
+
+
+def test_a_config_of_such_a_name_that_somebody_starts_is_a_run() -> None:
+    assert severities("lora-old.yaml", start='CONFIG = "lora-old.yaml"\n') == {Severity.ERROR}
+
+
+def test_a_name_that_has_such_a_word_in_another_is_a_run() -> None:
+    assert severities("fold.yaml") == {Severity.ERROR}

@@ -37,7 +37,8 @@ class Reference(Struct, frozen=True, eq=False):
     ``adopts``: naming the file makes it one of that dialect, though nothing in it tells.
     ``vouched_for``: so it does where one of these is what it is taken for (the script that reads it).
     ``level`` is how well it is known that the run takes the file in. ``is_base``: the run begins with it, so that
-    where it is not here nobody knows what the framework's defaults give way to.
+    where it is not here nobody knows what the framework's defaults give way to. ``framework`` is the name of the dialect
+    that takes the path from a config, where that tells what it ships under it.
     """
 
     path: str
@@ -50,6 +51,7 @@ class Reference(Struct, frozen=True, eq=False):
     vouched_for: tuple[Reference, ...] = ()
     level: Level = Level.STATED
     is_base: bool = False
+    framework: str = ""
 
 
 class Demand(Struct, frozen=True):

@@ -20,6 +20,7 @@ from oomlint.judgement.launch import (
     launch_is_unread,
     only_suggests_ranks,
     says_ranks,
+    sees_none,
     sharding_is_open,
     slot_missing,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "relief",
     "risk_of",
     "says_ranks",
+    "sees_none",
     "settled",
     "severity_of_block",
     "severity_of_need",

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from oomlint.dialects.machine.fields import launch, scene
+from oomlint.dialects.machine.launcher_keys import PLAIN
+from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.slurm_meaning import is_asked
 from oomlint.dialects.machine.visible import shown_gpus, starts_by_deepspeed
 from oomlint.hardware import usual_limit
@@ -83,6 +85,19 @@ def slot_missing(run: Run) -> int | None:
     return next((number for number in shown if number >= hardware.gpus_per_node), None)
 
 
+def sees_none(run: Run) -> str:
+    """That a program which no launcher starts leaves itself several GPUs none of which the named machine has, in words:
+    CUDA counts no further than to the first number that is not there (torch 2.9 cuda/__init__.py _device_count_nvml).
+    Empty where there are some. One number alone may be any card of its author's, and a launcher says its ranks itself."""
+    shown, hardware = shown_gpus(run.cells), run.parts.hardware
+    if shown is None or hardware is None or len(shown) == 1:
+        return ""
+    if launcher_of(run.cells) not in (None, PLAIN) or shown[0] < hardware.gpus_per_node:
+        return ""
+    numbers = ",".join(map(str, shown))
+    return f"it shows itself the GPUs {numbers} of a machine with {hardware.gpus_per_node}: it would see none of them"
+
+
 def gpus_of_job(run: Run) -> int | None:
     """How many GPUs of a node Slurm is asked for, where a node of the named machine has fewer: no job begins
     (Slurm 24.05 slurm_errno.h ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE, "Requested node configuration is not available")."""
@@ -99,7 +114,7 @@ def why_not_to_start(run: Run) -> str:
         return f"a job with {asked} GPUs a node, of which this machine has {hardware.gpus_per_node}"
     missing = cards_missing(run)
     if not missing:
-        return ""
+        return sees_none(run)
     ranks = run.plan.parallel.gpus_per_node or 0
     return f"{ranks} processes a node, for which this machine has {ranks - missing} GPUs"
 

@@ -70,7 +70,13 @@ def without_what_is_cut_off(claim: Claim, launch: Launch) -> Claim:
             first, _ = source.position(launch.anchor.start)
             if fact.detail["top"] <= first <= last:
                 doubt = f"the command ends in {claim.path}:{last} before its last options"
-                return replace(claim, blocks=tuple(_doubted(b, doubt) for b in claim.blocks))
+                # What stands ahead of the program is read whole: it says as much of the run that is meant.
+                ahead = ("launcher", "environment") if launch.script is not None else ()
+                blocks = (
+                    b if {b.table.section, b.table.name}.intersection(ahead) else _doubted(b, doubt)
+                    for b in claim.blocks
+                )
+                return replace(claim, blocks=tuple(blocks))
     return claim
 
 

@@ -115,7 +115,7 @@ class Linker:
 
     @cached_property
     def _forward_only(self) -> ForwardOnly:
-        from oomlint.runs.inference_only import ForwardOnly  # asked of commands alone
+        from oomlint.runs.inference_only import ForwardOnly  # many links ask nothing of it
 
         return ForwardOnly(self.workspace)
 
@@ -323,9 +323,12 @@ class Linker:
         return replace(missing, is_elsewhere=is_elsewhere, namesake=namesake)
 
     def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:
-        """Why it is not known what the Python program does that a command starts, in words; empty where it was read,
-        or where no command here starts one."""
-        for launch in (claim for claim in claims if claim.kind == "launch"):
+        """Why it is not known what the Python program does that a command starts, or that is the one to name a config
+        which no command here starts, in words; empty where it was read, or where there is none."""
+        launches = [claim for claim in claims if claim.kind == "launch"]
+        if not launches:
+            return self._unread_starter(claims[0])
+        for launch in launches:
             programs = [r for r in launch.references if not r.dialect and r.path.endswith(".py")]
             if not programs:
                 continue
@@ -338,6 +341,14 @@ class Linker:
                 return ""
             return f"what {name} does is not followed"
         return ""
+
+    def _unread_starter(self, config: Claim) -> str:
+        """The program of the project that names a config and starts processes of training, of which no line was read:
+        what it puts together is not known (``command = f"... run_sft.py recipes/sft.yaml ..."``)."""
+        if config.kind != "run" or kind_of(config.path) not in YAML_SUFFIXES:
+            return ""
+        program = next(self._scripts.suggestions.programs(config.path), "")
+        return f"what {program} starts with {config.path} is not followed" if program else ""
 
     def _unlinked(
         self, launch: Launch, from_file: str, blocks: Iterable[tuple[Block, Reading]]

@@ -177,7 +177,7 @@ class References:
                 named = self._recogniser.registry.named(reader)
                 reference = Reference(
                     str(setting.value), location, reader, level=setting.level,
-                    optional=named is not None and named.may_lack,
+                    optional=named is not None and named.may_lack, framework=dialect.name,
                 )  # fmt: skip
                 folder = _folder_by_program(setting, claims)
                 if folder is not None:

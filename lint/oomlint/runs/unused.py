@@ -1,22 +1,29 @@
 """Runs that nobody starts as things are: what is wrong with them nobody meets before somebody does.
 
 That is what a command starts whose program is not here, an example that came with a copy of a framework
-(:mod:`oomlint.runs.shipped_examples`), and what trains in a function that nothing of the project calls. What the user named
-is asked about, whoever starts it.
+(:mod:`oomlint.runs.shipped_examples`), what trains in a function that nothing of the project calls, a config that is named
+after a program which trains nothing, and one that by its name was set aside. What the user named is asked about, whoever
+starts it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from oomlint.dialects.base import Claim
 from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
 
 if TYPE_CHECKING:
     from oomlint.files.live_texts import LiveTexts
+    from oomlint.runs.inference_only import ForwardOnly
     from oomlint.runs.shipped_examples import ShippedExamples
+
+# What people call a config, or its folder, that they have replaced: ``lora-old.yml``, ``configs/archive/sft.yaml``.
+_SET_ASIDE = r"(?i)(?:^|[-_./ ])(?:old|bak|backup|deprecated|obsolete|archived?)\d*(?:[-_./ ]|$)"
 
 
 class Unused:
@@ -39,6 +46,12 @@ class Unused:
         from oomlint.runs.shipped_examples import ShippedExamples
 
         return ShippedExamples(self._workspace, self._texts)
+
+    @cached_property
+    def _forward_only(self) -> ForwardOnly:
+        from oomlint.runs.inference_only import ForwardOnly
+
+        return ForwardOnly(self._workspace)
 
     def run(self, run: Run) -> str:
         """Why nobody starts a run."""
@@ -74,8 +87,22 @@ class Unused:
         library = self._examples.library(files)
         if library:
             return f"it is an example of {library}, which lies here whole, and nothing outside of it names it"
+        if not (root.is_program or root.kind == "launch"):
+            return self._config(root)
         at = run.line_of(root.anchor) if root.is_program else None
         return "" if at is None else self.line(root.path, at, run)
+
+    def _config(self, config: Claim) -> str:
+        """Why nobody trains by a config of which no command here starts: what others name may be started all the same."""
+        is_aside = re.search(_SET_ASIDE, config.path) is not None
+        program = "" if is_aside else self._forward_only.program_of(config)
+        if not (is_aside or program) or set(self._texts.naming(config.path)) - {config.path}:
+            return ""
+        if is_aside:
+            return (
+                f"its name says that {config.path} was set aside, and no other file names it in use"
+            )
+        return f"it is named after {program}, which trains nothing, and no other file names it"
 
     def _is_named(self, path: str) -> bool:
         """Whether the user named the file, or a folder of the project's that it is in: not the project as a whole."""

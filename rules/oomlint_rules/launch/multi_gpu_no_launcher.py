@@ -27,6 +27,8 @@ Where a device map spreads the layers of one model over the cards, with `device_
 and with TRL's PPOTrainer, which has an Accelerator of its own and trains on the first card; the rule is silent there.
 So it is where Unsloth loads the model: the trainers that it makes of TRL's drive one card. Where a load that is not
 followed may have a device map, the finding is a remark.
+Where the script shows itself several cards none of which the named machine has (`CUDA_VISIBLE_DEVICES=4,5` on one of
+four), nothing is driven at all, and that is a remark.
 So it is of a notebook that does not say which cards it is for: that the machine has several is nothing it was written for.
 
 ## Sources
@@ -44,7 +46,8 @@ import re
 from collections.abc import Iterable
 
 from oomlint.documents.text import Edit
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Where
+from oomlint.judgement import sees_none
+from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.plan.training import HEADLESS
@@ -112,15 +115,21 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
         if alone is not None:
             name = alone.detail["name"]
             details.append(f"torchrun alone is no way out: only the first process makes {name}")
+        none = sees_none(run)
+        if none:
+            details = [none]
         place = run.settings[f.parallel.backend].origin.block
-        yield self.warning(
+        yield self.finding(
             run,
-            f"one process drives {parallel.world} GPUs with torch's DataParallel",
+            Severity.INFO if none else Severity.WARNING,
+            "the GPUs that the script shows itself are not on this machine"
+            if none
+            else f"one process drives {parallel.world} GPUs with torch's DataParallel",
             at=place.location if place is not None else (),
             rests_on=(f.parallel.backend, f.parallel.world, f.load.device_map),
             details=tuple(details),
             confidence="medium",
-            proposals=() if alone is not None else _torchrun(run, parallel.world),
+            proposals=() if none or alone is not None else _torchrun(run, parallel.world),
         )
 
 

@@ -6,7 +6,8 @@
 under transformers' Trainer, TRL, Axolotl or ms-swift. LLaMA-Factory's own check is found by
 lf-invalid-combo. Only where a config decides whether there is an adapter: a script may wrap its model
 in ways that no reader sees. Nor where only a sibling's launch line tells how the run is started: a
-script of the project's own may load its weights whole.
+script of the project's own may load its weights whole. Where a program of the project's own starts the
+config by a line that is not read, the finding is a remark.
 
 ## Why it runs out of memory
 
@@ -36,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.quantization import WITHOUT_GRADIENT
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, mended, script, text
@@ -89,11 +90,16 @@ class QuantizedPlusCompileOrNonlora(Rule, code="OOM816", fixes=Applicability.UNS
         method = "qlora" if plan.quant.method == "bnb4" else "lora"
         if not _config_decides(run, method):
             return
-        yield self.error(
+        unread = run.parts.unread_program
+        yield self.finding(
             run,
+            Severity.INFO if unread else Severity.ERROR,
             "the weights are quantized, and no adapter is trained on them",
             at=(f.quant.requested_bits, f.quant.method, f.model.id),
-            details=("quantized weights have no gradient, and the run stops with an error",),
+            details=(
+                "quantized weights have no gradient, and the run stops with an error",
+                *([f"unless they are loaded whole: {unread}"] if unread else ()),
+            ),
             proposals=[
                 Proposal.set(
                     "train an adapter on the quantized weights",

@@ -18,7 +18,8 @@ an fp32 master copy).
 Raise the stage to 3, which is what makes offloading parameters possible; the result of the
 training stays the same, each layer is gathered when it is needed. Or delete the block, if
 the run fits without it. Which of the two was meant only its author says: the fix raises the stage where the run
-does not fit, and is shown elsewhere.
+does not fit, and is shown elsewhere. Where the model is loaded with a device map stage 3 would stop it: there the
+fix deletes the block, or the map has to go first.
 
 ## When not to
 
@@ -29,6 +30,7 @@ Where the block is a leftover and the run fits as it is: delete it, it does noth
 * DeepSpeed edaa7221 `runtime/zero/config.py:157` (`offload_param`: *Valid only with stage 3*)
 * DeepSpeed edaa7221 `runtime/engine.py` `_configure_optimizer`: below stage 1 no ZeRO optimizer
   is built
+* transformers 4.57 `modeling_utils.py` (*DeepSpeed Zero-3 is not compatible with passing a `device_map`*)
 * https://github.com/hiyouga/LLaMA-Factory/issues/653 (stage 2 with offloading that had no effect)
 """
 
@@ -42,10 +44,11 @@ from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, SetFields, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed, example
+from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed, example, script
 from oomlint_rules._fixes import removal
 
 _PARAMS = '"offload_param": {"device": "cpu"}'
+_STOPS_BY_MAP = "stage 3 would stop the run as it is: transformers takes no device map under it"
 _GATHERS = ', "stage3_gather_16bit_weights_on_model_save": true'
 
 
@@ -91,6 +94,15 @@ class OffloadParamNeedsStage3(Rule, code="OOM303", fixes=Applicability.SAFE, cos
             {"ds.json": deepspeed('"stage": 0, "offload_optimizer": {"device": "cpu"}')},
             why="no optimizer of ZeRO is there to offload",
         ),
+        example(
+            {
+                "train.py": script("deepspeed='ds.json'", load="    device_map={'': 0},\n"),
+                "train.sh": "torchrun --nproc_per_node 4 train.py\n",
+                "ds.json": deepspeed(f'"stage": 2, {_PARAMS}'),
+            },
+            {"ds.json": deepspeed('"stage": 2')},
+            why="stage 3 stops where the model is loaded with a device map",
+        ),
     )
     good = (
         example(
@@ -133,6 +145,7 @@ class OffloadParamNeedsStage3(Rule, code="OOM303", fixes=Applicability.SAFE, cos
         dies = judged is not None and judged.limit is not None and judged.is_problem
         is_sure = judged is not None and dies and judged.severity is Severity.ERROR
         place = said.origin.location
+        is_mapped = needed == 3 and _has_device_map(run)
         return self.finding(
             run,
             Severity.ERROR if is_sure else Severity.WARNING,
@@ -141,12 +154,13 @@ class OffloadParamNeedsStage3(Rule, code="OOM303", fixes=Applicability.SAFE, cos
             details=(
                 f"{said.value} is asked for, and the GPU keeps {what}",
                 f"DeepSpeed offloads {what} from stage {needed} on",
+                *((_STOPS_BY_MAP,) if is_mapped else ()),
                 *(judged.context if dies and judged is not None else ()),
             ),
             judged=judged if dies else None,
             confidence="high",
             resource="gpu",
-            proposals=_proposals(run, said, field, needed, is_needed=dies),
+            proposals=_proposals(run, said, field, needed, is_needed=dies, may_raise=not is_mapped),
             notes=[self.note(run, f.parallel.zero.stage, f"the stage is {stage}")],
         )
 
@@ -170,13 +184,18 @@ def _means_more(run: Run, said: Setting, needed: int) -> bool:
     )
 
 
+def _has_device_map(run: Run) -> bool:
+    """Whether the model is loaded with a device map, which transformers refuses under stage 3."""
+    return run.plan.load.device_map not in (None, "none")
+
+
 def _proposals(
-    run: Run, said: Setting, field: Any, needed: int, *, is_needed: bool
+    run: Run, said: Setting, field: Any, needed: int, *, is_needed: bool, may_raise: bool
 ) -> Iterable[Proposal]:
     changes: dict[Any, Any] = {f.parallel.zero.stage: needed, field: said.value}
     if needed == 3:
         changes[f.parallel.zero.gather16_on_save] = True
-    adapts = run.plan.quant.method not in (None, "none")
+    is_raised = may_raise and run.plan.quant.method in (None, "none")
     # `{"device": "cpu", "pin_memory": true}` is one section, of which nothing has an effect without the device.
     is_whole = said.origin.entry is not None and said.origin.entry.key == "device"
     section = "offload_param" if field == f.offload.params else "offload_optimizer"
@@ -185,9 +204,9 @@ def _proposals(
     if run.is_fragment:
         # Whoever uses the file trains with this stage today.
         yield from removed
-    if not adapts:
+    if is_raised:
         # Which of the two was meant only the author says, as long as the run does without.
         level = Applicability.SAFE if is_needed else Applicability.DISPLAY
         yield Proposal(f"raise the ZeRO stage to {needed}", (SetFields(changes),), level)
-    if not run.is_fragment and (adapts or is_needed):
+    if not run.is_fragment and (not is_raised or is_needed):
         yield from removed

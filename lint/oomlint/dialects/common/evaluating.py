@@ -13,6 +13,9 @@ _TRAINS = (
     rf"{NOT_OF_SAMPLES}\((?!\s*False)|\.backward\(|\btraining_step\b"
 )
 _MAKES = r"(?<!class )\b\w*Trainer\("
+# What runs a model that somebody else made without learning from it.
+_LOOKS = r"\.eval\(\)(?s:.*)\b(?:no_grad|inference_mode)\("
+_TEACHES = r"\bclass \w+\([^)\n]*Trainer\b"
 _COMMENT = r"(?m)^[ \t]*#.*"
 
 
@@ -22,3 +25,13 @@ def only_evaluates(text: str) -> bool:
         return False
     text = re.sub(_COMMENT, "", text)
     return re.search(_MAKES, text) is not None and re.search(_TRAINS, text) is None
+
+
+def only_borrows_model(text: str) -> bool:
+    """Whether a script makes a Trainer for the model that this loads, puts that to evaluation and runs it without
+    gradients, and nothing there trains."""
+    if "Trainer(" not in text or ("no_grad(" not in text and "inference_mode(" not in text):
+        return False
+    text = re.sub(_COMMENT, "", text)
+    is_made = re.search(_MAKES, text) is not None and re.search(_TEACHES, text) is None
+    return is_made and re.search(_LOOKS, text) is not None and re.search(_TRAINS, text) is None

@@ -7,7 +7,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
-from oomlint.dialects.deepspeed.presets import shipped_preset
+from oomlint.dialects.deepspeed.presets import former_preset, shipped_preset
 from oomlint.dialects.table import Block, Reading, Setting
 from oomlint.documents.base import Document, Mapping
 from oomlint.documents.text import Location, Source, Span
@@ -20,7 +20,19 @@ def deepspeed_block(document: Document, root: Mapping) -> Block:
 
 def preset_block(path: str, named: Location) -> Block | None:
     """The config that a framework ships under a name, said where it is ``named``."""
-    text = shipped_preset(path)
+    why = (
+        f"{path} was not found here; its values are those that the framework ships under that name"
+    )
+    return _block_of(path, shipped_preset(path), named, why)
+
+
+def former_block(path: str, named: Location, framework: str) -> Block | None:
+    """The config that a framework shipped where its folder was called otherwise, said where it is ``named``."""
+    why = f"{path} was not found here; its values are those that the framework shipped under that name in its day"
+    return _block_of(path, former_preset(path, framework), named, why)
+
+
+def _block_of(path: str, text: str | None, named: Location, why: str) -> Block | None:
     if text is None:
         return None
     from oomlint.documents.json import parse_json
@@ -28,9 +40,6 @@ def preset_block(path: str, named: Location) -> Block | None:
     document = parse_json(Source(path, text))
     if not isinstance(document.root, Mapping):
         return None
-    why = (
-        f"{path} was not found here; its values are those that the framework ships under that name"
-    )
     return replace(deepspeed_block(document, document.root), locked=why, referred=named)
 
 

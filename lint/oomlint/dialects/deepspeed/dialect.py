@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect, Reference
 from oomlint.dialects.deepspeed.alone import alone
-from oomlint.dialects.deepspeed.blocks import deepspeed_block, preset_block
+from oomlint.dialects.deepspeed.blocks import deepspeed_block, former_block, preset_block
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import is_at_home, is_shipped, is_whole
 from oomlint.documents.base import Document, Mapping, root_of, roots
@@ -66,7 +66,10 @@ class DeepSpeed(Dialect):
         return _claim(self, document, root)
 
     def preset(self, reference: Reference) -> Claim | None:
-        """A config that a framework ships, by its usual path."""
+        """A config that a framework ships, by its usual path, or shipped, by the one of that day."""
+        former = former_block(reference.path, reference.location, reference.framework)
+        if former is not None:
+            return Claim(self, "part", former.document, (former,))
         if not is_at_home(reference.path):
             return None
         block = preset_block(reference.path, reference.location)

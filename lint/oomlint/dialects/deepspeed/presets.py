@@ -25,6 +25,9 @@ _FILE_NAME = r"(?:^|/)(?P<name>(?:ds_z|zero)[^/]*)\.json$"
 # the project wrote into it.
 AXOLOTL_HOME = "deepspeed_configs"
 LLAMA_FACTORY_HOME = "examples/deepspeed"
+# Where Axolotl's lay until e923e62d (2024-01-25): a name that any project may give a folder of its own, so that it is
+# Axolotl's in Axolotl's configs alone.
+_FORMER_AXOLOTL_HOME = re.compile(r"(?:\./)?deepspeed/(?P<name>zero[1-3])\.json")
 _HOME = re.compile(rf"(?:^|/)(?:{AXOLOTL_HOME}/zero|{LLAMA_FACTORY_HOME}/ds_z)[^/]*\.json$")
 
 # ms-swift 3602360a config/*.json and llm/ds_config/*.json of the tags v2.0.3 to v2.6.1 (whose zero3_offload.json leaves
@@ -67,6 +70,17 @@ def is_at_home(path: str) -> bool:
     """Whether a file that is not here is one that a framework brings along: by a name without ending
     that only the framework knows, or by the folder of its checkout."""
     return path in SWIFT_PRESETS or path in _of_xtuner() or _HOME.search(path) is not None
+
+
+def former_preset(path: str, framework: str) -> str | None:
+    """The text of the config that a framework shipped under a name in a folder that it has moved since."""
+    match = _FORMER_AXOLOTL_HOME.fullmatch(path) if framework == "axolotl" else None
+    if match is None:
+        return None
+    import json
+
+    _, _, with_optimizer, *_ = _of_earlier_axolotl()[match["name"]]
+    return json.dumps(with_optimizer, indent=2) + "\n"
 
 
 def is_shipped(path: str, text: str) -> bool:

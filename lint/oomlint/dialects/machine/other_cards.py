@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Any
 
 from oomlint.dialects.cells import Cells
@@ -10,7 +11,8 @@ from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.table import Block
-from oomlint.documents.base import PythonDocument
+from oomlint.documents import YAML_SUFFIXES
+from oomlint.documents.base import Mapping, PythonDocument
 
 other_cards = Meaning()
 
@@ -19,8 +21,25 @@ other_cards = Meaning()
 _SHOWN = {"ASCEND_RT_VISIBLE_DEVICES": "Ascend NPUs", "HIP_VISIBLE_DEVICES": "AMD GPUs"}
 _GPUS = "CUDA_VISIBLE_DEVICES"
 # Not below an ``if`` or a ``try``, as where there are both.
-_IMPORTS = re.compile(r"^(?:import|from) (torch_npu|torch_xla)\b", re.MULTILINE)
-_MAKERS = {"torch_npu": "Ascend NPUs", "torch_xla": "TPUs"}
+_IMPORTS = re.compile(
+    r"^(?:import|from) (torch_npu|torch_xla|intel_extension_for_pytorch|ipex_llm)\b", re.MULTILINE
+)
+# Intel Extension for PyTorch, README: for Intel's CPUs and GPUs; IPEX-LLM, README: the same.
+_MAKERS = {
+    "torch_npu": "Ascend NPUs",
+    "torch_xla": "TPUs",
+    "intel_extension_for_pytorch": "Intel's CPUs and GPUs",
+    "ipex_llm": "Intel's CPUs and GPUs",
+}
+# accelerate 1.12 utils/dataclasses.py DistributedType, commands/config/cluster.py (ipex_config).
+_TYPES = {
+    "MULTI_NPU": "Ascend NPUs",
+    "MULTI_XPU": "Intel GPUs",
+    "MULTI_MLU": "Cambricon MLUs",
+    "MULTI_HPU": "Gaudi HPUs",
+}
+# LLaMA-Factory ff6d4d12 examples/ascend: its configs say nothing of the cards themselves.
+_FOLDERS = {"ascend": "Ascend NPUs"}
 
 
 @other_cards.derive(shared.other_cards)
@@ -37,9 +56,36 @@ def _said(blocks: list[Block]) -> str:
         for name, cards in _SHOWN.items():
             if name in names and _GPUS not in names:
                 return f"{name} is for {cards}"
+        for cards in (_of_accelerate(block), _of_folder(block)):
+            if cards:
+                return cards
     for document in {id(block.document): block.document for block in blocks}.values():
         text = document.source.text if isinstance(document, PythonDocument) else ""
         found = _IMPORTS.search(text)
         if found is not None:
             return f"{found[1]}, which {document.source.path} imports, is for {_MAKERS[found[1]]}"
     return ""
+
+
+def _of_accelerate(block: Block) -> str:
+    """By the kind of processes in a config of Accelerate's, or by what it says of Intel's extension."""
+    kind = block.mapping.said("distributed_type")
+    if isinstance(kind, str) and kind.upper() in _TYPES:
+        return f"distributed_type {kind} is for {_TYPES[kind.upper()]}"
+    ipex = block.mapping.entries.get("ipex_config")
+    if (
+        ipex is not None
+        and isinstance(ipex.value, Mapping)
+        and str(ipex.value.said("use_xpu")).lower() == "true"
+    ):
+        return "ipex_config with use_xpu is for Intel GPUs"
+    return ""
+
+
+def _of_folder(block: Block) -> str:
+    """By the folder that a config lies in; a script of such a folder says in its environment what it is for."""
+    path = PurePosixPath(block.path)
+    if path.suffix not in YAML_SUFFIXES:
+        return ""
+    folder = next((part for part in reversed(path.parts[:-1]) if part.lower() in _FOLDERS), None)
+    return "" if folder is None else f"what lies in {folder} is for {_FOLDERS[folder.lower()]}"
