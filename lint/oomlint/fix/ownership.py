@@ -13,16 +13,13 @@ from oomlint.documents import kind_of
 from oomlint.files.reference_index import naming, texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
+from oomlint.runs.unused import is_set_aside, set_aside_in
 
-# Folders, by what lies in them. A word is a whole part of a name between what are no letters: "old_scripts".
-_WORD = r"(?:^|[^a-z]){}(?:[^a-z]|$)"
+# Folders, by what lies in them.
 _FOLDERS = (
     ("is a test's", r"_*(?:unit|integration|e2e)?[_-]?tests?|_*fixtures?|test[_-]?data|testing|e2e"),
     ("is another project's", r"(?:3rd|third)[_-]?part(?:y|ies)|vendor(?:ed|s)?|extern(?:als?)?|submodules?|site-packages"),
-    ("is no longer used", _WORD.format(r"(?:archived?|archives|old|backups?|bak|deprecated|legacy|obsolete|unused|attic)")),
 )  # fmt: skip
-# Words of a file's own name say the same of fewer: a "legacy" data format is in use.
-_FILES = _WORD.format("(?:archived|old|backup|bak|deprecated|obsolete|unused)")
 # Where frameworks keep configs and scripts that show how they are used.
 _EXAMPLES = "examples"
 
@@ -36,11 +33,12 @@ def why_not_ours(workspace: Workspace, path: str) -> str | None:
     *above, name = folders
     for folder in above:
         for what, pattern in _FOLDERS:
-            matches = re.search if pattern.startswith("(?:^") else re.fullmatch
-            if matches(pattern, folder.lower()):
+            if re.fullmatch(pattern, folder.lower()):
                 return f"{path} {what}, by its folder {folder}; name it to have it fixed"
-    stem = name.partition(".")[0].lower()
-    if re.search(_FILES, stem) or re.search(_FILES, Path(name).suffix.lower()):
+    aside = set_aside_in(above)
+    if aside:
+        return f"{path} is no longer used, by its folder {aside}; name it to have it fixed"
+    if is_set_aside(name):
         return f"{path} is no longer used, by its name; name it to have it fixed"
     return None
 

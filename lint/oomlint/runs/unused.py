@@ -9,7 +9,7 @@ starts it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,23 @@ if TYPE_CHECKING:
     from oomlint.runs.inference_only import ForwardOnly
     from oomlint.runs.shipped_examples import ShippedExamples
 
-# What people call a config, or its folder, that they have replaced: ``lora-old.yml``, ``configs/archive/sft.yaml``.
-_SET_ASIDE = r"(?i)(?:^|[-_./ ])(?:old|bak|backup|deprecated|obsolete|archived?)\d*(?:[-_./ ]|$)"
+# What people call a folder, or a file, that they have replaced: ``configs/archive/sft.yaml``, ``lora-old.yml``. A word
+# is a whole part of a name between what are no letters. Of a file's own name fewer do: a "legacy" data format is in use.
+_ASIDE = r"(?i)(?:^|[^a-z])(?:{})(?:[^a-z]|$)"
+_FOLDERS = re.compile(
+    _ASIDE.format("archived?|archives|old|backups?|bak|deprecated|legacy|obsolete|unused|attic")
+)
+_FILES = re.compile(_ASIDE.format("archived|old|backup|bak|deprecated|obsolete|unused"))
+
+
+def set_aside_in(folders: Sequence[str]) -> str:
+    """The first of folders whose name says that what lies there is no longer used; empty where none does."""
+    return next((folder for folder in folders if _FOLDERS.search(folder)), "")
+
+
+def is_set_aside(name: str) -> bool:
+    """Whether a file's own name says that it is no longer used."""
+    return _FILES.search(name) is not None
 
 
 class Unused:
@@ -94,7 +109,12 @@ class Unused:
 
     def _config(self, config: Claim) -> str:
         """Why nobody trains by a config of which no command here starts: what others name may be started all the same."""
-        is_aside = re.search(_SET_ASIDE, config.path) is not None
+        file, project = (
+            self._workspace.file(config.path),
+            self._workspace.project_around(config.path),
+        )
+        *folders, name = file.relative_to(project).parts
+        is_aside = is_set_aside(name) or bool(set_aside_in(folders))
         program = "" if is_aside else self._forward_only.program_of(config)
         if not (is_aside or program) or set(self._texts.naming(config.path)) - {config.path}:
             return ""
