@@ -143,6 +143,11 @@ def test_a_program_whose_training_stands_in_other_files() -> None:
         ("from transformers import AdamW", "transformers==4.57.1", "transformers 4.50.0 and later has no AdamW"),
         ("from transformers import AdamW", "transformers==4.49.0", ""),
         ("from peft import prepare_model_for_kbit_training", "peft==0.3.0", "PEFT before 0.4.0 has no prepare_model_for_kbit_training"),
+        ("from torch.distributed.fsdp import fully_shard", "torch==2.5.1", "torch before 2.6.0 has no distributed.fsdp.fully_shard"),
+        ("from torch.distributed.fsdp import fully_shard", "torch==2.6.0", ""),
+        ("from torch.distributed.fsdp import FullyShardedDataParallel", "torch==2.5.1", ""),
+        ("from torch.distributed._composable.fsdp import fully_shard", "torch==2.5.1", ""),
+        ("from trl.trainer.utils import ConstantLengthDataset", "trl==0.21.0", "TRL 0.20.0 and later has no trainer.utils.ConstantLengthDataset"),
         ("try:\n    from trl import GRPOConfig\nexcept ImportError:\n    pass", "trl==0.12.0", ""),
         ("if model_is_new:\n    from trl import GRPOConfig", "trl==0.12.0", ""),
     ],
@@ -160,5 +165,8 @@ def test_names_that_no_allowed_release_has(imports: str, pin: str, reason: str) 
     if reason:
         text = files["train.py"]
         assert text[errors[0].finding.location.span.start :].startswith(imports)
-    own = {**files, "trl/__init__.py": "", "peft/__init__.py": "", "transformers/__init__.py": ""}
+    own = {
+        **files,
+        **{f"{name}/__init__.py": "" for name in ("trl", "peft", "transformers", "torch")},
+    }
     assert run_of(own, "train.py", hardware=_CARD).settings.get(shared.refused) is None
