@@ -37,6 +37,10 @@ def test_a_module_that_lies_where_python_does_not_look() -> None:
     assert _refused(imports, "torchrun --nproc_per_node 1 scripts/train.py", **own) == _ELSEWHERE
     assert not _refused(imports, "PYTHONPATH=. python scripts/train.py", **own)
     assert not _refused(imports, "accelerate launch scripts/train.py", **own)
+    for kind, is_sure in (("FSDP", True), ("MULTI_GPU", True), ("DEEPSPEED", False)):
+        start = "accelerate launch --config_file gpus.yaml scripts/train.py"
+        found = _refused(imports, start, **own, **{"gpus.yaml": f"distributed_type: {kind}\n"})
+        assert found == (_ELSEWHERE if is_sure else "")
     assert not _refused(imports, "python -m scripts.train", **own)
     assert not _refused(f"import sys\nsys.path.append('..')\n{imports}", **own)
     assert not _refused(imports, scripts__helpers__text_py="clean = 1\n", **own)
