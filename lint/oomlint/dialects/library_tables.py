@@ -23,6 +23,8 @@ CALLED = {
 }  # fmt: skip
 """The libraries with tables, and how people call them."""
 _WITH_NAMES = ("transformers", "trl", "peft")
+# Patches of torch mend and add nothing (pytorch RELEASE.md, "Patch Releases").
+_ADD_IN_MINORS = ("torch",)
 _WITH_MEMBERS = ("trl", "peft", "torch", "accelerate")
 _WITH_FIELDS = ("transformers", "trl")
 
@@ -94,12 +96,19 @@ def _names(kind: str, package: str) -> Mapping[str, tuple[Span, ...]]:
     return found
 
 
+def _with_later_patches(reach: Reach) -> Reach:
+    """The first release of each minor was read: what the next one has may have come with a patch before it."""
+    newest = reach.newest
+    return reach if len(newest) < 3 else Reach(reach.oldest, (newest[0], newest[1] + 1))
+
+
 def why_no_name(module: str, name: str, reach: Reach) -> str | None:
     """Why ``from MODULE import NAME`` fails, in words: none of the releases that may run has it; ``None`` where one may."""
     package, _, inner = module.partition(".")
     kind, packages = ("members", _WITH_MEMBERS) if inner else ("names", _WITH_NAMES)
     named = f"{inner}.{name}" if inner else name
     spans = _names(kind, package).get(named, ()) if package in packages else ()
+    reach = reach if package in _ADD_IN_MINORS else _with_later_patches(reach)
     if not spans or not reach.oldest or any(map(reach.meets, spans)):
         return None
     behind = [span for span in spans if span.gone <= reach.oldest]

@@ -17,6 +17,8 @@ Code and options of which it is certain that they end a run, whatever memory the
   the project allows (`from torch.distributed.fsdp import fully_shard` before torch 2.6);
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,
   of a name that the project's module does not give, of a module that a package lacks or that lies where Python does not look;
+* DeepSpeed that a command asks for, where a lock or `pip freeze` lists the project's whole environment without it, and
+  nothing else of the project brings it;
 * an error that the script raises itself ahead of the training, and a name of a notebook that no cell gives a value;
 * a key that earlier releases of ms-swift or LLaMA-Factory had (`train_type` before ms-swift 4.1) where the project pins one
   that refuses it;
@@ -45,6 +47,7 @@ Where the script is kept for its parts and nobody starts it, silence the line:
 * names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16, PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
   to 2.15, read from their wheels
 * CPython 3.13 `sys.path[0]`; `importlib/_bootstrap.py` (*attempted relative import with no known parent package*)
+* accelerate 1.11 `utils/dataclasses.py` `DeepSpeedPlugin`; transformers 4.57 `integrations/deepspeed.py` `HfDeepSpeedConfig`
 * transformers 5.23 `data/data_collator.py` `default_data_collator`, `trainer.py` `compute_loss`
 * torch 1.13.1 and 2.0.0 `distributed/launch.py`
 * TRL 0.24.0 and 0.25.0 `trainer/rloo_config.py` (`dataset_num_proc`), and so on for its other classes and releases
