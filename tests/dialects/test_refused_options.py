@@ -182,3 +182,17 @@ def test_memory_is_a_remark_beside_it() -> None:
         assert ([each.rule.code for each in errors] == ["OOM905"]) is is_sure
         assert errors
         assert not is_sure or errors[0].finding.location.path == "run.sh"
+
+
+_AROUND = """\
+def parse_args({taken}):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rate", type=float)
+    return parser.parse_args({taken})"""
+
+
+@pytest.mark.parametrize(("taken", "is_known"), [("", True), ("words", False)])
+def test_a_function_of_the_script_around_its_parser(taken: str, is_known: bool) -> None:
+    parser, parse = _AROUND.format(taken=taken), f"parse_args({'options()' if taken else ''})"
+    found = _own("python train.py --speed 1", parser, parse)
+    assert bool(found) is is_known
