@@ -1,10 +1,11 @@
 """Which releases of a library have which names, and which fields of the dataclasses that parsers are made of.
 
-    python -m benchmarks.wheels (fields | names) (peft | transformers | trl) FOLDER
+    python -m benchmarks.wheels (fields | names | members) LIBRARY FOLDER
 
-prints the lines of ``lint/oomlint/dialects/keys/fields/LIBRARY.txt`` or ``keys/names/LIBRARY.txt``. FOLDER holds a wheel of
-the first patch of each minor release, as ``pip download --no-deps LIBRARY==RELEASE`` brings them. Nothing of a wheel is
-run or installed: its modules are read as text.
+prints the lines of ``lint/oomlint/dialects/keys/fields/LIBRARY.txt``, ``keys/names/LIBRARY.txt`` (peft, transformers, trl) or
+``keys/members/LIBRARY.txt`` (accelerate, peft, torch, transformers, trl). FOLDER holds a wheel of the first patch of each
+minor release, as ``pip download --no-deps LIBRARY==RELEASE`` brings them; of torch those for macOS are the smallest and have
+the same modules. Nothing of a wheel is run or installed: its modules are read as text.
 """
 
 from __future__ import annotations
@@ -29,19 +30,31 @@ _PARSED = {
 }
 _CLASS = re.compile(r"(?:Config|Arguments)$")
 _OF_TRANSFORMERS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
+# Modules of which people import names, beside the packages themselves (of torch: what shards, optimizes, loads and attends).
+_MODULES = {
+    "accelerate": r"accelerate/(utils/)?\w+\.py|accelerate/utils/__init__\.py",
+    "peft": r"peft/(utils|tuners|tuners/lora)/\w+\.py|peft/\w+\.py",
+    "torch": (
+        r"torch/distributed/(fsdp/|_composable/(fsdp/)?|tensor/(parallel/)?|_tensor/|checkpoint/|pipelining/)?\w+\.py"
+        r"|torch/distributed/algorithms/_checkpoint/checkpoint_wrapper\.py"
+        r"|torch/(nn/attention|optim|amp|cuda/amp|utils/data)/\w+\.py|torch/utils/checkpoint\.py"
+    ),
+    "transformers": r"transformers/(utils/|integrations/)?(?!convert_|dummy_)\w+\.py",
+    "trl": r"trl/(\w+/)?\w+\.py",
+}
+# By these a module may give names that no statement of it binds.
+_BY_OTHER_WAYS = re.compile(
+    r"\b__getattr__\b|\bglobals\(\)|\bsetattr\(\s*sys|sys\.modules\[__name__\]\s*=(?!\s*_LazyModule)"
+)
 _NUMBERS = {"int": "int", "float": "float", "bool": "bool"}
 
 
 def main(what: str, library: str, folder: str) -> None:
-    wheels = sorted(
-        (release_of(path.name), path) for path in Path(folder).glob(f"{library}-*-py3-none-any.whl")
-    )
+    wheels = sorted((release_of(path.name), path) for path in Path(folder).glob(f"{library}-*.whl"))
     had: dict[str, list[int]] = {}
-    for number, (_, path) in enumerate(wheels):
-        with ZipFile(path) as wheel:
-            found = names_of(wheel, library) if what == "names" else fields_of(wheel, library)
-            for key in found:
-                had.setdefault(key, []).append(number)
+    for number, found in enumerate(keys_in([path for _, path in wheels], what, library)):
+        for key in found:
+            had.setdefault(key, []).append(number)
     releases = [".".join(map(str, release)) for release, _ in wheels]
     cls = ""
     for key in sorted(had):
@@ -51,8 +64,21 @@ def main(what: str, library: str, folder: str) -> None:
         for first, gone in spans_of(had[key], len(releases)):
             came = "-" if first == 0 else releases[first]
             went = releases[gone] if gone < len(releases) else ""
-            if what == "fields" or went or (first and library in _COMING_COUNTS):
+            comes = first and (library in _COMING_COUNTS or what == "members")
+            if what == "fields" or went or comes:
                 print(" ".join(filter(None, (key.removeprefix(f"{cls}."), came, went))))
+
+
+def keys_in(paths: list[Path], what: str, library: str) -> Iterable[set[str]]:
+    """What each wheel has, in their order."""
+    if what == "members":
+        return members_in(paths, library)
+    return (keys_of(path, what, library) for path in paths)
+
+
+def keys_of(path: Path, what: str, library: str) -> set[str]:
+    with ZipFile(path) as wheel:
+        return names_of(wheel, library) if what == "names" else fields_of(wheel, library)
 
 
 def release_of(name: str) -> Release:
@@ -100,6 +126,124 @@ def listed(wheel: ZipFile, path: str) -> set[str]:
     for block in re.findall(r"^__all__\s*\+?=\s*\[(.*?)\]", text, re.DOTALL | re.MULTILINE):
         found |= set(re.findall(r"[\"'](\w+)[\"']", block))
     return found
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+
+class Modules:
+    """The modules of one wheel: what statements of each bind, as far as that is all that it gives."""
+
+    def __init__(self, wheel: ZipFile, library: str) -> None:
+        self.wheel = wheel
+        self.paths = frozenset(wheel.namelist())
+        self.bound: dict[str, set[str] | None] = {}
+        self.own: dict[str, set[str]] = {}
+        """What each module defines, or as a package hands on: others take that from it."""
+        wanted = filter(re.compile(_MODULES[library]).fullmatch, sorted(self.paths))
+        self.wanted = [path for path in wanted if path != f"{library}/__init__.py"]
+
+    def names(self, path: str) -> set[str] | None:
+        """The public names of a module; ``None`` where it may give others."""
+        if path not in self.bound:
+            self.bound[path] = None  # a circle of star imports
+            text = self.wheel.read(path).decode("utf-8", "replace")
+            self.bound[path] = None if _BY_OTHER_WAYS.search(text) else self._bound(path)
+        return self.bound[path]
+
+    def _bound(self, path: str) -> set[str] | None:
+        root = parsed(self.wheel, path)
+        found: set[str] = set()
+        defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        self.own[path] = {n.name for n in at_module_level(root.body) if isinstance(n, defined)}
+        for node in at_module_level(root.body):
+            match node:
+                case ast.ImportFrom(names=[ast.alias(name="*")]):
+                    inner = self._of_star(node, path)
+                    if inner is None:
+                        return None
+                    found |= inner
+                case ast.Import() | ast.ImportFrom():
+                    found |= {each.asname or each.name.partition(".")[0] for each in node.names}
+                case (
+                    ast.FunctionDef(name=name)
+                    | ast.AsyncFunctionDef(name=name)
+                    | ast.ClassDef(name=name)
+                ):
+                    found.add(name)
+                case ast.Name(id=name, ctx=ast.Store()):
+                    found.add(name)
+        if "_LazyModule" in found or "_import_structure" in found:
+            texts = (node.value for node in ast.walk(root) if isinstance(node, ast.Constant))
+            found |= {text for text in texts if isinstance(text, str) and text.isidentifier()}
+        folder, _, name = path.rpartition("/")
+        if name == "__init__.py":
+            below = (
+                each.removeprefix(f"{folder}/")
+                for each in self.paths
+                if each.startswith(folder + "/")
+            )
+            found |= {each.partition("/")[0].removesuffix(".py") for each in below}
+            self.own[path] = set(found)
+        return {each for each in found if each.isidentifier() and not each.startswith("_")}
+
+    def _of_star(self, node: ast.ImportFrom, path: str) -> set[str] | None:
+        parts = path.removesuffix(".py").split("/")
+        home = parts[: -node.level] if node.level else []
+        stem = "/".join([*home, *(node.module or "").split(".")]).rstrip("/")
+        target = next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in self.paths), None)
+        if target is None:
+            return None
+        listed_there = listed(self.wheel, target)
+        return listed_there or self.names(target)
+
+
+def at_module_level(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Statements that run as the module does, and the names that they store."""
+    for node in body:
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield from at_module_level(ast.iter_child_nodes(node))
+
+
+def members_in(paths: list[Path], library: str) -> list[set[str]]:
+    """``MODULE.NAME`` of what modules of each wheel define or packages hand on, without the library's own name. A
+    module that may give any name has those that it has in others; so has, of transformers, one that is not there: it gives
+    some modules other names as it is imported (5.0.0 ``__init__.py`` ``_create_module_alias``)."""
+    every: list[dict[str, set[str] | None]] = []
+    own: dict[str, set[str]] = {}
+    for path in paths:
+        with ZipFile(path) as wheel:
+            modules = Modules(wheel, library)
+            every.append({each: modules.names(each) for each in modules.wanted})
+            for name in modules.wanted:
+                own.setdefault(name, set()).update(modules.own.get(name, ()))
+    known: dict[str, set[str]] = {}
+    for found in every:
+        for path, names in found.items():
+            known.setdefault(path, set()).update((names or set()) & own[path])
+    return [
+        {
+            f"{dotted(path, library)}.{name}"
+            for path in known
+            for name in known[path] & may_have(path, found, known, library)
+        }
+        for found in every
+    ]
+
+
+def may_have(
+    path: str, found: Mapping[str, set[str] | None], known: Mapping[str, set[str]], library: str
+) -> set[str]:
+    if path not in found:
+        return known[path] if library == "transformers" else set()
+    names = found[path]
+    return known[path] if names is None else names
+
+
+def dotted(path: str, library: str) -> str:
+    inner = path.removeprefix(f"{library}/").removesuffix(".py").removesuffix("/__init__")
+    return inner.replace("/", ".")
 
 
 # -- fields ----------------------------------------------------------------------------------------
@@ -174,5 +318,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case [("fields" | "names") as what, ("peft" | "transformers" | "trl") as library, folder]:
             main(what, library, folder)
+        case ["members", library, folder] if library in _MODULES:
+            main("members", library, folder)
         case _:
             sys.exit(__doc__)

@@ -182,3 +182,28 @@ def test_memory_is_a_remark_beside_it() -> None:
         assert ([each.rule.code for each in errors] == ["OOM905"]) is is_sure
         assert errors
         assert not is_sure or errors[0].finding.location.path == "run.sh"
+
+
+_AROUND = """\
+def parse_args({taken}):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rate", type=float)
+    return parser.parse_args({taken})"""
+
+
+@pytest.mark.parametrize(("taken", "is_known"), [("", True), ("words", False)])
+def test_a_function_of_the_script_around_its_parser(taken: str, is_known: bool) -> None:
+    parser, parse = _AROUND.format(taken=taken), f"parse_args({'options()' if taken else ''})"
+    found = _own("python train.py --speed 1", parser, parse)
+    assert bool(found) is is_known
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "is_told"),
+    [("README.md", "", False), ("README.md", " --rate 1e-5", True), ("run.sh", "", True)],
+)
+def test_a_guide_that_only_names_the_program(name: str, options: str, is_told: bool) -> None:
+    script = _OWN.format(parser=_PARSER.format(path="required=True"), parse="parser.parse_args()")
+    line = f"python train.py{options}\n"
+    text = f"Start it:\n\n```sh\n{line}```\n" if name == "README.md" else line
+    assert bool(_refused({"train.py": script, name: text})) is is_told

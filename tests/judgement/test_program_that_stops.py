@@ -319,3 +319,27 @@ def test_a_key_that_only_begins_another_is_that_one_to_argparse() -> None:
     line = _SWIFT.format(tuner="lora").replace("--train_type", "--use_liger true --tuner_type")
     files = {"train.sh": line, "requirements.txt": "ms-swift==4.2.0\n"}
     assert run_of(files, hardware=_CARD).settings.get(shared.refused) is None
+
+
+_PARSED = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B")
+Trainer(model=model, args=args, train_dataset=data, data_collator=collator).train()
+"""
+
+
+def test_settings_that_contradict_are_not_met_by_a_program_that_stops_before() -> None:
+    start = "deepspeed --num_gpus 1 train.py --output_dir out --deepspeed ds.json"
+    files = {
+        "train.py": _PARSED,
+        "ds.json": '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}',
+    }
+    for option, stops in (("", False), ("--grad_accumulation 4", True)):
+        line = f"{start} --per_device_train_batch_size 4 {option}\n"
+        found = report_of({**files, "run.sh": line}, hardware=_CARD).diagnoses
+        errors = {each.rule.code for each in found if each.severity is Severity.ERROR}
+        assert ("OOM802" in errors) is not stops
+        assert any(each.rule.code == "OOM802" for each in found)
+        assert ("OOM905" in errors) is stops

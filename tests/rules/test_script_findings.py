@@ -180,6 +180,10 @@ def test_a_config_that_nothing_is_seen_to_read_is_remarked_on():
         "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
         "parser = argparse.ArgumentParser()\n"
         'parser.add_argument("--deepspeed")\n'
+        'parser.add_argument("--output_dir")\n'
+        'parser.add_argument("--per_device_train_batch_size")\n'
+        'parser.add_argument("--learning_rate")\n'
+        'parser.add_argument("--num_train_epochs")\n'
         "args = parser.parse_args()\n"
         'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
         'targs = TrainingArguments(output_dir="out", per_device_train_batch_size=2{handed})\n'

@@ -43,6 +43,10 @@ def test_a_module_that_lies_where_python_does_not_look() -> None:
     assert _refused(imports, "torchrun --nproc_per_node 1 scripts/train.py", **own) == _ELSEWHERE
     assert not _refused(imports, "PYTHONPATH=. python scripts/train.py", **own)
     assert not _refused(imports, "accelerate launch scripts/train.py", **own)
+    for kind, is_sure in (("FSDP", True), ("MULTI_GPU", True), ("DEEPSPEED", False)):
+        start = "accelerate launch --config_file gpus.yaml scripts/train.py"
+        found = _refused(imports, start, **own, **{"gpus.yaml": f"distributed_type: {kind}\n"})
+        assert found == (_ELSEWHERE if is_sure else "")
     assert not _refused(imports, "python -m scripts.train", **own)
     assert not _refused(f"import sys\nsys.path.append('..')\n{imports}", **own)
     assert not _refused(imports, scripts__helpers__text_py="clean = 1\n", **own)
@@ -146,9 +150,15 @@ def test_a_program_whose_training_stands_in_other_files() -> None:
         ("from trl import DataCollatorForCompletionOnlyLM", "trl>=0.12", ""),
         ("from trl import DataCollatorForCompletionOnlyLM", "trl", ""),
         ("from trl import GRPOConfig", "trl==0.12.0", "TRL before 0.14.0 has no GRPOConfig"),
+        ("from trl import GRPOConfig", "trl==0.13.1", ""),
         ("from transformers import AdamW", "transformers==4.57.1", "transformers 4.50.0 and later has no AdamW"),
         ("from transformers import AdamW", "transformers==4.49.0", ""),
         ("from peft import prepare_model_for_kbit_training", "peft==0.3.0", "PEFT before 0.4.0 has no prepare_model_for_kbit_training"),
+        ("from torch.distributed.fsdp import fully_shard", "torch==2.5.1", "torch before 2.6.0 has no distributed.fsdp.fully_shard"),
+        ("from torch.distributed.fsdp import fully_shard", "torch==2.6.0", ""),
+        ("from torch.distributed.fsdp import FullyShardedDataParallel", "torch==2.5.1", ""),
+        ("from torch.distributed._composable.fsdp import fully_shard", "torch==2.5.1", ""),
+        ("from trl.trainer.utils import ConstantLengthDataset", "trl==0.21.0", "TRL 0.20.0 and later has no trainer.utils.ConstantLengthDataset"),
         ("try:\n    from trl import GRPOConfig\nexcept ImportError:\n    pass", "trl==0.12.0", ""),
         ("if model_is_new:\n    from trl import GRPOConfig", "trl==0.12.0", ""),
     ],
@@ -166,7 +176,10 @@ def test_names_that_no_allowed_release_has(imports: str, pin: str, reason: str) 
     if reason:
         text = files["train.py"]
         assert text[errors[0].finding.location.span.start :].startswith(imports)
-    own = {**files, "trl/__init__.py": "", "peft/__init__.py": "", "transformers/__init__.py": ""}
+    own = {
+        **files,
+        **{f"{name}/__init__.py": "" for name in ("trl", "peft", "transformers", "torch")},
+    }
     assert run_of(own, "train.py", hardware=_CARD).settings.get(shared.refused) is None
 
 

@@ -44,3 +44,42 @@ def test_what_the_run_would_need_is_said_beside() -> None:
     why = "old/train/run.py, which the command starts, is not here: nothing is loaded"
     remarks = [d for d in report.diagnoses if d.severity is Severity.INFO]
     assert any(why in d.finding.details for d in remarks)
+
+
+_APART = "accelerate launch --config_file configs/fsdp.yaml tools/train.py"
+_LEFT_OUT = "torchrun --nproc_per_node 8 sft.py --config configs/sft.yaml"
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "is_absent"),
+    [
+        (_APART, {"old/tools/train.py": PROGRAM}, True),
+        (_APART, {"old/tools/train.py": PROGRAM, "old/configs/fsdp.yaml": "a: 1\n"}, False),
+        (_APART.replace("fsdp", "other"), {"old/tools/train.py": PROGRAM}, False),
+        (_LEFT_OUT, {"dpo.py": PROGRAM}, True),
+        (_LEFT_OUT, {"old/dpo.py": PROGRAM}, False),
+        (_LEFT_OUT.replace("configs/", "others/"), {"dpo.py": PROGRAM}, False),
+        (f"cp ../parts/sft.py . && {_LEFT_OUT}", {"dpo.py": PROGRAM}, False),
+        (_LEFT_OUT, {"dpo.py": PROGRAM, "README.md": "Fetch https://a.b/c/sft.py first\n"}, False),
+        (_LEFT_OUT, {"dpo.py": PROGRAM, "README.md": "`git clone https://a.b/me/ours`\n"}, True),
+        (
+            _LEFT_OUT,
+            {
+                "dpo.py": PROGRAM,
+                "README.md": "git clone https://a.b/me/ours\ngit clone https://a.b/c/theirs.git\n",
+            },
+            False,
+        ),
+    ],
+)
+def test_program_that_is_not_where_the_command_runs_by_its_files(
+    command: str, more: dict[str, str], is_absent: bool
+) -> None:
+    configs = {"configs/fsdp.yaml": "distributed_type: FSDP\n", "configs/sft.yaml": "a: 1\n"}
+    report = report_of(
+        {"train.sh": f"{command} {OPTIONS}", **configs, **more}, "train.sh", hardware="8xA100-80GB"
+    )
+    told = [d for d in report.diagnoses if d.severity > Severity.INFO]
+    absent = [d for d in told if d.finding.message.startswith("the program")]
+    assert bool(absent) is is_absent
+    assert not is_absent or told == absent

@@ -1,6 +1,6 @@
-"""Which releases of transformers, TRL and PEFT have which names, and which fields of the classes parsers are made of.
+"""Which releases of libraries have which names, and which fields of the classes parsers are made of.
 
-The tables in ``keys/names`` and ``keys/fields`` are read from the libraries' wheels (:mod:`benchmarks.wheels`). What they
+The tables in ``keys/names``, ``keys/members`` and ``keys/fields`` are read from the libraries' wheels (:mod:`benchmarks.wheels`). What they
 say is asked for all releases that a project allows: only what none of them takes is certain to end a program.
 """
 
@@ -18,8 +18,14 @@ from oomlint.plan.library_changes import Release, release_of
 
 _KEYS = Path(__file__).parent / "keys"
 _ALWAYS: Release = (1 << 62,)
-CALLED = {"transformers": "transformers", "trl": "TRL", "peft": "PEFT"}
+CALLED = {
+    "transformers": "transformers", "trl": "TRL", "peft": "PEFT", "torch": "torch", "accelerate": "accelerate",
+}  # fmt: skip
 """The libraries with tables, and how people call them."""
+_WITH_NAMES = ("transformers", "trl", "peft")
+# Patches of torch mend and add nothing (pytorch RELEASE.md, "Patch Releases").
+_ADD_IN_MINORS = ("torch",)
+_WITH_MEMBERS = ("trl", "peft", "torch", "accelerate")
 _WITH_FIELDS = ("transformers", "trl")
 
 
@@ -82,23 +88,33 @@ def _beginning(release: Release | None) -> Release:
 
 
 @cache
-def _names(package: str) -> Mapping[str, tuple[Span, ...]]:
+def _names(kind: str, package: str) -> Mapping[str, tuple[Span, ...]]:
     found: dict[str, tuple[Span, ...]] = {}
-    for line in _lines("names", package):
+    for line in _lines(kind, package):
         name, came, *went = line.split()
         found[name] = (*found.get(name, ()), _span(came, *went))
     return found
 
 
-def why_no_name(package: str, name: str, reach: Reach) -> str | None:
-    """Why ``from PACKAGE import NAME`` fails, in words: none of the releases that may run has it; ``None`` where one may."""
-    spans = _names(package).get(name, ())
+def _with_later_patches(reach: Reach) -> Reach:
+    """The first release of each minor was read: what the next one has may have come with a patch before it."""
+    newest = reach.newest
+    return reach if len(newest) < 3 else Reach(reach.oldest, (newest[0], newest[1] + 1))
+
+
+def why_no_name(module: str, name: str, reach: Reach) -> str | None:
+    """Why ``from MODULE import NAME`` fails, in words: none of the releases that may run has it; ``None`` where one may."""
+    package, _, inner = module.partition(".")
+    kind, packages = ("members", _WITH_MEMBERS) if inner else ("names", _WITH_NAMES)
+    named = f"{inner}.{name}" if inner else name
+    spans = _names(kind, package).get(named, ()) if package in packages else ()
+    reach = reach if package in _ADD_IN_MINORS else _with_later_patches(reach)
     if not spans or not reach.oldest or any(map(reach.meets, spans)):
         return None
     behind = [span for span in spans if span.gone <= reach.oldest]
     if behind:
-        return f"{CALLED[package]} {behind[-1].written[1]} and later has no {name}"
-    return f"{CALLED[package]} before {spans[0].written[0]} has no {name}"
+        return f"{CALLED[package]} {behind[-1].written[1]} and later has no {named}"
+    return f"{CALLED[package]} before {spans[0].written[0]} has no {named}"
 
 
 # -- fields ----------------------------------------------------------------------------------------

@@ -280,7 +280,7 @@ class Rule:
     """The runs that ``check`` is asked about: those of which one of these holds; by default all."""
 
     is_of_text: ClassVar[bool] = False
-    """It speaks of what files say, which is wrong whatever becomes of the run; so do families 8 and 9."""
+    """It speaks of what files say, which is wrong whatever becomes of the run; so does family 9."""
 
     is_headline: ClassVar[bool] = False
     """Whether it says of a run that it is in trouble, and others then say what that comes of."""
@@ -440,8 +440,8 @@ class ListedRule(Struct, frozen=True, eq=False):
         )
 
 
-# Settings that contradict or are not known, and what is about oomlint's own reading.
-_FAMILIES_OF_TEXT = ("8", "9")
+# What is about oomlint's own reading, and what ends a program by itself.
+_FAMILIES_OF_TEXT = ("9",)
 
 
 def _evidence(

@@ -1,8 +1,9 @@
 """Modules of a project that Python does not find from where a command starts a script: the program ends as it imports.
 
 A script that is started by its path has its own folder first among the places that are searched, and the working directory not
-at all (CPython 3.13 "sys.path[0]"; torch 2.8 distributed/run.py starts scripts so too; accelerate and DeepSpeed may add the
-working directory: accelerate 1.11 utils/launch.py prepare_deepspeed_cmd_env, DeepSpeed 0.19.5 launcher/runner.py).
+at all (CPython 3.13 "sys.path[0]"; torch 2.8 distributed/run.py starts scripts so too; DeepSpeed adds the working directory,
+and accelerate where it starts DeepSpeed: accelerate 1.11 utils/launch.py prepare_deepspeed_cmd_env, DeepSpeed 0.19.5
+launcher/runner.py; its default config may say so).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pathlib import Path
 from oomlint.dialects.base import Claim
 from oomlint.dialects.cells import Ending
 from oomlint.dialects.machine.launch import Launch
-from oomlint.dialects.machine.launcher_keys import PLAIN, TORCHRUN
-from oomlint.documents.base import Document, Fact, PythonDocument
+from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, PLAIN, TORCHRUN
+from oomlint.documents.base import Document, Fact, PythonDocument, Scalar
 from oomlint.errors import FileError
 from oomlint.files.ignored import Ignored
 from oomlint.files.reference_index import texts_below
@@ -26,6 +27,8 @@ from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
 
 _SEARCHES_SCRIPT_ALONE = (PLAIN, TORCHRUN)
+# Of accelerate's config: what is started as torchrun or Python alone would.
+_SHARDS_OTHERWISE = rb"(?m)^distributed_type:[ \t]*[\"']?(?:FSDP|MULTI_GPU|NO)\b"
 # By these somebody may say where else Python looks, or install the project itself.
 _EXTENDS = (
     b"PYTHONPATH",
@@ -53,7 +56,7 @@ class AbsentImports:
         self._workspace = workspace
         self._texts: dict[Path, SearchedTexts] = {}
         self._ignored = Ignored()
-        self._found: dict[tuple[str, str, bool], Ending | None] = {}
+        self._found: dict[tuple[str, bool, bool], Ending | None] = {}
 
     def of(self, launch: Launch, from_file: str, claims: Iterable[Claim]) -> Ending | None:
         """The first import of a command's script that is sure to fail, if there is one."""
@@ -65,7 +68,7 @@ class AbsentImports:
         if script is None:
             return None
         document = next((each.document for each in claims if each.path == script), None)
-        key = (script, launch.launcher.name, document is None)
+        key = (script, self._searches_script_alone(launch), document is None)
         if key not in self._found:
             self._found[key] = self._in(document, script, launch)
         return self._found[key]
@@ -96,7 +99,7 @@ class AbsentImports:
                 if missing
                 else ""
             )
-        if launch.launcher not in _SEARCHES_SCRIPT_ALONE or parts[0] in PACKAGES:
+        if parts[0] in PACKAGES or not self._searches_script_alone(launch):
             return ""
         home = next((each for each in self._above(folder) if self._is_module(each, parts)), None)
         if home is None or self._may_be_found(script, home, parts[0]):
@@ -106,6 +109,19 @@ class AbsentImports:
             return ""
         where = "in the project's root" if self._is_root(home) else f"in {home}"
         return f"{module} lies {where}, where Python does not look for {_name(script)}"
+
+    def _searches_script_alone(self, launch: Launch) -> bool:
+        """Whether what starts a script leaves the places that Python searches as they are."""
+        if launch.launcher is not ACCELERATE_LAUNCHER:
+            return launch.launcher in _SEARCHES_SCRIPT_ALONE
+        options = launch.blocks[-1].mapping.entries
+        config = options["config_file"].value if "config_file" in options else None
+        if any("deepspeed" in key for key in options) or not isinstance(config, Scalar):
+            return False
+        from_file = launch.document.source.path
+        name = self._workspace.resolve(str(config.value), from_file, launch.command.folder)
+        text = b"" if name is None else self._workspace.read_or_none(name) or b""
+        return bool(re.search(_SHARDS_OTHERWISE, text))
 
     # -- in a package beside the script --------------------------------------------------------
 

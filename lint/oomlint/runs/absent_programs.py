@@ -1,21 +1,34 @@
 """Programs that a command starts and that the project no longer has: the command ends before anything is loaded.
 
 A project that starts programs of a framework's checkout, or of another repository, need not hold them. One that has the
-program's folder and not the program, or has it in a package of another name, was changed behind the command's back.
+program's folder and not the program, or has it in a package of another name, was changed behind the command's back. Where
+a command names files of the project, too, these tell from which folder it runs: there the program is, or nowhere.
 """
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from oomlint.dialects.machine.launch import Launch, place
+from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.documents.base import Node, Scalar, ShellDocument
 from oomlint.documents.text import Location
 from oomlint.files.disk import walk
+from oomlint.files.ignored import Ignored
+from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.parts import MissingFile
 
 _SUFFIX = ".py"
+_DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
+# What the launcher itself opens from where it runs (accelerate 1.11 commands/launch.py); what options of the program's own
+# name, that may look for in a folder of its own.
+_OPENED_BY_LAUNCHER = "config_file"
+_BRINGS = rb"(?:https?://|\b(?:wget|curl|cp|mv|rsync|scp|ln)\s)[^\n]*\b"
+_CLONED = re.compile(rb"git\s+clone\s[^\n]*?([\w.-]+/[\w.-]+?)(?:\.git)?[\"'\s`)]")
 
 
 class AbsentPrograms:
@@ -23,26 +36,80 @@ class AbsentPrograms:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._programs: dict[Path, frozenset[str]] = {}
+        self._files: dict[Path, frozenset[str]] = {}
+        self._ignored = Ignored()
 
     def of(self, launch: Launch, from_file: str) -> Iterator[MissingFile]:
         """The program of a command that should be here and is not, if that is so."""
         path = launch.name.replace(".", "/") + _SUFFIX if launch.is_module else launch.script or ""
-        folder, _, name = path.removeprefix("./").rpartition("/")
-        if not folder or path[0] in "/~$" or ".." in path or launch.command.folder_is_open:
+        path = path.removeprefix("./")
+        if not path or path[0] in "/~$" or ".." in path or launch.command.folder_is_open:
             return
         if self._workspace.resolve(path, from_file, launch.command.folder) is not None:
             return
-        root = self._workspace.project_around(from_file)
-        programs = self._around(root)
-        if any(f"/{each}".endswith(f"/{folder}/{name}") for each in programs):
-            return  # from another folder it is found
-        if self._had(folder, name, programs):
+        files = self._around(self._workspace.project_around(from_file))
+        is_elsewhere = any(f"/{each}".endswith(f"/{path}") for each in files)
+        is_absent = (
+            self._is_apart(path, launch, files)
+            if is_elsewhere
+            else self._had(path, files) or self._is_left_out(path, launch, from_file, files)
+        )
+        if is_absent:
             where = Location(from_file, place(launch.program))
             yield MissingFile(launch.name, where, "was not found", is_program=True)
 
-    def _had(self, folder: str, name: str, programs: frozenset[str]) -> bool:
+    def _is_apart(self, path: str, launch: Launch, files: frozenset[str]) -> bool:
+        """Whether no folder has both a program and the file that its launcher opens."""
+        option = launch.blocks[-1].mapping.entries.get(_OPENED_BY_LAUNCHER)
+        if launch.is_module or option is None:
+            return False
+        starts = {
+            start for named in _named(option.value) for start in _starts(named, launch, files)
+        }
+        return bool(starts) and starts.isdisjoint(_starts(path, launch, files))
+
+    def _is_left_out(
+        self, path: str, launch: Launch, from_file: str, files: frozenset[str]
+    ) -> bool:
+        """Whether a command runs, by the files that it names, in a folder of the project that has programs where this one
+        is not. Another checkout may be laid over it, and git may leave the program out: then nothing is sure."""
+        if launch.is_module or self._may_come(path, launch, from_file):
+            return False
+        options = (*launch.blocks[-1].mapping.entries.values(), *launch.flags.entries.values())
+        values = (*(option.value for option in options), *launch.arguments)
+        starts = {
+            s for value in values for each in _named(value) for s in _starts(each, launch, files)
+        }
+        folder = posixpath.dirname(posixpath.join(launch.command.folder, path))
+        homes = {posixpath.normpath(posixpath.join(start, folder)) for start in starts}
+        programs = {posixpath.dirname(each) or "." for each in files if each.endswith(_SUFFIX)}
+        return bool(homes) and homes <= programs
+
+    def _may_come(self, path: str, launch: Launch, from_file: str) -> bool:
+        """Whether a program that no file of the project is may be there all the same: the script makes it, git leaves it
+        out, it is fetched or copied, or it comes with another repository, of which the project tells by more than one to clone."""
+        document, name = launch.document, posixpath.basename(path)
+        if isinstance(document, ShellDocument) and any(
+            posixpath.basename(each) == name for each in (*document.made, *document.files)
+        ):
+            return True
+        root = self._workspace.project_around(from_file)
+        if self._ignored.covers(str(root / path), is_folder=False):
+            return True
+        around = texts_below(self._workspace, root, guides=True)
+        brings = _BRINGS + re.escape(name).encode()
+        if any(re.search(brings, text) for _, text in around.holding(name.encode())):
+            return True
+        told = (text for _, text in around.holding(b"git clone"))
+        cloned = {match.lower() for text in told for match in _CLONED.findall(text)}
+        return len(cloned) > 1 or self._workspace.exists(self._workspace.name(root / ".gitmodules"))
+
+    def _had(self, path: str, files: frozenset[str]) -> bool:
         """Whether the project has the folder of a program, or the program in a package of another name."""
+        folder, _, name = path.rpartition("/")
+        if not folder:
+            return False
+        programs = [each for each in files if each.endswith(_SUFFIX)]
         folders = {each.rpartition("/")[0] for each in programs}
         if folder in folders or ("/" in folder and any(f.endswith(f"/{folder}") for f in folders)):
             return True
@@ -50,7 +117,24 @@ class AbsentPrograms:
         return bool(inner) and any(f"/{each}".endswith(f"/{inner}/{name}") for each in programs)
 
     def _around(self, root: Path) -> frozenset[str]:
-        if root not in self._programs:
-            names = (*self._workspace.overlay, *map(self._workspace.name, walk(root, (_SUFFIX,))))
-            self._programs[root] = frozenset(each for each in names if each.endswith(_SUFFIX))
-        return self._programs[root]
+        """The programs of a project, and its files that commands name."""
+        if root not in self._files:
+            kinds = (_SUFFIX, *_DATA)
+            names = (*self._workspace.overlay, *map(self._workspace.name, walk(root, kinds)))
+            self._files[root] = frozenset(each for each in names if kind_of(each) in kinds)
+        return self._files[root]
+
+
+def _named(value: Node) -> Iterator[str]:
+    """The file of data that a word names by a path from where the command runs."""
+    text = value.value if isinstance(value, Scalar) else None
+    if isinstance(text, str) and kind_of(text) in _DATA and not text.startswith(("/", "~", "..")):
+        yield posixpath.normpath(text)
+
+
+def _starts(path: str, launch: Launch, files: frozenset[str]) -> Iterator[str]:
+    """The folders from which a command finds a file."""
+    end = "/" + posixpath.normpath(posixpath.join(launch.command.folder, path))
+    for each in files:
+        if f"/{each}".endswith(end):
+            yield each[: -len(end)] or "." if len(each) >= len(end) else "."

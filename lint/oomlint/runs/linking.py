@@ -61,9 +61,11 @@ from oomlint.runs.vendored.programs import OwnPrograms
 from oomlint.runs.vendored.readers import OwnReaders, options_of_training
 
 if TYPE_CHECKING:
+    from oomlint.dialects.cells import Ending
     from oomlint.dialects.machine.launch import Launch
     from oomlint.dialects.table import Block, Reading
     from oomlint.runs.absent_imports import AbsentImports
+    from oomlint.runs.absent_packages import AbsentPackages
     from oomlint.runs.absent_programs import AbsentPrograms
     from oomlint.runs.copies import Copies
     from oomlint.runs.inference_only import ForwardOnly
@@ -112,6 +114,12 @@ class Linker:
         from oomlint.runs.absent_imports import AbsentImports  # asked of commands alone
 
         return AbsentImports(self.workspace)
+
+    @cached_property
+    def _packages(self) -> AbsentPackages:
+        from oomlint.runs.absent_packages import AbsentPackages  # asked of commands alone
+
+        return AbsentPackages(self.workspace)
 
     @cached_property
     def _forward_only(self) -> ForwardOnly:
@@ -271,9 +279,7 @@ class Linker:
             untold=untold(self.workspace, claims, versions),
             unread_program=self._unread_program(joining.folder, claims),
             find_ending=(
-                _nothing
-                if launch is None
-                else partial(self._imports.of, launch, claim.path, claims)
+                _nothing if launch is None else partial(self._ending_of, launch, claim.path, claims)
             ),
             unlinked_config="" if launch is None else self._unlinked(launch, claim.path, blocks),
             measurements=self._kept.around(main.path),
@@ -295,6 +301,11 @@ class Linker:
         )
         run = build_run(run.name, doubted, margin=self.options.margin)
         return without_declared(self.workspace, run, claims, self._own_readers)
+
+    def _ending_of(self, launch: Launch, path: str, claims: list[Claim]) -> Ending | None:
+        """What is sure to end the program of a command as it starts, if anything is."""
+        found = self._imports.of(launch, path, claims)
+        return found or self._packages.of(launch, path, claims)
 
     def _placed(self, missing: MissingFile, claim: Claim, launch: Launch | None) -> MissingFile:
         """A missing file, marked where the program that it is meant for is not here either, or

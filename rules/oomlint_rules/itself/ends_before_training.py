@@ -13,9 +13,12 @@ Code and options of which it is certain that they end a run, whatever memory the
 * an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
   transformers 5), or that it requires and is not given; options of transformers' and TRL's classes by the releases that
   the project allows;
-* a name that a script imports from transformers, TRL or PEFT and that no release has which the project allows;
+* a name that a script imports from transformers, TRL, PEFT, accelerate or a module of torch, and that no release has which
+  the project allows (`from torch.distributed.fsdp import fully_shard` before torch 2.6);
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,
   of a name that the project's module does not give, of a module that a package lacks or that lies where Python does not look;
+* DeepSpeed that a command asks for, where a lock or `pip freeze` lists the project's whole environment without it, and
+  nothing else of the project brings it;
 * an error that the script raises itself ahead of the training, and a name of a notebook that no cell gives a value;
 * a key that earlier releases of ms-swift or LLaMA-Factory had (`train_type` before ms-swift 4.1) where the project pins one
   that refuses it;
@@ -41,8 +44,10 @@ Where the script is kept for its parts and nobody starts it, silence the line:
 * CPython 3.13 `argparse.py` `_handle_conflict_error` (*conflicting option string: -g*), `parse_args` (*unrecognized
   arguments*, *invalid int value*, *the following arguments are required*)
 * transformers 5.23 `hf_argparser.py` `parse_args_into_dataclasses` (*Some specified arguments are not used*)
-* names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16 and PEFT 0.3 to 0.21, read from their wheels
+* names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16, PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
+  to 2.15, read from their wheels
 * CPython 3.13 `sys.path[0]`; `importlib/_bootstrap.py` (*attempted relative import with no known parent package*)
+* accelerate 1.11 `utils/dataclasses.py` `DeepSpeedPlugin`; transformers 4.57 `integrations/deepspeed.py` `HfDeepSpeedConfig`
 * transformers 5.23 `data/data_collator.py` `default_data_collator`, `trainer.py` `compute_loss`
 * torch 1.13.1 and 2.0.0 `distributed/launch.py`
 * TRL 0.24.0 and 0.25.0 `trainer/rloo_config.py` (`dataset_num_proc`), and so on for its other classes and releases
@@ -60,7 +65,7 @@ from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Finding, Rule, Where
+from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Where, short
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, text
 
@@ -121,7 +126,7 @@ class EndsBeforeTraining(Rule, code="OOM905"):
         known = fact.location if place is None and fact is not None else None
         yield self.error(
             run,
-            why,
+            short(why, MOST_OF_A_TITLE),
             at=(known if place is None else place.value) or shared.refused,
             details=("the program ends before its first step, whatever memory there is",),
             rests_on=(shared.refused,),
@@ -130,6 +135,8 @@ class EndsBeforeTraining(Rule, code="OOM905"):
 
 def _tells(fact: Fact, why: str) -> bool:
     """Whether a fact is what a reason speaks of."""
-    asked = (fact.detail.get("argument"), *fact.detail.get("names", ()))
+    inner = str(fact.detail.get("module", "")).partition(".")[2]
+    names = (f"{inner}.{name}" if inner else name for name in fact.detail.get("names", ()))
+    asked = (fact.detail.get("argument"), *names)
     is_asked = any(why.endswith(f" has no {each}") for each in asked if each)
     return fact.detail.get("why") == why or is_asked

@@ -12,7 +12,8 @@ looked for behind that folder, and a remark where none has it. It also
 finds a referenced file that is there and cannot be parsed, or that is named as a DeepSpeed
 config and has no key of one, or none that accelerate asks for: as it lies there no training
 starts with it. And the program that a command starts, where the project has its folder without it, or
-has it in a package of another name.
+has it in a package of another name, or where the command names files of the project and the folder that these tell has
+other programs (of accelerate's config: whatever other folder has the program).
 
 ## Why it runs out of memory
 

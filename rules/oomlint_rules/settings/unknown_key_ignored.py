@@ -83,6 +83,7 @@ _TRL_SFT = text(
 class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
     summary = "a key that the framework does not know, and ignores or refuses"
     only_where = (Where(has="stray"),)
+    is_of_text = True
 
     bad = (
         example(

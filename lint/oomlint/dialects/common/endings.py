@@ -37,15 +37,17 @@ def ends_early(run: Cells) -> Any:
     return None
 
 
-@endings.derive(shared.refused, source="names of transformers, TRL and PEFT, release by release")
+@endings.derive(shared.refused, source="names of libraries, release by release")
 def imports_what_is_gone(run: Cells) -> Any:
-    """``from trl import DataCollatorForCompletionOnlyLM``: no release that the project allows has it."""
+    """``from trl import DataCollatorForCompletionOnlyLM``, ``from torch.distributed.fsdp import fully_shard``: no release
+    that the project allows has it."""
     for fact in run.given.once(_takes):
-        package = fact.detail["module"]
+        module = str(fact.detail["module"])
+        package = module.partition(".")[0]
         reach = reach_of(run, package) if package in CALLED else None
         for name in fact.detail["names"] if reach is not None else ():
             assert reach is not None
-            why = why_no_name(package, name, reach)
+            why = why_no_name(module, name, reach)
             if why is not None:
                 return Sourced(why, fact.location.path)
     return None

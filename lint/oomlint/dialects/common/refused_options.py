@@ -37,6 +37,7 @@ _FITS = {
 }
 # What guides write for what they leave out, and how variables are written that are never filled in.
 _LEFT_OUT = re.compile(r"\.\.\.|…|[<>\[\]{}$*]")
+_GUIDES = (".md", ".rst")
 # transformers 5.23 hf_argparser.py, TRL 1.9 scripts/utils.py: words before any class is asked.
 _OF_PARSERS = frozenset({"help", "h", "config"})
 # DeepSpeed 0.19.5 launcher/launch.py and torch 2.8 distributed/launch.py hand it over.
@@ -196,7 +197,7 @@ def _may_differ(value: Node) -> bool:
 
 def _missing(started: Started, known: Known) -> Iterator[Ending]:
     launch = started.launch
-    if started.parser.may_take_a_file or _may_say_more(launch):
+    if started.parser.may_take_a_file or _may_say_more(launch) or _is_named_alone(launch):
         return
     given = launch.flags.entries
     for name in known.required:
@@ -217,6 +218,11 @@ def _may_say_more(launch: Launch) -> bool:
     if launch.flags.open_ended or launch.arguments:
         return True
     return any(isinstance(w, Scalar) and w.value is UNKNOWN for w in words) or _is_sketch(launch)
+
+
+def _is_named_alone(launch: Launch) -> bool:
+    """Whether a guide only names the program, without any option: how it is started stands elsewhere."""
+    return launch.document.source.path.lower().endswith(_GUIDES) and not launch.flags.entries
 
 
 def _is_sketch(launch: Launch) -> bool:

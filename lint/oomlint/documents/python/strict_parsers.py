@@ -64,7 +64,14 @@ class StrictParser(Struct, frozen=True):
 def is_strict(tree: Tree, text: str) -> bool:
     """Whether a file has one parser, declares all its options in sight, and has it stop at others."""
     makers = [call for name in _ALL_MAKERS for call in tree.calls.get(name, [])]
-    parses = [call for name in _PARSES for call in tree.calls.get(name, [])]
+    own = tree.scopes.functions
+    parses = [
+        call
+        for name in _PARSES
+        for call in tree.calls.get(name, [])
+        # ``args = parse_args()``, where that is the file's own function around the parser
+        if not (isinstance(call.func, ast.Name) and call.func.id in own)
+    ]
     if len(makers) != 1 or len(parses) != 1 or any(name in tree.calls for name in _LENIENT):
         return False
     if _CHANGES_WORDS.search(text) or not _is_plain(makers[0]) or not _reads_command(parses[0]):
