@@ -51,7 +51,7 @@ def asked_arguments(
     variables = _variables(tree, steps)
     if not variables:
         return
-    set_here = set(_set_attributes(tree.root))
+    set_here = set(_set_attributes(tree))
     protected = {id(call) for each in tree.tries for call in ast.walk(each)}
     for step in steps:
         is_own = step.last in tree.scopes.functions
@@ -98,8 +98,8 @@ def _variables(tree: Tree, steps: Sequence[ReachedCall]) -> dict[str, str]:
     return {name: cls for name, cls in found.items() if _OF_TRAINING.match(cls)}
 
 
-def _set_attributes(root: ast.Module) -> Iterator[str]:
-    for node in ast.walk(root):
+def _set_attributes(tree: Tree) -> Iterator[str]:
+    for node in tree.nodes:
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             yield node.attr
 

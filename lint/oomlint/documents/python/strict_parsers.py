@@ -107,7 +107,7 @@ def _hands_over(holders: frozenset[str], tree: Tree) -> bool:
     """Whether anything else may be done with a parser than to add to it and to parse: it is handed to functions of the
     same file alone, which call it the same and whose additions are seen as well."""
     fine: set[int] = set()
-    for node in ast.walk(tree.root):
+    for node in tree.nodes:
         match node:
             case ast.Attribute(value=ast.Name(id=name) as holder, attr=method):
                 if name in holders and method not in _METHODS:
@@ -120,7 +120,7 @@ def _hands_over(holders: frozenset[str], tree: Tree) -> bool:
                 fine |= {id(x) for x in handed if isinstance(x, ast.Name) and x.id in called}
             case ast.Return(value=ast.Name() as given):
                 fine.add(id(given))
-    names = (each for each in ast.walk(tree.root) if isinstance(each, ast.Name))
+    names = (each for each in tree.nodes if isinstance(each, ast.Name))
     loaded = (each for each in names if isinstance(each.ctx, ast.Load) and each.id in holders)
     return any(id(each) not in fine for each in loaded)
 
