@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from msgspec import Struct
-
+from oomlint.documents.python.declared_options import Option
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
 
@@ -39,26 +38,6 @@ _CHANGES_WORDS: Final = re.compile(
 )
 _FLAGS: Final = frozenset({"store_true", "store_false", "count", "help", "version", "store_const"})
 _NUMBERS: Final = frozenset({"int", "float"})
-
-
-class Option(Struct, frozen=True):
-    """An option of a parser, by its names with underscores and without dashes in front (of a positional its own).
-    ``kind``: ``int``, ``float`` or ``other``, as argparse checks a value; ``choices`` are the words that it takes alone."""
-
-    names: tuple[str, ...]
-    kind: str
-    choices: tuple[str, ...] = ()
-    is_required: bool = False
-    is_positional: bool = False
-
-
-class StrictParser(Struct, frozen=True):
-    """The options that a script declares, and the ``classes`` of libraries, dotted, whose fields are options, too.
-    ``may_take_a_file``: a file may say what the command leaves out."""
-
-    options: tuple[Option, ...]
-    classes: tuple[str, ...]
-    may_take_a_file: bool
 
 
 def is_strict(tree: Tree, text: str) -> bool:
