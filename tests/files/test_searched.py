@@ -64,3 +64,23 @@ def test_texts_of_an_editor_are_searched_and_not_noted(tmp_path: Path) -> None:
     with recording() as sights:
         assert list(SearchedTexts(workspace, ["open.yaml"]).holding(b"zero1"))
     assert not sights
+
+
+def test_a_text_is_worked_on_once(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("deepspeed: zero1.json\n")
+    texts = SearchedTexts(Workspace(tmp_path), ["one.yaml"])
+    asked: list[bytes] = []
+    for _ in range(3):
+        for name, data in texts.holding(b"zero1"):
+            texts.made_of(name, data, asked.append)
+    assert len(asked) == 1
+
+
+def test_a_search_in_vain_is_noted_once_the_recording_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("batch: 1\n")
+    texts = SearchedTexts(Workspace(tmp_path), ["one.yaml"])
+    with recording() as sights:
+        for word in (b"zero1", b"zero2", b"zero1"):
+            list(texts.holding(word))
+    (noted,) = (said for key, said in sights.items() if key.endswith("one.yaml") and key[0] == "w")
+    assert noted.split() == [b"zero1".hex(), b"zero2".hex()]

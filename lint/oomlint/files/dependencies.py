@@ -27,17 +27,23 @@ _UNKNOWN = "unknown"
 _MOST_SEARCHED = 128 * 2**20
 
 _sights: Sights | None = None
+_missed: dict[str, set[bytes]] = {}
+"""The words that each file was searched for in vain, by the key that they get among the sights."""
 
 
 @contextmanager
 def recording() -> Iterator[Sights]:
-    """Note every look at the disk while the context is open."""
-    global _sights
-    before, _sights = _sights, {}
+    """Note every look at the disk while the context is open; searches in vain are among them once it is closed."""
+    global _sights, _missed
+    before = _sights, _missed
+    sights: Sights = {}
+    missed: dict[str, set[bytes]] = {}
+    _sights, _missed = sights, missed
     try:
-        yield _sights
+        yield sights
     finally:
-        _sights = before
+        _sights, _missed = before
+        sights.update((key, _words_said(words)) for key, words in missed.items())
 
 
 def is_recording() -> bool:
@@ -48,7 +54,7 @@ def saw_all(sights: Sights) -> None:
     """What another process saw."""
     for key, value in sights.items():
         if key[:1] == _WITHOUT:
-            _note_without(key, value)
+            _note_without(key, _words_in(value))
         else:
             _note(key[:1], key[1:], partial(str, value))
 
@@ -74,7 +80,7 @@ def saw_any(path: str | os.PathLike[str], is_there: bool) -> None:
 
 def saw_without(path: str | os.PathLike[str], word: bytes) -> None:
     """A file was searched for a word that does not stand in it."""
-    _note_without(_WITHOUT + os.fspath(path), _words_said([word]))
+    _note_without(_WITHOUT + os.fspath(path), [word])
 
 
 def saw_start(path: str | os.PathLike[str], start: bytes) -> None:
@@ -116,11 +122,10 @@ def _note(kind: str, path: str | os.PathLike[str], seen: Callable[[], str]) -> N
         _sights[key] = _UNKNOWN if changed_meanwhile else value
 
 
-def _note_without(key: str, words: str) -> None:
+def _note_without(key: str, words: Iterable[bytes]) -> None:
     """Add to the words that a file is without."""
     if _sights is not None:
-        known = {*_words_in(_sights.get(key, "")), *_words_in(words)}
-        _sights[key] = _words_said(known)
+        _missed.setdefault(key, set()).update(words)
 
 
 def _words_said(words: Iterable[bytes]) -> str:

@@ -50,6 +50,7 @@ class LiveTexts:
         self._outlines: dict[str, tuple[list[str], Outline]] = {}
         self._called: dict[tuple[str, str], bool] = {}
         self._dead: dict[str, frozenset[int]] = {}
+        self._live_names: dict[str, frozenset[str]] = {}
 
     def naming(self, path: str) -> list[str]:
         """The texts of a file's project that name it in a part that is live, the nearest first."""
@@ -80,6 +81,11 @@ class LiveTexts:
     # -- what of a text is live ----------------------------------------------------------------
 
     def _names(self, path: str, wanted: set[str]) -> bool:
+        if path not in self._live_names:
+            self._live_names[path] = self._named_in_use(path)
+        return not self._live_names[path].isdisjoint(wanted)
+
+    def _named_in_use(self, path: str) -> frozenset[str]:
         text = self._text(path)
         if kind_of(path) in PYTHON_SUFFIXES:
             dead = self._dead_lines(path)
@@ -87,7 +93,7 @@ class LiveTexts:
             text = "\n".join(line for number, line in lines if number not in dead)
         elif kind_of(path) in _HASHED:
             text = "\n".join(_uncommented(text.split("\n")))
-        return not names_in(text.encode("utf-8", "replace")).isdisjoint(wanted)
+        return names_in(text.encode("utf-8", "replace"))
 
     def _dead_lines(self, path: str) -> frozenset[int]:
         """Lines of a Python file that name files to no end."""

@@ -116,7 +116,11 @@ def naming(texts: SearchedTexts, name: str) -> list[str]:
     wanted = calls_of(name)
     shortest = min(wanted, key=len).encode("utf-8", "surrogateescape")
     likely = texts.holding(shortest)
-    near = (other for other, data in likely if not names_in(data).isdisjoint(wanted))
+    near = (
+        other
+        for other, data in likely
+        if not texts.made_of(other, data, names_in).isdisjoint(wanted)
+    )
     return sorted(near, key=lambda n: _distance(n, name))
 
 

@@ -6,10 +6,13 @@ check in which a word was looked for all over a project is no other after somebo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from oomlint.files import dependencies
 from oomlint.files.workspace import Workspace
+
+T = TypeVar("T")
 
 
 class SearchedTexts:
@@ -20,6 +23,7 @@ class SearchedTexts:
         self._names = tuple(dict.fromkeys(names))
         self._texts: dict[str, bytes | None] = {}
         self._sights: dict[str, dependencies.Sights] = {}
+        self._made: dict[tuple[Callable[[bytes], Any], str], Any] = {}
 
     def holding(self, word: bytes) -> Iterator[tuple[str, bytes]]:
         """The files in which a word stands, with their texts; those that cannot be read are none."""
@@ -32,6 +36,14 @@ class SearchedTexts:
                 dependencies.saw_without(self._workspace.file(name), word)
             if data is not None and word in data:
                 yield name, data
+
+    def made_of(self, name: str, data: bytes, function: Callable[[bytes], T]) -> T:
+        """What a function makes of the text of a file that was found, worked out once."""
+        key = (function, name)
+        if key not in self._made:
+            self._made[key] = function(data)
+        found: T = self._made[key]
+        return found
 
     def _read(self, name: str) -> bytes | None:
         if name not in self._texts and dependencies.is_recording():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -20,10 +20,8 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.dialects.table import Block
 from oomlint.documents.base import UNKNOWN, Entry, Node, Scalar, Sequence, parser_of
+from oomlint.documents.python.declared_options import Option, StrictParser
 from oomlint.documents.text import Location, Span
-
-if TYPE_CHECKING:
-    from oomlint.documents.python.strict_parsers import Option, StrictParser
 
 refused_options = Meaning()
 
@@ -133,8 +131,6 @@ def _known(parser: StrictParser, run: Cells) -> Known | None:
 
 def _of_field(name: str, every: tuple[Field, ...]) -> Option:
     """The option that a field of a library's class is in releases of which each may have it in a way of its own."""
-    from oomlint.documents.python.strict_parsers import Option  # asked of scripts alone
-
     kinds = {field.kind for field in every}
     number = "int" if kinds == {"int"} else "float" if kinds <= {"int", "float"} else "other"
     names = (f"no_{name}", name) if "bool" in kinds else (name,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -51,14 +52,18 @@ def asked_arguments(
     variables = _variables(tree, steps)
     if not variables:
         return
-    set_here = set(_set_attributes(tree.root))
+    set_here = set(_set_attributes(tree))
     protected = {id(call) for each in tree.tries for call in ast.walk(each)}
+    left_at: dict[ast.AST, int] = {}
     for step in steps:
         is_own = step.last in tree.scopes.functions
         trains = step.last[:1].islower() and may_train.search(step.last) and not is_own
         if not step.reached or trains:
             return
-        if _may_be_left(step, tree) or id(step.node) in protected:
+        home = step.function or tree.root
+        if home not in left_at:
+            left_at[home] = _first_leave(home.body)
+        if left_at[home] < step.node.lineno or id(step.node) in protected:
             return
         guards = tuple(guard for guard in step.guards if guard not in MAIN_PROCESS)
         if len(step.arms) > len(step.guards):
@@ -98,8 +103,8 @@ def _variables(tree: Tree, steps: Sequence[ReachedCall]) -> dict[str, str]:
     return {name: cls for name, cls in found.items() if _OF_TRAINING.match(cls)}
 
 
-def _set_attributes(root: ast.Module) -> Iterator[str]:
-    for node in ast.walk(root):
+def _set_attributes(tree: Tree) -> Iterator[str]:
+    for node in tree.nodes:
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             yield node.attr
 
@@ -116,19 +121,20 @@ def _given(call: ast.Call) -> Iterator[ast.Attribute]:
         waiting += ast.iter_child_nodes(node)
 
 
-def _may_be_left(step: ReachedCall, tree: Tree) -> bool:
-    """Whether the body that a call stands in may have ended ahead of it."""
-    body = tree.root.body if step.function is None else step.function.body
+def _first_leave(body: Sequence[ast.stmt]) -> int:
+    """The first line at which a body may be left; one behind all others where it is not."""
+    first = sys.maxsize
     waiting: list[ast.AST] = list(body)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, _DEFINITIONS) or _line(node) >= step.node.lineno:
+        if isinstance(node, _DEFINITIONS) or _line(node) >= first:
             continue
         leaves = isinstance(node, ast.Call) and call_name(node) in _LEAVES
         if isinstance(node, ast.Return) or leaves:
-            return True
-        waiting += ast.iter_child_nodes(node)
-    return False
+            first = _line(node)
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return first
 
 
 def _line(node: ast.AST) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from oomlint.documents.base import Fact, Mapping, Node, Scalar, Sequence as Items
 from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.text import Location, Source
 
@@ -29,7 +30,7 @@ _LONG_TEXT = 400
 
 def data_facts(
     source: Source,
-    tree: ast.AST,
+    tree: Tree,
     places: NodeSpans,
     evaluator: Evaluator,
     steps: Sequence[ReachedCall],
@@ -114,11 +115,11 @@ def _writes(call: ast.Call) -> bool:
     )
 
 
-def _has_long_text(tree: ast.AST) -> bool:
+def _has_long_text(tree: Tree) -> bool:
     """Whether a script has a text that may stand around each sample; what documents it stands around none."""
     documenting = {
         id(each.value)
-        for each in ast.walk(tree)
+        for each in tree.nodes
         if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
     }
     return any(
@@ -126,14 +127,14 @@ def _has_long_text(tree: ast.AST) -> bool:
         and isinstance(each.value, str)
         and len(each.value) > _LONG_TEXT
         and id(each) not in documenting
-        for each in ast.walk(tree)
+        for each in tree.nodes
     )
 
 
-def _keys_read(tree: ast.AST) -> tuple[str, ...]:
+def _keys_read(tree: Tree) -> tuple[str, ...]:
     """The keys by which a script takes something out of something; none where it may take all there is."""
     keys: dict[str, None] = {}
-    for each in ast.walk(tree):
+    for each in tree.nodes:
         if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Load):
             keys |= _plain_key(each.slice)
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):

@@ -157,7 +157,7 @@ def _unlabelled(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[Reac
         return
     loaders = [step for step in steps if step.last == "from_pretrained"]
     is_causal = any(_OF_CAUSAL in step.name for step in loaders)
-    if is_causal and _makes_tokens(steps) and not any(map(_speaks_of_labels, ast.walk(tree.root))):
+    if is_causal and _makes_tokens(steps) and not any(map(_speaks_of_labels, tree.nodes)):
         yield trainer, "no sample has labels, and the Trainer has no collator that makes them"
 
 
@@ -207,7 +207,7 @@ def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCa
         if not step.reached or not isinstance(target, ast.Name):
             return
         names.add(target.id)
-    if not trainers or any(_may_ask(node, names) for node in _uses(tree.root)):
+    if not trainers or any(_may_ask(node, names) for node in _uses(tree)):
         return
     yield trainers[0]
 
@@ -220,14 +220,14 @@ def _is_given(call: ast.Call) -> bool:
     return bool(call.args) or any(k.arg in ("model", "args", None) for k in call.keywords)
 
 
-def _uses(root: ast.Module) -> Iterator[tuple[ast.Name, ast.AST | None]]:
+def _uses(tree: Tree) -> Iterator[tuple[ast.Name, ast.AST | None]]:
     """Every name that is read, with the attribute of it that is."""
     held = {
         id(node.value): node
-        for node in ast.walk(root)
+        for node in tree.nodes
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     }
-    for node in ast.walk(root):
+    for node in tree.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield node, held.get(id(node))
 
@@ -274,7 +274,7 @@ def _on_demand(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[Reach
         return
     is_parsed = any(step.last == "HfArgumentParser" for step in steps)
     is_demanded = all((_ASKED, True) in way for way in ways)
-    is_left = is_demanded and is_parsed and not any(map(_sets_demand, ast.walk(tree.root)))
+    is_left = is_demanded and is_parsed and not any(map(_sets_demand, tree.nodes))
     yield trains[0], Training(ways, choices, is_left)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomlint.documents.python.modules import Module, Modules, is_installed
+from oomlint.documents.python.tree import Tree
 
 # transformers' own arguments: their Trainer reads no length of samples.
 _PLAIN_BASES: Final = frozenset(
@@ -40,7 +41,7 @@ def read_by_nobody(names: frozenset[str], script: Module, modules: Modules) -> f
     around = modules.anew()
     queue, seen = [script], {script.source.path}
     for module in queue:
-        asked = set(_asked_for(module.tree.root))
+        asked = set(_asked_for(module.tree))
         if asked & _TAKE_ALL or any(
             _may_ask_for_any(call, module) for call in _calls_of_getattr(module)
         ):
@@ -60,7 +61,7 @@ def read_by_nobody(names: frozenset[str], script: Module, modules: Modules) -> f
 
 
 def _calls_of_getattr(module: Module) -> Iterator[ast.Call]:
-    for node in ast.walk(module.tree.root):
+    for node in module.tree.nodes:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -79,9 +80,9 @@ def _may_ask_for_any(call: ast.Call, module: Module) -> bool:
     return origin is None or bool(origin[2])
 
 
-def _asked_for(root: ast.Module) -> Iterator[str]:
+def _asked_for(tree: Tree) -> Iterator[str]:
     """Every name that is read, of a variable, an attribute or an argument, and every text."""
-    for node in ast.walk(root):
+    for node in tree.nodes:
         if isinstance(node, ast.Attribute):
             yield node.attr
         elif isinstance(node, ast.keyword):

@@ -92,6 +92,18 @@ class Modules:
             return self.read[found.path]
         return None
 
+    def has(self, module: str, from_path: str) -> bool:
+        """Whether a module that a file imports is one of the project's own, whatever stands in it."""
+        for path in paths_of(module, 0, from_path, self.first, self.last):
+            if path in self.read:
+                return self.read[path] is not None
+            if path in self.absent:
+                continue
+            if self.find(path) is not None:
+                return True
+            self.absent.add(path)
+        return False
+
     def anew(self) -> Modules:
         """The same project, of which nothing has been read yet."""
         other = Modules(self.find)

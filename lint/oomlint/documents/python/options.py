@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from oomlint.documents.base import Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.python.declared_options import Option, StrictParser
 from oomlint.documents.python.idle import left_to_script, read_by_nobody
 from oomlint.documents.python.joined_options import joined_options
 from oomlint.documents.python.lengths import LENGTH_NAMES
@@ -28,8 +29,6 @@ from oomlint.documents.python.parsers import (
 )
 from oomlint.documents.python.scopes import dotted
 from oomlint.documents.python.strict_parsers import (
-    Option,
-    StrictParser,
     declared,
     fields,
     has_aliases,

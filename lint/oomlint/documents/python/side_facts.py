@@ -109,7 +109,7 @@ class _Look:
     def deleted(self, statement: ast.stmt) -> tuple[Edit, ...]:
         """The edit that deletes a statement's lines, unless it is all that its block holds."""
         lines = self.source.whole_lines(self.places.span(statement))
-        if lines is None or _is_alone(statement, self.tree.root):
+        if lines is None or _is_alone(statement, self.tree):
             return ()
         return (Edit(self.source.path, lines.start, lines.end, ""),)
 
@@ -193,7 +193,7 @@ class _Look:
     @cached_property
     def chosen_from(self) -> set[ast.expr]:
         """The calls that loops go over of which the body sets ``requires_grad``, not to ``True`` alone."""
-        loops = (node for node in ast.walk(self.tree.root) if isinstance(node, ast.For))
+        loops = (node for node in self.tree.nodes if isinstance(node, ast.For))
         return {
             call
             for loop in loops
@@ -205,7 +205,7 @@ class _Look:
     @cached_property
     def switched_off(self) -> set[ast.expr]:
         """What loops go over that do nothing but ``parameter.requires_grad = False``."""
-        loops = (node for node in ast.walk(self.tree.root) if isinstance(node, ast.For))
+        loops = (node for node in self.tree.nodes if isinstance(node, ast.For))
         return {loop.iter for loop in loops if _switches_off(loop.body)}
 
     def sets_variable(self, node: ast.Assign, target: ast.Subscript) -> Iterator[Fact]:
@@ -246,11 +246,9 @@ def _may_switch_off(value: ast.expr | None) -> bool:
     return value is not None and not _is_true(value)
 
 
-def _is_alone(statement: ast.stmt, tree: ast.Module) -> bool:
+def _is_alone(statement: ast.stmt, tree: Tree) -> bool:
     blocks = (
-        getattr(node, name, None)
-        for node in ast.walk(tree)
-        for name in ("body", "orelse", "finalbody")
+        getattr(node, name, None) for node in tree.nodes for name in ("body", "orelse", "finalbody")
     )
     return any(isinstance(block, list) and block == [statement] for block in blocks)
 

@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from msgspec import Struct
-
+from oomlint.documents.python.declared_options import Option
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
 
@@ -39,26 +38,6 @@ _CHANGES_WORDS: Final = re.compile(
 )
 _FLAGS: Final = frozenset({"store_true", "store_false", "count", "help", "version", "store_const"})
 _NUMBERS: Final = frozenset({"int", "float"})
-
-
-class Option(Struct, frozen=True):
-    """An option of a parser, by its names with underscores and without dashes in front (of a positional its own).
-    ``kind``: ``int``, ``float`` or ``other``, as argparse checks a value; ``choices`` are the words that it takes alone."""
-
-    names: tuple[str, ...]
-    kind: str
-    choices: tuple[str, ...] = ()
-    is_required: bool = False
-    is_positional: bool = False
-
-
-class StrictParser(Struct, frozen=True):
-    """The options that a script declares, and the ``classes`` of libraries, dotted, whose fields are options, too.
-    ``may_take_a_file``: a file may say what the command leaves out."""
-
-    options: tuple[Option, ...]
-    classes: tuple[str, ...]
-    may_take_a_file: bool
 
 
 def is_strict(tree: Tree, text: str) -> bool:
@@ -114,7 +93,7 @@ def _hands_over(holders: frozenset[str], tree: Tree) -> bool:
     """Whether anything else may be done with a parser than to add to it and to parse: it is handed to functions of the
     same file alone, which call it the same and whose additions are seen as well."""
     fine: set[int] = set()
-    for node in ast.walk(tree.root):
+    for node in tree.nodes:
         match node:
             case ast.Attribute(value=ast.Name(id=name) as holder, attr=method):
                 if name in holders and method not in _METHODS:
@@ -127,7 +106,7 @@ def _hands_over(holders: frozenset[str], tree: Tree) -> bool:
                 fine |= {id(x) for x in handed if isinstance(x, ast.Name) and x.id in called}
             case ast.Return(value=ast.Name() as given):
                 fine.add(id(given))
-    names = (each for each in ast.walk(tree.root) if isinstance(each, ast.Name))
+    names = (each for each in tree.nodes if isinstance(each, ast.Name))
     loaded = (each for each in names if isinstance(each.ctx, ast.Load) and each.id in holders)
     return any(id(each) not in fine for each in loaded)
 

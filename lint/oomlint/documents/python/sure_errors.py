@@ -46,7 +46,7 @@ def sure_errors(
     all that there is of them, and where something is made of the name that is read again: whoever runs the cells one by
     one can leave out others. A script that lacks a name is an excerpt more often than a program."""
     is_closed = is_notebook and not _BY_OTHER_WAYS.search(text) and not _takes_all(tree)
-    elsewhere = _bound_in_patterns(tree.root) if is_closed else frozenset()
+    elsewhere = _bound_in_patterns(tree) if is_closed else frozenset()
     for each in evaluated:
         match each.node:
             case ast.Raise(exc=error):
@@ -78,10 +78,10 @@ def _takes_all(tree: Tree) -> bool:
     )
 
 
-def _bound_in_patterns(root: ast.Module) -> frozenset[str]:
+def _bound_in_patterns(tree: Tree) -> frozenset[str]:
     """What else binds names: ``:=`` in comprehensions, the rest of a mapping in a pattern, type aliases."""
     found: set[str] = set()
-    for node in ast.walk(root):
+    for node in tree.nodes:
         match node:
             case ast.NamedExpr(target=ast.Name(id=name)) | ast.MatchMapping(rest=str(name)):
                 found.add(name)

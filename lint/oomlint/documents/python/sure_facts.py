@@ -56,7 +56,7 @@ def _of_import(
         if not is_installed(root):
             yield Fact("imports-module", where, {"module": module, "in": each.path})
             continue
-        is_own = evaluator.modules.of(root, 0, source.path) is not None
+        is_own = evaluator.modules.has(root, source.path)
         if isinstance(node, ast.ImportFrom) and not is_own:
             names = tuple(alias.name for alias in node.names)
             yield Fact("takes-names", where, {"module": module, "names": names})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
@@ -34,7 +35,7 @@ Assignment: TypeAlias = ast.Assign | ast.AnnAssign | ast.AugAssign
 Stored: TypeAlias = dict[str, list[tuple[Assignment, FunctionNode | None]]]
 
 
-class Tree(Struct, eq=False):
+class Tree(Struct, eq=False, dict=True):
     """A file as parsed. The lists are in the order of ``ast.walk``: what stands less deep first."""
 
     root: ast.Module
@@ -54,6 +55,11 @@ class Tree(Struct, eq=False):
     """By the line of an ``if``: the statement and the scope in which its test stands."""
     stored: dict[int, Stored] = field(default_factory=dict)
     """By ``id`` of a class: see :meth:`stores_of`."""
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node, in the order of ``ast.walk``: a file is gone through once, however many readers look for theirs."""
+        return tuple(ast.walk(self.root))
 
     def stores_of(self, cls: ast.ClassDef) -> Stored:
         """What a class assigns to ``self.name``, by that name, with the method where it does so. A class is

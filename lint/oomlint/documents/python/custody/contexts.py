@@ -41,7 +41,7 @@ def open_contexts(
 ) -> Iterator[tuple[ast.expr, frozenset[str]]]:
     """The contexts around a call which may decide something about the model that it makes, and what. ``is_own``: whether
     a name stands for something that the project has the code of."""
-    for node in ast.walk(tree.root):
+    for node in tree.nodes:
         if not isinstance(node, (ast.With, ast.AsyncWith)) or not _stands_in(call, node):
             continue
         for item in node.items:

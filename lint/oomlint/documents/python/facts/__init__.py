@@ -59,7 +59,7 @@ def facts_of(
         *loss_facts(source, tree.root, places),
         *side_facts(source, tree, places, steps),
         *evaluation_facts(source, tree, places, evaluator, steps),
-        *data_facts(source, tree.root, places, evaluator, steps),
+        *data_facts(source, tree, places, evaluator, steps),
         *picture_facts(source, places, evaluator, steps),
         *ending_facts(source, tree, places, evaluator, steps),
     ]

@@ -137,7 +137,7 @@ def _config_not_kept(script: Script) -> Iterator[Fact]:
     """``HfDeepSpeedConfig(...)`` as a statement is collected at once and forgotten."""
     if "HfDeepSpeedConfig" not in script.tree.calls:
         return
-    for node in ast.walk(script.tree.root):
+    for node in script.tree.nodes:
         call = node.value if isinstance(node, ast.Expr) else None
         if isinstance(call, ast.Call) and call_name(call) == "HfDeepSpeedConfig":
             yield script.fact("load-before-zero3-config", call, reason="not-kept")

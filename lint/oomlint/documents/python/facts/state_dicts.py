@@ -57,7 +57,7 @@ def state_dict_facts(script: Script) -> Iterator[Fact]:
     # With one GPU there is nothing to gather.
     alone = {
         id(inner)
-        for node in ast.walk(script.tree.root)
+        for node in script.tree.nodes
         if isinstance(node, ast.If) and "world_size" in ast.unparse(node.test)
         for inner in ast.walk(node)
     }
@@ -87,7 +87,7 @@ def _why_on_gpu(script: Script, call: ast.Call, scope: Scope) -> str:
 def _contexts_of_others(script: Script) -> Iterator[ast.expr]:
     """What opens a block in which the model's states are not taken, but given to it, or the optimizer's or those of
     a part of the model are."""
-    for node in ast.walk(script.tree.root):
+    for node in script.tree.nodes:
         if not isinstance(node, (ast.With, ast.AsyncWith)):
             continue
         inside = (each for part in node.body for each in ast.walk(part))

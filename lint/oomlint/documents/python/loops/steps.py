@@ -33,7 +33,7 @@ def batches(script: Script, step: ReachedCall) -> Call | None:
         return None
     around = [
         node
-        for node in ast.walk(script.tree.root)
+        for node in script.tree.nodes
         if isinstance(node, (ast.For, ast.AsyncFor))
         and node.lineno <= step.node.lineno <= (node.end_lineno or 0)
     ]
@@ -67,7 +67,7 @@ def splits_samples(script: Script) -> Span | None:
 
 def accumulation(script: Script) -> Node | None:
     """What a count of batches is divided by before the optimizer steps."""
-    for node in ast.walk(script.tree.root):
+    for node in script.tree.nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             name = dotted(node.right)
             if name is not None and _STEPS_AGAIN.search(name):
