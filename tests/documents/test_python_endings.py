@@ -252,6 +252,11 @@ def test_a_name_that_some_cell_may_give_a_value(cells: tuple[str, ...]) -> None:
     assert _of_notebook(_LOADS, *cells, "model.train(rows)") == []
 
 
+def test_a_function_that_is_left_early_may_have_trained_when_its_caller_ends() -> None:
+    code = "def main():\n    if model.x:\n        return 1\n    model.train()\nraise SystemExit(main())\n"
+    assert _reasons(f"{_LOADS}{code}") == []
+
+
 @pytest.mark.parametrize(
     ("code", "is_sure"),
     [
