@@ -3,8 +3,9 @@
     python -m benchmarks.wheels (fields | names) (peft | transformers | trl) FOLDER
 
 prints the lines of ``lint/oomlint/dialects/keys/fields/LIBRARY.txt`` or ``keys/names/LIBRARY.txt``. FOLDER holds a wheel of
-the first patch of each minor release, as ``pip download --no-deps LIBRARY==RELEASE`` brings them. Nothing of a wheel is
-run or installed: its modules are read as text.
+each release of TRL, whose patches add names, and of the first patch of each minor release of the others, as
+``pip download --no-deps LIBRARY==RELEASE`` brings them. Nothing of a wheel is run or installed: its modules are read as
+text.
 """
 
 from __future__ import annotations
