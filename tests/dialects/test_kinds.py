@@ -137,7 +137,7 @@ def test_switch_stands_for_two_values():
     "word",
     [
         "xxxx", "XXX", "???", "...", "<n_gpus>", "TODO", "TO_BE_FILLED", "${stage},", "{{ stage }}",
-        "{gpus_of_yours}", "GBSIZE,", "__GPUS__", "@GPUS@,",
+        "{gpus_of_yours}", "GBSIZE,",
     ],
 )  # fmt: skip
 def test_what_is_to_be_filled_in_is_no_mistake(word):

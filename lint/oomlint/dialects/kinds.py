@@ -35,11 +35,10 @@ class StandIn(Undecided):
 
 # TO_BE_FILLED, and CONFIG_MBSIZE, of a template (with a comma: DeepSpeed reads JSON as Hjson); what
 # people blank out; and OmegaConf's ???, which a launch line has to give.
-# ${stage} stands for a value in what envsubst fills in, {{ stage }}, __STAGE__ and @STAGE@ in what Jinja and sed do.
-_FILLED_IN = r"\{\{[^{}]+\}\}|__[A-Z][A-Z0-9_]*__|@[A-Z][A-Z0-9_]*@"
+# ${stage} stands for a value in what envsubst fills in.
 _STAND_IN = (
-    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO|\$\{\w+\},?"
-    rf"|(?:{_FILLED_IN}),?|\{{[A-Za-z_]\w*\}}"
+    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+,?|[xX]{3,}|\?{3}|\.{3}|<[^<>]+>|TODO|\$\{\w+\},?|\{\{[^{}]+\}\},?"
+    r"|\{[A-Za-z_]\w*\}"
 )
 # A word in capitals is no misspelt number; it may be a misspelt choice.
 _CAPITALS = r"[A-Z]{3,}[A-Z0-9]*,?"
@@ -51,7 +50,8 @@ def is_stand_in(path: str) -> bool:
 
 
 _BLANKS = frozenset({"...", "???", "TODO"})
-_IN_BRACKETS = re.compile(rf"<[^<>]+>|[xX]{{3,}}|{_FILLED_IN}")
+# No file is called what Jinja ({{ config }}) or sed (__CONFIG__, @CONFIG@) fills in.
+_IN_BRACKETS = re.compile(r"<[^<>]+>|[xX]{3,}|\{\{[^{}]+\}\}|__[A-Z][A-Z0-9_]*__|@[A-Z][A-Z0-9_]*@")
 
 
 def _refused(raw: Any, expected: str) -> BadValue:
