@@ -151,6 +151,8 @@ def test_a_program_whose_training_stands_in_other_files() -> None:
         ("from trl import DataCollatorForCompletionOnlyLM", "trl", ""),
         ("from trl import GRPOConfig", "trl==0.12.0", "TRL before 0.14.0 has no GRPOConfig"),
         ("from trl import GRPOConfig", "trl==0.13.1", ""),
+        ("from trl import SFTTrainer", "trl==0.4.1", "TRL before 0.4.2 has no SFTTrainer"),
+        ("from trl import SFTTrainer", "trl==0.4.7", ""),
         ("from transformers import AdamW", "transformers==4.57.1", "transformers 4.50.0 and later has no AdamW"),
         ("from transformers import AdamW", "transformers==4.49.0", ""),
         ("from peft import prepare_model_for_kbit_training", "peft==0.3.0", "PEFT before 0.4.0 has no prepare_model_for_kbit_training"),

@@ -264,11 +264,12 @@ def _accelerates_before_loading(blocks: list[Block]) -> bool:
 
 @calls.derive(shared.stops)
 def never_trains(run: Cells) -> Any:
-    """A script that makes a trainer and leaves it at that: its ``train()`` is commented out, or yet to be written."""
+    """A script that makes a trainer, or arguments for one, and leaves it at that: the rest is commented out, or yet to be
+    written."""
     fact = run.given.once(_never)
     if fact is None:
         return None
-    return Sourced(f"nothing asks {fact.detail['trainer']} to train", fact.location.path)
+    return Sourced(fact.detail["why"], fact.location.path)
 
 
 @calls.derive(shared.stops, source="transformers 5.23 training_args.py: do_train is off by default")
