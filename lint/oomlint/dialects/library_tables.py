@@ -6,6 +6,7 @@ say is asked for all releases that a project allows: only what none of them take
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -24,9 +25,11 @@ _WITH_FIELDS = ("transformers", "trl")
 
 
 class Span(Struct, frozen=True):
-    """Releases from ``first`` on and before ``gone``; of the oldest read ``first`` is empty."""
+    """Releases behind ``lacking``, the last that was read without, and before ``gone``; of what the oldest has that was
+    read ``lacking`` is empty. One patch of each minor release was read: what the next minor has may have come with any
+    patch in between (TRL 0.4.0 has no SFTTrainer, 0.4.2 has, 0.5.0 is the next that was read)."""
 
-    first: Release
+    lacking: Release
     gone: Release
     written: tuple[str, str]
 
@@ -38,7 +41,7 @@ class Reach(Struct, frozen=True):
     newest: Release
 
     def meets(self, span: Span) -> bool:
-        return self.oldest < span.gone and span.first <= self.newest
+        return self.oldest < span.gone and (not span.lacking or span.lacking < self.newest)
 
 
 class Field(Struct, frozen=True):
@@ -84,9 +87,10 @@ def _beginning(release: Release | None) -> Release:
 @cache
 def _names(package: str) -> Mapping[str, tuple[Span, ...]]:
     found: dict[str, tuple[Span, ...]] = {}
-    for line in _lines("names", package):
-        name, came, *went = line.split()
-        found[name] = (*found.get(name, ()), _span(came, *went))
+    lines = [line.split() for line in _lines("names", package)]
+    read = _read_releases("names", package)
+    for name, came, *went in lines:
+        found[name] = (*found.get(name, ()), _span(read, came, *went))
     return found
 
 
@@ -98,7 +102,8 @@ def why_no_name(package: str, name: str, reach: Reach) -> str | None:
     behind = [span for span in spans if span.gone <= reach.oldest]
     if behind:
         return f"{CALLED[package]} {behind[-1].written[1]} and later has no {name}"
-    return f"{CALLED[package]} before {spans[0].written[0]} has no {name}"
+    lacking = (*spans[0].lacking, 0)[: max(2, len(spans[0].lacking))]
+    return f"{CALLED[package]} up to {'.'.join(map(str, lacking))} has no {name}"
 
 
 # -- fields ----------------------------------------------------------------------------------------
@@ -109,12 +114,14 @@ def _classes(package: str) -> Classes:
     fields: dict[str, dict[str, tuple[Field, ...]]] = {}
     bases: dict[str, tuple[tuple[str, Span], ...]] = {}
     cls = ""
-    for line in _lines("fields", package):
-        if line.endswith(":"):
-            cls = line[:-1]
+    lines = [line.split() for line in _lines("fields", package)]
+    read = _read_releases("fields", package)
+    for name, *told in lines:
+        if not told:
+            cls = name.removesuffix(":")
             continue
-        name, kind, came, *went = line.split()
-        span = _span(came, *went)
+        kind, came, *went = told
+        span = _span(read, came, *went)
         if name == "*":
             bases[cls] = (*bases.get(cls, ()), (kind, span))
             continue
@@ -159,6 +166,16 @@ def _lines(kind: str, package: str) -> Iterator[str]:
     return (line for line in text.splitlines() if not line.startswith("#"))
 
 
-def _span(came: str, went: str = "") -> Span:
+def _read_releases(kind: str, package: str) -> tuple[Release, ...]:
+    """The releases that were read for a table, in order: the oldest and the newest, which its head names, and those that
+    its lines do, so all but minor ones in which nothing changed."""
+    text = (_KEYS / kind / f"{package}.txt").read_text("utf-8")
+    told = set(re.findall(r"(?<![\w.])\d+\.\d+\.\d+(?![\w.])", text))
+    return tuple(sorted(_beginning(release_of(word)) for word in told))
+
+
+def _span(read: tuple[Release, ...], came: str, went: str = "") -> Span:
+    first = _beginning(release_of(came))
+    earlier = [release for release in read if release < first]
     gone = release_of(went) if went else _ALWAYS
-    return Span(_beginning(release_of(came)), _beginning(gone), (came, went))
+    return Span(earlier[-1] if earlier else (), _beginning(gone), (came, went))
