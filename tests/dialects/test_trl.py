@@ -793,6 +793,16 @@ def test_what_came_with_a_patch_between_two_that_were_read(pin: str, why: str) -
     assert (refused.value if refused is not None else "") == why
 
 
+def test_objectives_with_a_weight_for_each_epoch() -> None:
+    """NashMDConfig and XPOConfig are made from OnlineDPOConfig, whose ``beta`` is a list."""
+    files = {
+        "train.py": "from trl import NashMDConfig, NashMDTrainer\n"
+        "args = NashMDConfig(output_dir='out', beta=[0.1, 0.2])\n"
+        "NashMDTrainer(model='Qwen/Qwen2.5-7B', args=args, train_dataset=rows, judge=judge).train()\n",
+    }
+    assert not _run(files).wrong
+
+
 def test_the_class_that_trains_says_more_than_what_its_script_is_called() -> None:
     files = {
         "ppo_training.py": "from transformers import HfArgumentParser\n"
