@@ -14,7 +14,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Said, Sourced
-from oomlint.dialects.table import Block, Origin, unread_at
+from oomlint.dialects.table import Block, Origin, plain_value, unread_at
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.call_arguments import is_decided
 from oomlint.dialects.trainer.fields import hf, script
@@ -235,12 +235,15 @@ def named_length(run: Cells) -> Any:
     if not is_script(run) or run.is_unread(f.seq.max_len):
         return None
     facts = [fact for fact in run.given.once(_all_facts) if fact.kind == "calls-length"]
-    given = run.given.once(options_of)
-    if len(facts) != 1 or facts[0].detail["option"] in given:
+    if len(facts) != 1:
         return None
     fact = facts[0]
+    given = run.given.once(options_of).get(fact.detail["option"])
+    length = fact.detail["length"] if given is None else plain_value(given, "yaml12")
+    if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+        return None
     why = f"{fact.location.path} calls it {fact.detail['key']}; what cuts samples is not followed"
-    return Sourced(fact.detail["length"], why)
+    return Sourced(length, why)
 
 
 @early_load.override(f.load.zero3_init)
