@@ -335,6 +335,24 @@ def test_a_trainer_that_nobody_asks_to_train(end: str, stops: bool) -> None:
     assert (run.settings.get(shared.stops) is not None) is stops
 
 
+@pytest.mark.parametrize(
+    ("source", "end", "stops"),
+    [
+        ("transformers", "", True),
+        ("transformers", ".train()", False),
+        ("own", "", False),  # one of the project's own may train as it is made
+    ],
+)
+def test_a_trainer_that_nobody_keeps(source: str, end: str, stops: bool) -> None:
+    text = (
+        f"from transformers import AutoModelForCausalLM, TrainingArguments\nfrom {source} import Trainer\n"
+        f"{_LOAD.format('model')}\nargs = TrainingArguments(output_dir='o')\n"
+        f"Trainer(model=model, args=args, train_dataset=data){end}\nmodel.save_pretrained('o')\n"
+    )
+    run = run_of({"train.py": text}, "train.py")
+    assert (run.settings.get(shared.stops) is not None) is stops
+
+
 def test_a_class_around_another_model_is_loaded_with_it() -> None:
     """Where that lies is what the function decides that loads it."""
     run = _run(

@@ -201,8 +201,11 @@ def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCa
     handed to nobody, and their own methods are others."""
     trainers = [step for step in steps if _MAKES_TRAINER.search(step.last) and _is_given(step.node)]
     named = {id(n.value): n.targets[0] for n in tree.assignments if len(n.targets) == 1}
+    dropped = {id(n.value) for n in ast.walk(tree.root) if isinstance(n, ast.Expr)}
     names: set[str] = set()
     for step in trainers:
+        if step.reached and id(step.node) in dropped and _OF_LIBRARY.match(step.name):
+            continue  # made, and kept by nobody
         target = named.get(id(step.node))
         if not step.reached or not isinstance(target, ast.Name):
             return
@@ -212,6 +215,7 @@ def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCa
     yield trainers[0]
 
 
+_OF_LIBRARY = re.compile(r"(?:transformers|trl)\.")
 # Lightning's are given the model later.
 _MAKES_TRAINER = re.compile(r"^(?!TF[A-Z])\w*Trainer$")
 
