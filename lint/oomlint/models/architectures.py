@@ -256,3 +256,13 @@ _LISTED_BY_OWN_CODE: Final = frozenset({"kimi_vl"})
 def lists_experts(arch: str | None) -> bool:
     """Whether each expert of a model has linear layers of its own, whatever the release of transformers."""
     return arch in _LISTED_BY_OWN_CODE
+
+
+# Models of text and pictures of which AutoModelForCausalLM makes the text model alone (transformers 4.46 and 4.57
+# models/auto/modeling_auto.py MODEL_FOR_CAUSAL_LM_MAPPING_NAMES: MllamaForCausalLM, Llama4ForCausalLM).
+_READS_TEXT_ALONE: Final = frozenset({"llama4", "mllama"})
+
+
+def loses_tower(arch: str | None) -> bool:
+    """Whether AutoModelForCausalLM loads a model without its vision tower."""
+    return arch in _READS_TEXT_ALONE

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.accelerate.meaning import distributed_type
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
@@ -43,6 +45,7 @@ from oomlint.dialects.trainer.tables import (
 )
 from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, PythonDocument, Scalar
 from oomlint.documents.python.nodes import Guard
+from oomlint.models.architectures import loses_tower
 from oomlint.plan.fields import f
 from oomlint.wording.amounts import enumerated
 
@@ -205,6 +208,28 @@ def _builds(blocks: list[Block]) -> bool:
 def dtype_of_built(run: Cells) -> Any:
     """``LlamaForCausalLM(config)`` loads nothing, and is fp32 whatever the checkpoint is."""
     return "fp32" if is_script(run) and run.given.once(_builds) else None
+
+
+_OF_TEXT = re.compile(r"(?:\w+\.)*AutoModelForCausalLM\.from_pretrained")
+
+
+def _reads_text(blocks: list[Block]) -> bool:
+    loaders = [b for b in blocks if b.table in (FROM_PRETRAINED, EARLY_FROM_PRETRAINED)]
+    texts = (b.document.source.text[b.anchor.start : b.anchor.end] for b in loaders)
+    return bool(loaders) and all(map(_OF_TEXT.fullmatch, texts))
+
+
+@scripts.override(f.model.dims, source="transformers 4.57 models/auto/modeling_auto.py")
+def text_model_alone(run: Cells) -> Any:
+    """``AutoModelForCausalLM`` makes a text model of some that read pictures as well."""
+    dims = run[f.model.dims]
+    if dims is None or dims.vision is None or not loses_tower(dims.arch):
+        return None
+    if not is_script(run) or not run.given.once(_reads_text):
+        return None
+    of_tower = dims.vision.params or 0
+    total = None if dims.params_total is None else dims.params_total - of_tower
+    return replace(dims, vision=None, params_total=total)
 
 
 @scripts.assume(f.load.dtype)
