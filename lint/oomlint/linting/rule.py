@@ -384,9 +384,11 @@ class Rule:
         )
 
     def _comes_too_late(self, run: Run) -> bool:
-        """Whether it speaks of what a program would do that ends before its first step."""
+        """Whether it speaks of what a program would do that ends before its first step, or of how cards are driven that it
+        is not for."""
         is_of_text = self.is_of_text or self.code[3:4] in _FAMILIES_OF_TEXT
-        return not is_of_text and any(run.settings.get(end) is not None for end in unread.REFUSED)
+        ends = (*unread.REFUSED, *((unread.ELSEWHERE,) if self.code[3:4] == _OF_LAUNCH else ()))
+        return not is_of_text and any(run.settings.get(end) is not None for end in ends)
 
     def error(self, run: Run, message: str, **told: Unpack[FindingOptions]) -> Finding:
         return self.finding(run, Severity.ERROR, message, **told)
@@ -442,6 +444,10 @@ class ListedRule(Struct, frozen=True, eq=False):
 
 # What is about oomlint's own reading, and what ends a program by itself.
 _FAMILIES_OF_TEXT = ("9",)
+
+
+# How processes are started, and on which cards.
+_OF_LAUNCH = "7"
 
 
 def _evidence(

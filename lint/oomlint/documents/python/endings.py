@@ -203,8 +203,11 @@ def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCa
     handed to nobody, and their own methods are others."""
     trainers = [step for step in steps if _MAKES_TRAINER.search(step.last) and _is_given(step.node)]
     named = {id(n.value): n.targets[0] for n in tree.assignments if len(n.targets) == 1}
+    dropped = {id(n.value) for n in tree.nodes if isinstance(n, ast.Expr)}
     names: set[str] = set()
     for step in trainers:
+        if step.reached and id(step.node) in dropped and _OF_LIBRARY.match(step.name):
+            continue  # made, and kept by nobody
         target = named.get(id(step.node))
         if not step.reached or not isinstance(target, ast.Name):
             return
@@ -223,13 +226,14 @@ def _never_given(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCa
     named = {id(n.value): n.targets[0] for n in tree.assignments if len(n.targets) == 1}
     targets = [named.get(id(step.node)) for step in made]
     names = {target.id for target in targets if isinstance(target, ast.Name)}
-    is_handed = any(name.id in names and held is None for name, held in _uses(tree.root))
+    is_handed = any(name.id in names and held is None for name, held in _uses(tree))
     if made and all(isinstance(target, ast.Name) for target in targets) and not is_handed:
         yield made[0]
 
 
 _MAKES_ARGUMENTS = re.compile(r"^(?:Seq2Seq)?TrainingArguments$")
 _LOOPS = frozenset({"train", "fit", "backward"})
+_OF_LIBRARY = re.compile(r"(?:transformers|trl)\.")
 # Lightning's are given the model later.
 _MAKES_TRAINER = re.compile(r"^(?!TF[A-Z])\w*Trainer$")
 
