@@ -372,6 +372,10 @@ class Cells:
         """The release of a library that the run's project pins."""
         return release_of((self[f.versions] or {}).get(package))
 
+    def oldest(self, package: str) -> Release:
+        """The oldest release of a library that may run; ``()`` where no file tells one."""
+        return self.version(package) or self._reach(package)[0]
+
     def made(self, change: LibraryChange) -> bool | None:
         """Whether the library that runs has made a change; ``None`` where nobody pins it and both
         are possible."""

@@ -470,7 +470,8 @@ def _set_fields(
 
 
 def _check_copy(run: Run, block: Block, field: Any) -> None:
-    """See that a project which carries its own copy of a framework gets no key that this copy has not.
+    """See that a project which carries its own copy of a framework gets no key that this copy has not, and another one
+    none that the release which it runs may not have yet, where that stops at such a key.
 
     Raises:
         CannotEdit: it would.
@@ -478,8 +479,16 @@ def _check_copy(run: Run, block: Block, field: Any) -> None:
     copier, row = run.parts.copier, block.table.by_field.get(field)
     if copier is None or row is None or run.is_explicit(field):
         return
-    if lacks(copier.workspace, run.claims, block, row.key):
+    is_new = lacks(copier.workspace, run.claims, block, row.key)
+    if is_new:
         raise CannotEdit(f"the project's own copy of {run.dialect.name} has no key {row.key}")
+    spans = block.table.spans
+    if is_new is None and spans is not None:
+        oldest = run.cells.oldest(spans.package)
+        said = (path for each, _ in run.parts.blocks for path in each.mapping.paths())
+        untold = spans.why_untold(row.key, oldest, said)
+        if untold is not None:
+            raise CannotEdit(untold)
 
 
 def _check_namesakes(run: Run, block: Block, field: Any, value: Any) -> None:
