@@ -48,10 +48,11 @@ class CircularDerivation(Exception):
 
 
 class Ending(Struct, frozen=True, eq=False):
-    """Why a program is sure to end before it trains, in words, and where."""
+    """Why a program is sure to end before it trains, in words, and where; of a key that has another name now, which."""
 
     why: str
     at: Location
+    now: str = ""
 
 
 class Surroundings(Struct, frozen=True, eq=False):

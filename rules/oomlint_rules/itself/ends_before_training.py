@@ -30,6 +30,7 @@ beside it.
 ## How to fix it
 
 Mend what the message names, or pin the release that the code was written for; then check again, since memory counts from there on.
+The fix renames a key that the pinned release has under another name, with the same values.
 
 ## When not to
 
@@ -59,8 +60,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
+from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Finding, Rule, Where
+from oomlint.documents.text import Location
+from oomlint.linting.rule import Applicability, Finding, Proposal, RenameKey, Rule, Where
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, text
 
@@ -79,10 +82,11 @@ _SCRIPT = text(
     """
 )
 
+_SWIFT = "swift sft --model Qwen/Qwen2.5-0.5B --dataset a.jsonl --{key} lora\n"
 _MADE = _SCRIPT.format(short="-n")
 
 
-class EndsBeforeTraining(Rule, code="OOM905"):
+class EndsBeforeTraining(Rule, code="OOM905", fixes=Applicability.SAFE):
     summary = "the program stops with an error before it trains a step"
     only_where = (Where(said=(shared.refused,)),)
 
@@ -98,6 +102,11 @@ class EndsBeforeTraining(Rule, code="OOM905"):
                 "requirements.txt": "trl==0.12.0\n",
             },
             why="TRL has the class from 0.14 on",
+        ),
+        example(
+            {"train.sh": _SWIFT.format(key="train_type"), "requirements.txt": "ms-swift==4.2.0\n"},
+            {"train.sh": _SWIFT.format(key="tuner_type")},
+            why="ms-swift has it under another name since 4.1",
         ),
     )
     good = (
@@ -125,7 +134,21 @@ class EndsBeforeTraining(Rule, code="OOM905"):
             at=(known if place is None else place.value) or shared.refused,
             details=("the program ends before its first step, whatever memory there is",),
             rests_on=(shared.refused,),
+            proposals=_renamed(run, None if place is None else place.value),
         )
+
+
+def _renamed(run: Run, at: Location | None) -> Iterable[Proposal]:
+    """The key there under the name that it has in the release that runs."""
+    now = run.settings.get(shared.refused_name)
+    if now is None:
+        return
+    for block, _ in run.parts.blocks:
+        for entry in block.mapping.entries.values():
+            if Location(block.path, entry.key_span) == at:
+                key = StrayKey(block, block.mapping, entry, entry.key)
+                yield Proposal(f"rename {entry.key} to {now.value}", (RenameKey(key, now.value),))
+                return
 
 
 def _tells(fact: Fact, why: str) -> bool:
