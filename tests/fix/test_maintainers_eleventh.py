@@ -35,3 +35,29 @@ def test_fewer_processes_keep_a_batch_that_nobody_knows_or_say_what_becomes_of_i
     text = result.texts["run.sh"].decode()
     assert "--nproc_per_node 2" in text
     assert becomes in text
+
+
+_TRL = """\
+from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser
+parser = TrlParser((SFTConfig, ModelConfig))
+args, model_args = parser.parse_args_and_config()
+print(args.{key})
+{more}SFTTrainer(model=model_args.model_name_or_path, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "is_mended"), [("", True), ("report(lambda: args.max_seq_length)\n", False)]
+)
+def test_code_asks_for_what_the_pinned_release_calls_otherwise(more: str, is_mended: bool) -> None:
+    command = "python sft.py --output_dir out --model_name_or_path Qwen/Qwen2.5-0.5B --{key} 512\n"
+    files = {
+        "sft.py": _TRL.format(key="max_seq_length", more=more),
+        "run.sh": command.format(key="max_seq_length"),
+        "requirements.txt": "trl==0.21.0\n",
+    }
+    texts = repaired(files).texts
+    # The option is mended whatever the code asks for.
+    assert texts["run.sh"].decode() == command.format(key="max_length")
+    code = texts.get("sft.py", b"").decode()
+    assert (code == _TRL.format(key="max_length", more=more)) is is_mended

@@ -382,7 +382,10 @@ def _edits_for(
         new_key = wish.new_key.rpartition(".")[2]
         if new_key in stray.mapping.entries:
             raise CannotEdit(f"{new_key} is already set")
-        row = stray.block.table.names.get(wish.new_key)
+        table = stray.block.table
+        # A key's own row goes before one that has it for another name.
+        own = (each for each in table.rows if each.key == wish.new_key)
+        row = next(own, table.names.get(wish.new_key))
         if row is not None:
             check_option(stray.block, row, run.cells)
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)

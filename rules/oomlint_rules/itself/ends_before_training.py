@@ -57,13 +57,22 @@ Where the script is kept for its parts and nobody starts it, silence the line:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import Fact
-from oomlint.documents.text import Location
-from oomlint.linting.rule import Applicability, Finding, Proposal, RenameKey, Rule, Where
+from oomlint.documents.text import Edit, Location
+from oomlint.linting.rule import (
+    Applicability,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    RenameKey,
+    Rule,
+    Where,
+)
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, text
 
@@ -134,14 +143,20 @@ class EndsBeforeTraining(Rule, code="OOM905", fixes=Applicability.SAFE):
             at=(known if place is None else place.value) or shared.refused,
             details=("the program ends before its first step, whatever memory there is",),
             rests_on=(shared.refused,),
-            proposals=_renamed(run, None if place is None else place.value),
+            proposals=_renamed(run, None if place is None else place.value, fact),
         )
 
 
-def _renamed(run: Run, at: Location | None) -> Iterable[Proposal]:
-    """The key there under the name that it has in the release that runs."""
+def _renamed(run: Run, at: Location | None, fact: Fact | None) -> Iterable[Proposal]:
+    """The key there, or what code asks its arguments for, under the name that it has in the release that runs."""
     now = run.settings.get(shared.refused_name)
     if now is None:
+        return
+    if fact is not None and at is None:
+        edits = _asked_by_its_new_name(run, fact, now.value)
+        if edits:
+            title = f"ask for {now.value} in place of {fact.detail['argument']}"
+            yield Proposal(title, (ReadyEdits(edits),))
         return
     for block, _ in run.parts.blocks:
         for entry in block.mapping.entries.values():
@@ -149,6 +164,27 @@ def _renamed(run: Run, at: Location | None) -> Iterable[Proposal]:
                 key = StrayKey(block, block.mapping, entry, entry.key)
                 yield Proposal(f"rename {entry.key} to {now.value}", (RenameKey(key, now.value),))
                 return
+
+
+def _asked_by_its_new_name(run: Run, fact: Fact, now: str) -> tuple[Edit, ...]:
+    """Edits wherever the script asks for the argument; none where it also does so in a way that was not followed."""
+    path, old = fact.location.path, f".{fact.detail['argument']}"
+    text = next(
+        (block.document.source.text for block, _ in run.parts.blocks if block.path == path), ""
+    )
+    ends = {each.location.span.end for each in run.facts if _asks_the_same(each, fact)}
+    if len(re.findall(rf"\{old}\b", text)) != len(ends):
+        return ()
+    if not all(text[:end].endswith(old) for end in ends):
+        return ()
+    return tuple(Edit(path, end - len(old) + 1, end, now) for end in sorted(ends))
+
+
+def _asks_the_same(fact: Fact, other: Fact) -> bool:
+    return fact.kind == other.kind == "asks-argument" and (
+        fact.location.path == other.location.path
+        and fact.detail["argument"] == other.detail["argument"]
+    )
 
 
 def _tells(fact: Fact, why: str) -> bool:
