@@ -61,3 +61,86 @@ def test_code_asks_for_what_the_pinned_release_calls_otherwise(more: str, is_men
     assert texts["run.sh"].decode() == command.format(key="max_length")
     code = texts.get("sft.py", b"").decode()
     assert (code == _TRL.format(key="max_length", more=more)) is is_mended
+
+
+_METRICS = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B", torch_dtype="bfloat16")
+args = TrainingArguments(
+    output_dir="out",
+    per_device_train_batch_size=4,
+    per_device_eval_batch_size=8,
+    gradient_checkpointing=True,
+    bf16=True,{argument}
+    eval_strategy="steps",
+)
+Trainer(
+    model=model, args=args, train_dataset=train, eval_dataset=held_out, compute_metrics=accuracy
+).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "is_moved"), [("", True), ("\n    no_such_argument=1,", False)]
+)
+def test_logits_stay_where_another_error_stops_the_run(argument: str, is_moved: bool) -> None:
+    files = {"train.py": _METRICS.format(argument=argument)}
+    result = repaired(files, hardware="1xRTX-4090-24GB")
+    assert ("eval_accumulation_steps=1" in result.texts.get("train.py", b"").decode()) is is_moved
+
+
+_QUANTIZED = """\
+from dataclasses import dataclass
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, HfArgumentParser, TrainingArguments
+from trl import DPOTrainer
+
+@dataclass
+class ScriptArguments:
+    beta: float = 0.1
+
+(own,) = HfArgumentParser(ScriptArguments).parse_args_into_dataclasses()
+{before}model = AutoModelForCausalLM.from_pretrained(
+    "bigcode/starcoder2-3b",
+    quantization_config=BitsAndBytesConfig(load_in_4bit=True),
+    device_map="auto",
+)
+{behind}DPOTrainer(model, args=args, beta=own.beta, train_dataset=pairs).train()
+"""
+_ARGUMENTS = 'args = TrainingArguments("out", bf16=True, per_device_train_batch_size=1)\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "is_removed"), [("", _ARGUMENTS, False), (_ARGUMENTS, "", True)]
+)
+def test_a_parser_of_a_scripts_own_options_picks_no_card(
+    before: str, behind: str, is_removed: bool
+) -> None:
+    code = _QUANTIZED.format(before=before, behind=behind)
+    files = {"train.py": code, "run.sh": "accelerate launch --num_processes 4 train.py\n"}
+    after = repaired(files, hardware="4xA100-80GB").texts.get("train.py", code.encode()).decode()
+    assert ("device_map" not in after) is is_removed
+
+
+_SHARDED = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+args = TrainingArguments(
+    output_dir="out", fsdp="full_shard auto_wrap", fsdp_config="fsdp.json", save_only_model=True
+)
+Trainer(model=model, args=args, train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(("release", "is_refused"), [("4.46.1", False), ("5.23.0", True)])
+def test_how_fsdp_saves_is_read_from_the_release_on_that_reads_it(
+    release: str, is_refused: bool
+) -> None:
+    files = {
+        "train.py": _SHARDED,
+        "fsdp.json": '{"fsdp_state_dict_type": "SHARDED_STATE_DICT"}\n',
+        "run.sh": "torchrun --nproc_per_node 4 train.py\n",
+        "requirements.txt": f"transformers=={release}\n",
+    }
+    result = repaired(files, unsafe=True)
+    found = {d.rule.code for d in (*result.report.applied, *result.report.diagnoses)}
+    assert ("OOM507" in found) is is_refused

@@ -93,7 +93,8 @@ def _unless_stopped(
     fix = diagnosis.fix
     if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
         return fix
-    if fix.applicability is Applicability.SAFE and not diagnosis.finding.is_of_need:
+    # What is said of memory is for its sake, though it names no need.
+    if fix.applicability is Applicability.SAFE and diagnosis.finding.resource is None:
         return fix
     for other in others:
         mends = other.applicable

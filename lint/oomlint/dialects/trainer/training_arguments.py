@@ -141,6 +141,15 @@ def wraps_by_size(run: Cells) -> Any:
     return "size" if run[hf_fsdp.min_params] and not run.has(FSDP2_BY_DEFAULT) else None
 
 
+@training_arguments.override(
+    hf_fsdp.state_dict,
+    source="transformers 4.46.1 training_args.py:1946-1979, 4.57.3 training_args.py:2010; accelerate 1.0.1 utils/dataclasses.py:1709",
+)
+def saves_whole(run: Cells) -> Any:
+    """Before that release no key of ``fsdp_config`` says how weights are saved, and accelerate gathers them."""
+    return "full" if run.says(hf_fsdp.state_dict) and run.made(FSDP2_BY_DEFAULT) is False else None
+
+
 @training_arguments.default(hf_fsdp.cpu_offload, source=_FSDP)
 def offloads(run: Cells) -> Any:
     return "offload" in (run[hf.fsdp_words] or ())
