@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.fixing import repaired
+from tests.linked import link
 
 _FOUR_ON_TWO = (
     "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4 train.py {options} --bf16 True\n"
@@ -144,3 +145,27 @@ def test_how_fsdp_saves_is_read_from_the_release_on_that_reads_it(
     result = repaired(files, unsafe=True)
     found = {d.rule.code for d in (*result.report.applied, *result.report.diagnoses)}
     assert ("OOM507" in found) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("start", "is_given"), [("torchrun --nproc_per_node 4", True), ("python", False)]
+)
+def test_a_container_of_one_process_gets_no_room_for_what_ranks_share(
+    start: str, is_given: bool
+) -> None:
+    compose = (
+        "services:\n  tune:\n    image: trainer\n"
+        f"    command: {start} train.py\n"
+        "    deploy: {resources: {reservations: {devices: "
+        "[{driver: nvidia, count: all, capabilities: [gpu]}]}}}\n"
+    )
+    code = _METRICS.format(argument="").replace(", compute_metrics=accuracy", "")
+    files = {"train.py": code, "docker-compose.yml": compose}
+    result = repaired(files, hardware="4xRTX-4090-24GB")
+    assert ("docker-compose.yml" in result.texts) is is_given
+
+
+@pytest.mark.parametrize(("more", "is_known"), [("", False), ("micro_batch_size: 4\n", True)])
+def test_a_model_and_its_epochs_are_no_config_of_axolotl(more: str, is_known: bool) -> None:
+    config = f"base_model: mistralai/Mistral-7B-v0.1\nnum_epochs: 3\nbatch_size: 4\n{more}"
+    assert bool(link({"train.yaml": config}).runs) is is_known
