@@ -169,3 +169,25 @@ def test_a_container_of_one_process_gets_no_room_for_what_ranks_share(
 def test_a_model_and_its_epochs_are_no_config_of_axolotl(more: str, is_known: bool) -> None:
     config = f"base_model: mistralai/Mistral-7B-v0.1\nnum_epochs: 3\nbatch_size: 4\n{more}"
     assert bool(link({"train.yaml": config}).runs) is is_known
+
+
+_STAGE_2 = '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}\n'
+
+
+@pytest.mark.parametrize(("config", "is_given"), [("./ds.json", False), ("../ds.json", True)])
+def test_nothing_is_changed_for_a_command_that_starts_from_no_folder(
+    config: str, is_given: bool
+) -> None:
+    code = (
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\n"
+        'model = AutoModelForCausalLM.from_pretrained("openlm-research/open_llama_13b")\n'
+        "Trainer(model=model, args=args, train_dataset=data).train()\n"
+    )
+    command = (
+        f"deepspeed --num_gpus 8 ../src/train.py --deepspeed {config} --output_dir out --bf16 True "
+        "--per_device_train_batch_size 1 --gradient_checkpointing True\n"
+    )
+    files = {"src/train.py": code, "scripts/run.sh": command, "ds.json": _STAGE_2}
+    result = repaired(files, "scripts/run.sh", hardware="8xA100-40GB")
+    assert bool(result.texts) is is_given
