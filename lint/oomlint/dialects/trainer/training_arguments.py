@@ -146,8 +146,10 @@ def wraps_by_size(run: Cells) -> Any:
     source="transformers 4.46.1 training_args.py:1946-1979, 4.57.3 training_args.py:2010; accelerate 1.0.1 utils/dataclasses.py:1709",
 )
 def saves_whole(run: Cells) -> Any:
-    """Before that release no key of ``fsdp_config`` says how weights are saved, and accelerate gathers them."""
-    return "full" if run.says(hf_fsdp.state_dict) and run.made(FSDP2_BY_DEFAULT) is False else None
+    """Before FSDP2 is the default no key of ``fsdp_config`` says how weights are saved, and accelerate gathers them."""
+    if not run.says(hf_fsdp.state_dict) or run[hf_fsdp.version] == 2:
+        return None  # by its second version accelerate has them sharded
+    return "full" if run.made(FSDP2_BY_DEFAULT) is False else None
 
 
 @training_arguments.default(hf_fsdp.cpu_offload, source=_FSDP)
