@@ -415,7 +415,7 @@ with open("configs/train.yaml") as file:
     config = yaml.safe_load(file)
 use_lora, effective = config.get("use_lora"), config["training"].get("effective_batch_size")
 """
-_AXOLOTL = "base_model: Qwen/Qwen2.5-7B\nbatch_size: 4\ngradient_accumulation_steps: 4\nuse_lora: true\nnum_epochs: 1\n"
+_AXOLOTL = "base_model: Qwen/Qwen2.5-7B\nbatch_size: 4\ngradient_accumulation_steps: 4\nsequence_len: 512\nuse_lora: true\nnum_epochs: 1\n"
 _AUTO = "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: auto\nsequence_len: 512\nuse_lora: true\nnum_epochs: 1\n"
 
 

@@ -250,6 +250,7 @@ class FindingOptions(TypedDict, total=False):
     limit: float | None
     proposals: Iterable[Proposal]
     notes: Iterable[Note]
+    ends_the_run: bool
 
 
 class Rule:
@@ -339,6 +340,7 @@ class Rule:
         limit: float | None = None,
         proposals: Iterable[Proposal] = (),
         notes: Iterable[Note] = (),
+        ends_the_run: bool = False,
     ) -> Finding:
         """A finding of this rule.
 
@@ -352,6 +354,7 @@ class Rule:
                 they are not given here.
             confidence: ``high`` where neither says it.
             predicted, limit: bytes.
+            ends_the_run: what it says may be what ends the program, so that it comes no later than that.
         """
         if judged is not None:
             resource = resource or judged.resource
@@ -360,7 +363,7 @@ class Rule:
         told = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
         evidence, lost = _evidence(run, (*told, *rests_on), resource if holds_peak else None)
         severity = bound(severity, evidence)
-        if self._comes_too_late(run):
+        if self._comes_too_late(run) and not ends_the_run:
             severity = Severity.INFO
         details = tuple(details)
         if evidence is Level.UNREAD:
