@@ -319,3 +319,17 @@ def test_a_key_that_only_begins_another_is_that_one_to_argparse() -> None:
     line = _SWIFT.format(tuner="lora").replace("--train_type", "--use_liger true --tuner_type")
     files = {"train.sh": line, "requirements.txt": "ms-swift==4.2.0\n"}
     assert run_of(files, hardware=_CARD).settings.get(shared.refused) is None
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_what_ranks_share_is_a_remark_where_nothing_is_trained(trains: bool) -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-0.6B")\n'
+        'args = TrainingArguments("out", per_device_train_batch_size=1, bf16=True)\n'
+    )
+    script += "Trainer(model=model, args=args).train()\n" if trains else "print(args.output_dir)\n"
+    start = "docker run --gpus all trainer torchrun --nproc_per_node 2 train.py\n"
+    report = report_of({"train.py": script, "run.sh": start}, hardware="2xRTX-4090-24GB")
+    found = [x.severity for x in report.diagnoses if x.rule.code == "OOM709"]
+    assert found == [Severity.WARNING if trains else Severity.INFO]

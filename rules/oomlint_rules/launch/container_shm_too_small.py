@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.common.fields import shared
 from oomlint.judgement import settled
 from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
@@ -141,7 +142,8 @@ class ContainerShmTooSmall(Rule, code="OOM709", fixes=Applicability.SAFE, cost=0
             severity = Severity.ERROR
             need = f"workers hold {gib(batches)} of batches in /dev/shm, which has {gib(limit)}"
         elif ranks > 1 and limit < _NCCL:
-            severity = Severity.INFO if _reach_directly(run) else Severity.WARNING
+            is_idle = run.settings.get(shared.stops) is not None
+            severity = Severity.INFO if is_idle or _reach_directly(run) else Severity.WARNING
             need = f"{ranks} ranks share buffers of NCCL in a /dev/shm of {gib(limit)}"
         else:
             return
