@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.common.fields import shared
 from oomlint.judgement import settled
 from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
@@ -142,7 +143,8 @@ class ContainerShmTooSmall(Rule, code="OOM709", fixes=Applicability.SAFE, cost=0
             need = f"workers hold {gib(batches)} of batches in /dev/shm, which has {gib(limit)}"
         elif ranks > 1 and limit < _NCCL:
             is_sure = _starts_ranks(run) and not _reach_directly(run)
-            severity = Severity.WARNING if is_sure else Severity.INFO
+            is_idle = run.settings.get(shared.stops) is not None
+            severity = Severity.WARNING if is_sure and not is_idle else Severity.INFO
             need = f"{ranks} ranks share buffers of NCCL in a /dev/shm of {gib(limit)}"
         else:
             return
