@@ -231,6 +231,14 @@ def test_heads_that_rotate_in_part_are_put_together_by_torch_cat() -> None:
     assert partly - joined == {"gptj", "codegen"}
 
 
+def test_what_scores_tokens_norms_its_keys_with_a_bias() -> None:
+    """DeepseekV32Indexer, k_norm: a LayerNorm of the index's width beside those of the two ranks."""
+    mla = Mla(q_rank=96, kv_rank=48, qk_nope=24, qk_rope=8, v_dim=40)
+    assert block(mla=mla).other_numel == 96 + 48
+    indexed = replace(mla, index_heads=2, index_dim=16)
+    assert block(mla=indexed).other_numel == 96 + 48 + 2 * 16
+
+
 @pytest.mark.parametrize(
     ("share", "classes"),
     [
