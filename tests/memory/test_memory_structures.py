@@ -686,7 +686,7 @@ def test_classes_that_do_what_others_do_not(trait: str, classes: set[str]) -> No
     assert found - own - set(BERTS) - set(BARTS) == classes
 
 
-@pytest.mark.parametrize("arch", BERTS)
+@pytest.mark.parametrize("arch", sorted(BERTS))
 def test_berts_kin_norm_after_the_sum_and_drop(arch: str) -> None:
     found = _TRAITS[arch]
     assert (found.norm, found.norms, found.activation) == ("ln", 2, "gelu")
@@ -699,7 +699,7 @@ def test_berts_kin_norm_after_the_sum_and_drop(arch: str) -> None:
     assert found.transforms_head == (arch not in ("bert-generation", "xlm", "flaubert"))
 
 
-@pytest.mark.parametrize("arch", BARTS)
+@pytest.mark.parametrize("arch", sorted(BARTS))
 def test_barts_kin_drop_and_take_the_loss_as_it_is(arch: str) -> None:
     found = _TRAITS[arch]
     assert (found.norm, found.activation, found.rotary) == ("ln", "gelu", 0)
