@@ -428,3 +428,33 @@ def test_what_a_framework_refuses_another_reader_may_take(
     found = [x for x in report_of(files).diagnoses if x.rule.code in codes]
     assert {x.rule.code for x in found} == codes
     assert {x.severity for x in found} == {Severity.INFO if is_own else Severity.ERROR}
+
+
+@pytest.mark.parametrize(
+    ("program", "command", "severity"),
+    [
+        ("import yaml\nconfig = yaml.safe_load(open(path))\n", "", Severity.INFO),
+        ("import hydra\n@hydra.main(config_path='configs')\ndef main(config): ...\n", "", Severity.INFO),
+        ("import json\nconfig = json.load(open(path))\n", "", Severity.ERROR),
+        # What starts the framework with the file settles who reads it.
+        ("import yaml\nconfig = yaml.safe_load(open(path))\n", "axolotl train configs/train.yaml\n", Severity.ERROR),
+    ],
+)  # fmt: skip
+def test_a_program_that_loads_yaml_may_read_what_nothing_starts(
+    program: str, command: str, severity: Severity
+) -> None:
+    stray = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: lora\ndataset: alpaca\n"
+        "template: qwen\noutput_dir: out\nper_device_train_batch_sizes: 4\n"
+    )
+    command = command.replace("axolotl train", "{start}")
+    for config, codes, start in (
+        (_AXOLOTL, {"OOM807"}, "axolotl train"),
+        (_AUTO, {"OOM904"}, "axolotl train"),
+        (stray, {"OOM801"}, "llamafactory-cli train"),
+    ):
+        files = {"configs/train.yaml": config, "tools/own.py": program}
+        files |= {"train.sh": command.format(start=start)} if command else {}
+        found = [x for x in report_of(files).diagnoses if x.rule.code in codes]
+        assert {x.rule.code for x in found} == codes
+        assert {x.severity for x in found} == {severity}

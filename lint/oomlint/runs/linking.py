@@ -278,6 +278,7 @@ class Linker:
             floors=floors(self.workspace, claims),
             untold=untold(self.workspace, claims, versions),
             unread_program=self._unread_program(joining.folder, claims),
+            find_other_reader=partial(self._other_reader, claims),
             find_ending=(
                 _nothing if launch is None else partial(self._ending_of, launch, claim.path, claims)
             ),
@@ -352,6 +353,13 @@ class Linker:
                 return ""
             return f"what {name} does is not followed"
         return ""
+
+    def _other_reader(self, claims: Sequence[Claim]) -> str:
+        """A program of the project's that may read a config which no command here starts the framework with, in words."""
+        if any(claim.is_launched or claim.is_program for claim in claims):
+            return ""
+        program = self._own_readers.loader_of(claims[0])
+        return f"{program} loads such files by itself" if program else ""
 
     def _unread_starter(self, config: Claim) -> str:
         """The program of the project that names a config and starts processes of training, of which no line was read:

@@ -71,6 +71,9 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     """Packages of which a commit alone says the release → how: "verl is a submodule that is not checked out"."""
     unread_program: str = ""
     """Why it is not known what the program that a command starts does, in words; empty where it was read."""
+    find_other_reader: Callable[[], str] = lambda: ""
+    """A program of the project's that may read the config instead of the framework, in words: no command here starts the
+    framework with it, and the program loads files of its kind by itself. Empty where there is none."""
     changed: dict[Any, str] = field(default_factory=dict)
     """Fields that changed modules of the project's copy of the framework decide → which these are, in words; filled in
     once it is known what the run is."""

@@ -36,7 +36,7 @@ from collections.abc import Iterable
 from oomlint.dialects.table import WrongValue
 from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Severity, Where, short
 from oomlint.runs.run import Run
-from oomlint_rules._conditions import may_take
+from oomlint_rules._conditions import may_take, other_reader
 from oomlint_rules._examples import example
 
 
@@ -109,7 +109,7 @@ class InvalidValue(Rule, code="OOM904"):
 
     def check(self, run: Run) -> Iterable[Finding]:
         for wrong in run.wrong:
-            doubt = wrong.block.doubt
+            doubt = other_reader(run, wrong.block)
             yield self.finding(
                 run,
                 Severity.INFO if doubt else Severity.ERROR,

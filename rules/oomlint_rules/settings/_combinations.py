@@ -12,7 +12,7 @@ from oomlint.documents.base import UNKNOWN
 from oomlint.linting.rule import Applicability, Finding, Rule, Severity
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
-from oomlint_rules._conditions import may_take
+from oomlint_rules._conditions import may_take, other_reader
 from oomlint_rules._fixes import removal
 
 
@@ -45,7 +45,7 @@ def refusals(
         if pinned is not None and pinned < combination.since:
             continue
         place = origin_of(run, combination.drop or combination.together[0])
-        doubt = place.block.doubt if place is not None and place.block is not None else ""
+        doubt = other_reader(run, None if place is None else place.block)
         is_open = (pinned is None and combination.since != ()) or bool(doubt)
         location = place.location if place is not None else None
         yield rule.finding(

@@ -65,6 +65,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
+from oomlint_rules._conditions import may_take, other_reader
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example, text
 from oomlint_rules.settings._levels import other_level
 
@@ -253,12 +254,13 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
         if row is not None and row.default is not None and not run.is_explicit(row.field):
             details = (*details, f"as it stands {nearest} is at its default, {row.default}")
         is_misspelt = row is not None and bool(row.field) and _is_spelt_alike(stray.path, nearest)
+        doubt = other_reader(run, stray.block)
         return self.finding(
             run,
-            Severity.WARNING if is_misspelt else Severity.INFO,
+            Severity.WARNING if is_misspelt and not doubt else Severity.INFO,
             title,
             at=stray,
-            details=details,
+            details=(*details, *may_take(doubt)),
             proposals=_rename(stray),
         )
 
@@ -274,6 +276,9 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
         elif not _is_started(run):
             severity = Severity.WARNING
             details = (*details, "unless a program of the project's own reads the file")
+        doubt = other_reader(run, stray.block)
+        if doubt:
+            severity, details = Severity.INFO, (*details, *may_take(doubt))
         return self.finding(
             run,
             severity if untold is None else Severity.INFO,

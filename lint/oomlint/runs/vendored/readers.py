@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from oomlint.dialects.base import Claim
 from oomlint.dialects.table import StrayKey, WrongValue
+from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import Document, parser_of
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
@@ -32,6 +33,17 @@ LIST = rb"[\"']--([\w-]+)[\"'](?:[^()]|\([^()]{0,200}\)){0,600}?\bnargs\s*=\s*(?
 # What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml, and what people
 # call a function that does so.
 _LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
+# The same of YAML, with the parsers that are given a file of it and with Hydra, and of TOML.
+_LOADS_KIND = (
+    (
+        YAML_SUFFIXES,
+        (
+            rb"\b(?:yaml|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
+            rb"|\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\(|\bhydra\.main\b"
+        ),
+    ),
+    (TOML_SUFFIXES, rb"\btoml\w*\.load"),
+)
 _TO_WRITE = rb"[\"']\s*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 # Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
@@ -156,6 +168,21 @@ class OwnReaders:
         root = self.workspace.project_around(from_file)
         readme = self.workspace.read_or_none(self.workspace.name(root / "README.md")) or b""
         return bool(re.search(puts, readme))
+
+    def loader_of(self, claim: Claim) -> str:
+        """The first program of the project, outside of its copy of the framework, that loads YAML or TOML by itself, where
+        that is what a config is; of JSON none is asked for, which programs load for so much else."""
+        path, suffix = claim.path, kind_of(claim.path)
+        loads = next((words for kinds, words in _LOADS_KIND if suffix in kinds), None)
+        if loads is None:
+            return ""
+        programs = programs_in(self.workspace, str(self.workspace.project_around(path)))
+        copies = tuple(map(Path, copies_around(self.workspace, claim.dialect, path)))
+        for name in programs:
+            is_copied = any(self.workspace.file(name).is_relative_to(copy) for copy in copies)
+            if not is_copied and re.search(loads, self.workspace.read_or_none(name) or b""):
+                return name
+        return ""
 
     def _asked(self, folder: str) -> Iterator[bytes]:
         for name in programs_in(self.workspace, folder):
