@@ -139,13 +139,18 @@ def test_torchtitans_chunks_gather_gradients_of_hidden_states_in_fp32() -> None:
 
 def test_prime_rls_tiles_are_of_some_tokens_and_words() -> None:
     tile = TOKENS / 4 * 8192
-    found = logits(loss__algorithm="tiles", loss__logits_materialised="fused", loss__chunks=4)
+    tiles: dict[str, Any] = {
+        "loss__algorithm": "tiles", "loss__logits_materialised": "fused", "loss__chunks": 4,
+        "loss__words": 8192,
+    }  # fmt: skip
+    found = logits(**tiles)
     made = 2 * STATES + 2 * HEAD
     assert bytes_of(found) == (0, 14 * tile, made + 22 * tile)
     assert found.norm == NORM
-    frozen = logits(
-        loss__algorithm="tiles", loss__logits_materialised="fused", loss__chunks=4, **LORA
-    )
+    # 0.3 took 2048 words of all tokens.
+    of_words = logits(**{**tiles, "loss__chunks": 1, "loss__words": 2048})
+    assert of_words.loss == 14 * tile
+    frozen = logits(**tiles, **LORA)
     assert frozen.early == 2 * STATES + 22 * tile
 
 

@@ -313,20 +313,17 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     return Logits(made, made + work, made, _norm(f, tokens), [])
 
 
-# Words of the vocabulary that prime-rl's head takes at a time.
-_TILE = 8192
-
-
 def _tiles(f: Facts, tokens: float) -> Logits:
     """prime-rl 559b4477 src/prime_rl/trainer/models/layers/lm_head.py _SequenceChunkedLogProbEntropyFn: logits of
-    some tokens and words, in forward with the copies of a running logsumexp, in backward again. There the last
+    some tokens (``loss.chunks``) and words (``loss.words``), in forward with the copies of a running logsumexp, in backward again. There the last
     tile's probabilities and gradient live until the next one's are made, beside the gradients of the hidden
     states and of the whole weight."""
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
     e = float(regime.whole)
-    tile = tokens / max(1, f.plan.loss.chunks or 1) * min(model.vocab, _TILE)
+    loss = f.plan.loss
+    tile = tokens / max(1, loss.chunks or 1) * min(model.vocab, loss.words or model.vocab)
     made = tokens * model.hidden * e
     if f.trained.head:
         made += model.vocab * model.hidden * e
