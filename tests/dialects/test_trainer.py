@@ -242,6 +242,19 @@ def test_attention_is_step_by_step_before_transformers_4_36(
     assert run_of(files, "run.sh").plan.model.attn_impl == attention
 
 
+@pytest.mark.parametrize(
+    ("release", "attention"), [("1.13.1", "eager"), ("2.0.0", "sdpa"), (None, "sdpa")]
+)
+def test_attention_is_step_by_step_before_torch_2(release: str | None, attention: str) -> None:
+    """Code that a model brings along asks for torch 2 before it calls scaled_dot_product_attention."""
+    line = "python train.py --model_name_or_path THUDM/chatglm2-6b --output_dir out --do_train"
+    line += " --per_device_train_batch_size 1 --num_train_epochs 1 --fp16 True"
+    files = {"run.sh": f"{line}\n"}
+    if release is not None:
+        files["requirements.txt"] = f"torch=={release}\n"
+    assert run_of(files, "run.sh").plan.model.attn_impl == attention
+
+
 def test_a_packages_own_command_starts_nobody_knows_how_many_processes() -> None:
     """``name-cli sft`` usually calls torchrun for itself: one process is not what anybody said."""
     run = _run("our-cli sft" + _REST + " --model_max_length 2048\n")
