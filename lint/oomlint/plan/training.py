@@ -408,7 +408,8 @@ class Device(Section, frozen=True, kw_only=True):
 
 
 class Env(Section, frozen=True, kw_only=True):
-    """``empty_cache_steps``: the allocator's cache is emptied every so many steps."""
+    """``empty_cache_steps``: the allocator's cache is emptied every so many steps. ``kernel_scratch``: CUDA's kernels make
+    tensors of their own; false where no kernel runs, as on fake tensors."""
 
     alloc_conf: str | None = None
     expandable_segments: bool | None = None
@@ -416,4 +417,5 @@ class Env(Section, frozen=True, kw_only=True):
     empty_cache_steps: int | None = None
     launch_blocking: bool | None = None
     no_caching: bool | None = None
+    kernel_scratch: bool | None = None
     distributed_debug: str | None = None
