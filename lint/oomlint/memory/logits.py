@@ -25,13 +25,15 @@ _LEARNS_CHOSEN = frozenset({"orpo", "cpo"})
 class Logits(Struct, frozen=True):
     """The head's bytes: what is left for backward, alive at the loss and at the highest instant
     of backward, beside what its norm keeps (``norm``). ``late`` are the instants of backward
-    one by one: bytes of the norm, of the logits, and elements of gradients made."""
+    one by one: bytes of the norm, of the logits, and elements of gradients made. ``outputs`` are what the loop
+    holds by a name until backward is through, beside the others from there on."""
 
     kept: float
     loss: float
     early: float
     norm: float
     late: list[tuple[float, float, float]]
+    outputs: float = 0.0
 
 
 _NONE = Logits(0.0, 0.0, 0.0, 0.0, [])
@@ -207,7 +209,7 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
     for m in profile.backward:
         total = m.token * tokens + m.fixed
         part = min(norm, total)
-        late.append((part, total - part + outputs, m.grads))
+        late.append((part, total - part, m.grads))
     # The last norm's output is a local of forward even where nothing keeps it for backward.
     local = 0.0 if f.trained.head else model.hidden * e * tokens
     kept = profile.saved.at(tokens, 0) - norm
@@ -221,7 +223,7 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
         # loss makes of them.
         beside = kept + held + copy if loss.twice else 2 * wide * vocab * tokens
         at_loss = max(at_loss, kept + wide * vocab * tokens + beside)
-    return Logits(kept + outputs, at_loss, 0.0, norm, late)
+    return Logits(kept, at_loss, 0.0, norm, late, outputs)
 
 
 def _of_labels(f: Facts) -> bool:
@@ -371,9 +373,9 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
         return Logits(kept + hidden, kept + hidden + (e + wide) / n * each, 0.0, norm, late)
     if loss.outputs_kept:
         # The chunks' logits live until backward, in fp32 where they are handed on so.
-        kept += wide * each
+        outputs = wide * each
         early = kept + 2 * wide / n * each + unpacked
-        return Logits(kept, early, early, norm, [])
+        return Logits(kept, early + outputs, early, norm, [], outputs)
     if f.plan.compile.enabled:
         return _compiled_chunks(f, each, n, norm, hidden=0.0)
     at_loss = kept + (e + wide / n) * each
