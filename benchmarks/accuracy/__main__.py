@@ -189,7 +189,8 @@ def peers(runs: Sequence[Run]) -> None:
 
 
 def fresh() -> None:
-    """Publishers that nobody had brought the model to: those held back by a hash of their names, and the others."""
+    """Publishers that nobody had brought the model to: those held back by a hash of their names, and the others. Both halves
+    have been opened since: docs/accuracy.md has what they were at first sight."""
     for words, is_back in (("held back", True), ("not held back", False)):
         print(f"\nfresh publishers, {words}")
         print_families(by_publisher(is_back=is_back))

@@ -13,6 +13,7 @@ from oomlint.plan.training import (
     Batch,
     Checkpointing,
     Ddp,
+    Env,
     Eval,
     Fsdp,
     Loss,
@@ -52,6 +53,7 @@ def single_plan(row: Mapping[str, Any], dims: ModelDims | None = None) -> Plan:
     attn = {"sdpa": "sdpa", "sdpa_padmask": "sdpa", "eager": "eager", "flash2": "flash2"}
     return Plan(
         name=str(row.get("id")),
+        env=Env(kernel_scratch=False),
         model=Model(
             id=row["model"],
             dims=dims or dims_of(row),

@@ -11,6 +11,7 @@ from tests.linked import link, run_of
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
+from oomlint.memory import state_bytes
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.linked import LinkOptions
@@ -304,6 +305,53 @@ def test_a_length_that_is_only_named_so_is_assumed() -> None:
 def test_what_code_of_its_own_does_is_open(old: str, new: str, field: str) -> None:
     assert _run(_ACCELERATE).level(field) is not Level.UNREAD
     assert _run(_ACCELERATE.replace(old, new)).level(field) is Level.UNREAD
+
+
+_BY_NAME = """\
+kept = ["layers.30.", "layers.31."]
+for name, weight in model.named_parameters():
+    if not any(part in name for part in kept):
+        weight.requires_grad = False
+optimizer = """
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        _BY_NAME,
+        _BY_NAME.replace("    if not any(part in name for part in kept):\n    ", "").replace(
+            "= False", "= any(part in name for part in kept)"
+        ),
+    ],
+)
+def test_a_loop_over_names_says_what_is_left_to_train(loop: str) -> None:
+    run = _run(_ACCELERATE.replace("optimizer = ", loop, 1))
+    assert run.level(f.trainable.method) is not Level.UNREAD
+    assert (run.plan.trainable.method, run.plan.trainable.names) == (
+        "freeze",
+        (r".*layers\.30\.", r".*layers\.31\."),
+    )
+    states = state_bytes(run.plan)
+    # Llama-2 7B has 32 blocks of 202,383,360 parameters.
+    assert states is not None
+    assert states.gradients == 2 * 202_383_360 * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("kept = [", "kept = open(path).read().split() or ["),
+        ("for name", "if args.gradient_checkpointing:\n  for name"),
+        ("in name for", "in other for"),
+        ("optimizer = ", "model.lm_head.requires_grad_(args.head)\noptimizer = "),
+        ("requires_grad = False", "requires_grad = False\n    print(name, weight.shape)"),
+    ],
+)
+def test_a_loop_over_names_that_may_do_otherwise_is_open(old: str, new: str) -> None:
+    loop = _BY_NAME.replace(old, new, 1)
+    run = _run(_ACCELERATE.replace("optimizer = ", loop, 1))
+    assert run.level(f.trainable.method) is Level.UNREAD
+    assert run.plan.trainable.names is None
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,95 @@ def test_releases_before_the_thrift_of_0_7(
     assert plan.loss.logits_materialised == ("fused" if chunks else "full")
 
 
+_BENCH = """\
+[model]
+name = "Qwen/Qwen3-0.6B"
+seq_len = 16384
+[data.fake]
+batch_size = 2
+[optim]
+type = "adamw"
+[monitors.file]
+path = "metrics.jsonl"
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "said", "how", "words"),
+    [
+        ("0.2.0", "", "full", None),
+        ("0.3.0", "", "fused", 2048),
+        ("0.4.0", 'fused_lm_head_chunk_size = "disabled"', "full", None),
+        ("0.4.0", "fused_lm_head_chunk_size = 512", "fused", 512),
+        ("0.4.0", 'fused_lm_head_chunk_size = "auto"\nimpl = "liger_kernel"', "full", None),
+        ("0.6.0", "", "full", None),
+        ("0.8.1", "", "fused", 8192),
+    ],
+)
+def test_how_much_of_the_vocabulary_the_head_takes_at_a_time(
+    version: str, said: str, how: str, words: int | None
+) -> None:
+    text = _BENCH.replace("seq_len = 16384", f"seq_len = 16384\n{said}")
+    files = {"bench.toml": text, "requirements.txt": f"prime-rl=={version}\n"}
+    loss = run_of(files, "bench.toml").plan.loss
+    assert (loss.logits_materialised, loss.words) == (how, words)
+    assert loss.outputs_kept is (how == "full")
+
+
+_LINE = (
+    "uv run torchrun --nproc-per-node=1 src/prime_rl/trainer/rl/train.py --model.name Qwen/Qwen3-0.6B"
+    " --model.seq-len 16384 --model.attn flash_attention_3 --model.compile --model.ac --data.fake.batch-size 2"
+)
+
+
+def _of_line(line: str, version: str = "0.3.0") -> Run:
+    return run_of({"run.sh": line + "\n", "requirements.txt": f"prime-rl=={version}\n"}, "run.sh")
+
+
+@pytest.mark.parametrize(("more", "gib"), [("", 12.53), (" --model.lora.rank 16", 5.15)])
+def test_a_release_of_the_benchmarks_day_needs_what_they_read(more: str, gib: float) -> None:
+    """prime-rl 559b4477 benchmarks/baselines, of 0.3.0 on an H100: GiB reserved."""
+    reserved = estimate(_of_line(_LINE + more).plan).gpu.reserved_bytes
+    assert reserved == pytest.approx(gib * 2**30, rel=0.08)
+
+
+def test_logits_of_sft_that_are_all_there_stay_to_the_next() -> None:
+    """31.7 GiB by the same: fp32 logits held by the loop's ``out`` beside all that the loss makes of them."""
+    line = _LINE.replace("trainer/rl", "trainer/sft").replace("16384", "8192").replace(
+        "--data.fake.batch-size 2", "--data.type fake --data.batch-size 2 --data.seq-len 8192"
+    )  # fmt: skip
+    run = _of_line(line)
+    assert run.plan.loss.outputs_kept
+    assert estimate(run.plan).gpu.reserved_bytes == pytest.approx(31.74 * 2**30, rel=0.03)
+
+
+def test_options_alone_start_a_trainer_by_its_file() -> None:
+    run = _of_line(_LINE + " --model.lora.rank 8")
+    assert (run.plan.trainable.method, run.plan.trainable.r) == ("lora", 8)
+    assert (run.plan.seq.max_len, run.plan.parallel.world) == (16384, 1)
+    assert _of_line(_LINE).plan.trainable.method == "full"
+    module = _LINE.replace("src/prime_rl/trainer/rl/train.py", "-m prime_rl.trainer.sft.train")
+    assert _of_line(module).plan.objective.kind == "sft"
+    assert not link({"run.sh": _LINE.replace("src/prime_rl/trainer/rl/", "")}, "run.sh").runs
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"), [("--model.ac.freq 2", "every_n"), ("--model.ac None", "none")]
+)
+def test_an_option_of_a_section_turns_it_on(said: str, mode: str) -> None:
+    plan = _of_line(_LINE.replace("--model.ac", said)).plan
+    assert plan.checkpointing.mode == mode
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "expands"),
+    [(_BENCH, "0.8.1", False), (_SFT, "0.4.0", False), (_SFT, "0.8.1", True), (_RL, "0.4.0", True)],
+)
+def test_who_starts_the_ranks_lets_segments_expand(text: str, version: str, expands: bool) -> None:
+    files = {"a.toml": text, "requirements.txt": f"prime-rl=={version}\n"}
+    assert run_of(files, "a.toml").plan.env.expandable_segments is expands
+
+
 def test_keys_tell_the_release() -> None:
     """``full_offload`` came long after 0.7: nothing of before is left to weigh."""
     text = _RL.replace("cp = 2", "optim_cpu_offload = false\nfull_offload = true")

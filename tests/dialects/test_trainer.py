@@ -242,6 +242,34 @@ def test_attention_is_step_by_step_before_transformers_4_36(
     assert run_of(files, "run.sh").plan.model.attn_impl == attention
 
 
+@pytest.mark.parametrize(
+    ("release", "attention"), [("1.13.1", "eager"), ("2.0.0", "sdpa"), (None, "sdpa")]
+)
+def test_attention_is_step_by_step_before_torch_2(release: str | None, attention: str) -> None:
+    """Code that a model brings along asks for torch 2 before it calls scaled_dot_product_attention."""
+    line = "python train.py --model_name_or_path THUDM/chatglm2-6b --output_dir out --do_train"
+    line += " --per_device_train_batch_size 1 --num_train_epochs 1 --fp16 True"
+    files = {"run.sh": f"{line}\n"}
+    if release is not None:
+        files["requirements.txt"] = f"torch=={release}\n"
+    assert run_of(files, "run.sh").plan.model.attn_impl == attention
+
+
+@pytest.mark.parametrize(("release", "reads_once"), [("4.40.0", True), ("4.41.0", False)])
+def test_the_environment_says_who_reads_before_transformers_4_41(
+    release: str, reads_once: bool
+) -> None:
+    line = "ACCELERATE_USE_FSDP=1 FSDP_CPU_RAM_EFFICIENT_LOADING=1 torchrun --nproc_per_node=4 train.py"
+    line += (
+        " --model_name_or_path meta-llama/Meta-Llama-3-70B --output_dir out --do_train --bf16 True"
+    )
+    line += ' --per_device_train_batch_size 1 --num_train_epochs 1 --fsdp "full_shard auto_wrap"'
+    files = {"run.sh": f"{line}\n", "requirements.txt": f"transformers=={release}\n"}
+    assert run_of(files, "run.sh").plan.load.cpu_ram_efficient is reads_once
+    bare = {**files, "run.sh": line.replace("ACCELERATE_USE_FSDP=1 ", "") + "\n"}
+    assert run_of(bare, "run.sh").plan.load.cpu_ram_efficient is False
+
+
 def test_a_packages_own_command_starts_nobody_knows_how_many_processes() -> None:
     """``name-cli sft`` usually calls torchrun for itself: one process is not what anybody said."""
     run = _run("our-cli sft" + _REST + " --model_max_length 2048\n")

@@ -139,13 +139,18 @@ def test_torchtitans_chunks_gather_gradients_of_hidden_states_in_fp32() -> None:
 
 def test_prime_rls_tiles_are_of_some_tokens_and_words() -> None:
     tile = TOKENS / 4 * 8192
-    found = logits(loss__algorithm="tiles", loss__logits_materialised="fused", loss__chunks=4)
+    tiles: dict[str, Any] = {
+        "loss__algorithm": "tiles", "loss__logits_materialised": "fused", "loss__chunks": 4,
+        "loss__words": 8192,
+    }  # fmt: skip
+    found = logits(**tiles)
     made = 2 * STATES + 2 * HEAD
     assert bytes_of(found) == (0, 14 * tile, made + 22 * tile)
     assert found.norm == NORM
-    frozen = logits(
-        loss__algorithm="tiles", loss__logits_materialised="fused", loss__chunks=4, **LORA
-    )
+    # 0.3 took 2048 words of all tokens.
+    of_words = logits(**{**tiles, "loss__chunks": 1, "loss__words": 2048})
+    assert of_words.loss == 14 * tile
+    frozen = logits(**tiles, **LORA)
     assert frozen.early == 2 * STATES + 22 * tile
     # All tokens at once unless somebody says how many.
     for chunks in (None, 1):
@@ -163,7 +168,8 @@ def test_chunks_of_logits_that_are_all_there() -> None:
     sixteen = logits(**chunked, loss__chunks=16)
     assert (sixteen.kept, sixteen.loss, highest(sixteen)) == (4 * EACH, 6.25 * EACH, 4.5 * EACH)
     handed_on = logits(**chunked, loss__outputs_kept=True)
-    assert bytes_of(handed_on) == (8 * EACH, 9 * EACH, 9 * EACH)
+    assert bytes_of(handed_on) == (4 * EACH, 9 * EACH, 5 * EACH)
+    assert handed_on.outputs == 4 * EACH
 
 
 def test_areals_slices_each_hand_back_a_gradient_of_all() -> None:
@@ -187,7 +193,7 @@ def test_a_packed_head_is_unpacked_for_backward() -> None:
     projecting = logits(**unpacked, loss__algorithm="head_chunks")
     assert highest(projecting) == 5 * EACH + 2 * STATES + 2 * HEAD
     handed_on = logits(**unpacked, loss__outputs_kept=True)
-    assert bytes_of(handed_on) == (8 * EACH, 9 * EACH + 2 * HEAD, 9 * EACH + 2 * HEAD)
+    assert bytes_of(handed_on) == (4 * EACH, 9 * EACH + 2 * HEAD, 5 * EACH + 2 * HEAD)
 
 
 # What benchmarks/measure/compiled.py measured with torch 2.15, less what hidden states take.
@@ -261,7 +267,7 @@ def test_losses_that_spare_logits_may_make_them_when_they_evaluate() -> None:
         ({"loss__upcast_fp32": False}, 2, 2 + 2),
         # Older models handed on the fp32 copy, and cut the labels' part from it where there are several samples.
         ({"versions": {"transformers": "4.44.0"}}, 4, 4 + 4 + 4),
-        ({"loss__outputs_kept": True}, 4 + 2, 4 + 2 + 4),
+        ({"loss__outputs_kept": True}, 4, 4 + 2 + 4),
         # The reference's logits and log-probabilities beside the policy's.
         ({"objective__kind": "dpo", "objective__ref_model": "copy", "objective__pairs_per_sample": 1}, 4, 4 + 4 + 8),
         (
@@ -280,6 +286,7 @@ def test_cross_entropy_of_all_logits(changes: dict[str, Any], kept: int, at_loss
     found = logits(**changes)
     assert (found.kept, found.loss) == (kept * EACH, at_loss * EACH)
     assert found.early == 0
+    assert found.outputs == (2 * EACH if changes.get("loss__outputs_kept") else 0)
     frozen = logits(**changes, **LORA)
     # The last norm's output is a local of forward then, which a reference's pass comes after.
     is_asked = changes.get("objective__ref_model") in ("copy", "shared_adapter_off")

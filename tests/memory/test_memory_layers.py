@@ -94,6 +94,19 @@ def test_eager_attention_keeps_six_bytes_a_score() -> None:
     assert saved.score == 6 * HEADS
 
 
+@pytest.mark.parametrize(("kernel", "width"), [("eager", 4), ("math", 2), ("flash", 0)])
+def test_cudas_softmax_makes_a_product_before_its_backward(kernel: Any, width: int) -> None:
+    """aten/src/ATen/native/cuda/SoftMax.cu: as wide as the weights, beside the gradients on both sides."""
+    most, with_product = (
+        max(m.score for m in profile(Regime(kernel=kernel, scratch=scratch)).backward)
+        for scratch in (False, True)
+    )
+    assert with_product - most == width * HEADS
+    assert (
+        profile(Regime(kernel=kernel, scratch=True)).saved == profile(Regime(kernel=kernel)).saved
+    )
+
+
 def test_dense_mask_is_copied_in_every_layer_and_repeats_the_keys() -> None:
     flash, masked = (
         profile(Regime()).saved,

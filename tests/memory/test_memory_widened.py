@@ -95,3 +95,18 @@ def test_each_token_has_four_fp32_logits_and_an_fp32_state_of_each_layer() -> No
         peaks.append(gpu.allocated_bytes)
     a_token = (peaks[1] - peaks[0]) / 2048
     assert a_token == pytest.approx(4 * 4 * 32_000 + 4 * 2048 * 23, rel=0.02)
+
+
+@pytest.mark.parametrize(("length", "gib"), [(1024, 2.81), (2048, 6.50)])
+def test_eager_attention_on_a_card_needs_what_was_read(length: int, gib: float) -> None:
+    """fitcheck-llm 0.2.0 fitcheck.ipynb, max_memory_allocated on a T4: the product that CUDA's softmax makes in backward, and
+    the logits that the loop's ``out`` holds through it."""
+    facts = lookup("TinyLlama/TinyLlama-1.1B-Chat-v1.0")
+    assert facts is not None
+    sizes = {"model.dims": facts.dims, "batch.micro": 2, "seq.max_len": length}
+    plan = plan_of(_PREPARED | sizes | {"model.attn_impl": "eager"})
+    assert estimate(plan).gpu.allocated_bytes == pytest.approx(gib * 2**30, rel=0.015)
+    bare = plan.with_values({"env.kernel_scratch": False, "loss.outputs_kept": False})
+    found = estimate(bare).gpu.allocated_bytes
+    assert found is not None
+    assert found < 0.9 * gib * 2**30

@@ -1,36 +1,28 @@
-"""prime-rl: the TOML of one of its two trainers, started alone, and the ``torchrun`` that starts it."""
+"""prime-rl: the options of one of its two trainers, started alone, and the ``torchrun`` that starts it."""
 
 from __future__ import annotations
 
 from benchmarks.accuracy.facts import Row
-from benchmarks.accuracy.languages.words import gpus_of, lora_of, toml_text, whole
+from benchmarks.accuracy.languages.words import gpus_of, lora_of, whole
 
 
 def train(row: Row) -> dict[str, str]:
-    """``--model.ac`` and the like, said in a file: a section that is there is on."""
+    """The line of its benchmarks/scripts/run_single_benchmark.py at d8f290ef: an option without a value turns its section on."""
     task, gpus = str(row["task"]), gpus_of(row)
-    model: dict[str, object] = {
-        "name": row["model"],
-        "seq_len": row["seq_len"],
-        "attn": row["attention"],
-        "compile": {},
-        "ac_offloading" if row.get("activation_offload") else "ac": {},
-    }
-    if lora_of(row):
-        model["lora"] = {"rank": lora_of(row)["r"]}
     # A micro batch is a row of `seq_len` tokens; the script counts those of all ranks.
     samples = whole(row.get("grad_accum")) * gpus
-    data: dict[str, object] = {"fake": {"batch_size": samples}}
+    offloads = bool(row.get("activation_offload"))
+    words = [
+        f"uv run torchrun --nproc-per-node={gpus} src/prime_rl/trainer/{task}/train.py",
+        f"--model.name {row['model']} --model.seq-len {row['seq_len']} --model.attn {row['attention']}",
+        f"--bench.output-json out.json --model.compile --model.{'ac-offloading' if offloads else 'ac'}",
+    ]
+    if lora_of(row):
+        words.append(f"--model.lora.rank {lora_of(row)['r']} --max-concurrent-runs 4")
     if task == "sft":
-        data = {"type": "fake", "batch_size": samples, "seq_len": row["seq_len"]}
-    config: dict[str, object] = {
-        "model": model,
-        "data": data,
-        "optim": {"type": "adamw"},
-        "monitors": {"file": {"path": "metrics.jsonl"}},
-    }
-    if lora_of(row) and task == "rl":
-        config = {"max_concurrent_runs": row["adapters"], **config}
-    script = f"src/prime_rl/trainer/{task}/train.py"
-    line = f"uv run torchrun --nproc-per-node={gpus} {script} @ bench.toml\n"
-    return {"run.sh": line, "bench.toml": toml_text(config)}
+        words.append(
+            f"--data.type fake --data.batch-size {samples} --data.seq-len {row['seq_len']}"
+        )
+    else:
+        words.append(f"--data.fake.batch-size {samples}")
+    return {"run.sh": " ".join(words) + "\n"}

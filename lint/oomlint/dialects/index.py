@@ -29,7 +29,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'Olmo': ('olmo', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'd_model', b'device_train_microbatch_size', b'train.py'), False, ()),
     'Lingua': ('lingua', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'fsdp_type', b'dp_shard', b'.train', b'lingua.stool'), False, ()),
     'OlmoCore': ('olmo-core', ('.py', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'olmo_core', b'train_module.'), False, ('.py',)),
-    'PrimeRl': ('prime-rl', ('.toml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'orchestrator', b'seq_len', b'num_train_gpus', b'group_size', b' @ '), False, ()),
+    'PrimeRl': ('prime-rl', ('.toml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'orchestrator', b'seq_len', b'num_train_gpus', b'group_size', b' @ ', b'prime_rl'), False, ()),
     'Areal': ('areal', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'trial_name', b'allocation_mode'), False, ()),
     'ColossalAi': ('colossalai', ('.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'plugin', b'colossalai run'), False, ()),
     'ColossalAiLora': ('colossalai-lora', ('.json',), (), True, ()),

@@ -15,6 +15,7 @@ from oomlint.memory.checkpoint import SavePeaks, save_peaks_of
 from oomlint.memory.evaluation import evaluation_point
 from oomlint.memory.facts import Facts, facts_of
 from oomlint.memory.host import bounds_of, host_phases
+from oomlint.memory.logits import logits_of
 from oomlint.memory.reload import beside_on_gpu_of
 from oomlint.memory.result import (
     GPU_PHASES,
@@ -173,11 +174,15 @@ def _host(f: Facts, save: SavePeaks) -> HostEstimate:
 
 def training_points(f: Facts) -> dict[str, list[Point]]:
     """The instants of forward, backward and optimizer step, and between steps (``idle``)."""
-    if f.ranks.backend == "fsdp2":
-        return fsdp2_points(f)
-    if f.ranks.backend == "fsdp1":
-        return fsdp1_points(f)
-    return replicated_points(f)
+    makers = {"fsdp2": fsdp2_points, "fsdp1": fsdp1_points}
+    points = makers.get(f.ranks.backend, replicated_points)(f)
+    # A loop's name for the model's outputs holds them from the loss on, whatever backward is at.
+    outputs = logits_of(f, f.samples.written).outputs
+    if outputs:
+        points["backward"] = [
+            each._replace(logits=each.logits + outputs) for each in points["backward"]
+        ]
+    return points
 
 
 def load_point(f: Facts) -> Point:

@@ -25,13 +25,15 @@ _LEARNS_CHOSEN = frozenset({"orpo", "cpo"})
 class Logits(Struct, frozen=True):
     """The head's bytes: what is left for backward, alive at the loss and at the highest instant
     of backward, beside what its norm keeps (``norm``). ``late`` are the instants of backward
-    one by one: bytes of the norm, of the logits, and elements of gradients made."""
+    one by one: bytes of the norm, of the logits, and elements of gradients made. ``outputs`` are what the loop
+    holds by a name until backward is through, beside the others from there on."""
 
     kept: float
     loss: float
     early: float
     norm: float
     late: list[tuple[float, float, float]]
+    outputs: float = 0.0
 
 
 _NONE = Logits(0.0, 0.0, 0.0, 0.0, [])
@@ -207,7 +209,7 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
     for m in profile.backward:
         total = m.token * tokens + m.fixed
         part = min(norm, total)
-        late.append((part, total - part + outputs, m.grads))
+        late.append((part, total - part, m.grads))
     # The last norm's output is a local of forward even where nothing keeps it for backward.
     local = 0.0 if f.trained.head else model.hidden * e * tokens
     kept = profile.saved.at(tokens, 0) - norm
@@ -221,7 +223,7 @@ def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: fl
         # loss makes of them.
         beside = kept + held + copy if loss.twice else 2 * wide * vocab * tokens
         at_loss = max(at_loss, kept + wide * vocab * tokens + beside)
-    return Logits(kept + outputs, at_loss, 0.0, norm, late)
+    return Logits(kept, at_loss, 0.0, norm, late, outputs)
 
 
 def _of_labels(f: Facts) -> bool:
@@ -313,20 +315,17 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     return Logits(made, made + work, made, _norm(f, tokens), [])
 
 
-# Words of the vocabulary that prime-rl's head takes at a time.
-_TILE = 8192
-
-
 def _tiles(f: Facts, tokens: float) -> Logits:
     """prime-rl 559b4477 src/prime_rl/trainer/models/layers/lm_head.py _SequenceChunkedLogProbEntropyFn: logits of
-    some tokens and words, in forward with the copies of a running logsumexp, in backward again. There the last
+    some tokens (``loss.chunks``) and words (``loss.words``), in forward with the copies of a running logsumexp, in backward again. There the last
     tile's probabilities and gradient live until the next one's are made, beside the gradients of the hidden
     states and of the whole weight."""
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
     e = float(regime.whole)
-    tile = tokens / max(1, f.plan.loss.chunks or 1) * min(model.vocab, _TILE)
+    loss = f.plan.loss
+    tile = tokens / max(1, loss.chunks or 1) * min(model.vocab, loss.words or model.vocab)
     made = tokens * model.hidden * e
     if f.trained.head:
         made += model.vocab * model.hidden * e
@@ -374,9 +373,9 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
         return Logits(kept + hidden, kept + hidden + (e + wide) / n * each, 0.0, norm, late)
     if loss.outputs_kept:
         # The chunks' logits live until backward, in fp32 where they are handed on so.
-        kept += wide * each
+        outputs = wide * each
         early = kept + 2 * wide / n * each + unpacked
-        return Logits(kept, early, early, norm, [])
+        return Logits(kept, early + outputs, early, norm, [], outputs)
     if f.plan.compile.enabled:
         return _compiled_chunks(f, each, n, norm, hidden=0.0)
     at_loss = kept + (e + wide / n) * each

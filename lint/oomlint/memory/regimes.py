@@ -85,6 +85,7 @@ def regime_of(f: Facts, model: DecoderStructure) -> Regime:
         sequence_parallel=bool(plan.parallel.sp),
         keeps_gathered=bool(plan.parallel.sp) and ranks.tp > 1 and ranks.backend == "fsdp2",
         recomputed=_recomputed_parts(plan),
+        scratch=plan.env.kernel_scratch is not False,
     ))  # fmt: skip
 
 

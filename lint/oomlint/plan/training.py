@@ -296,7 +296,7 @@ class Loss(Section, frozen=True, kw_only=True):
     gradient, with an entropy that keeps the logits too; by a ``log_softmax`` of which a softmax is
     made; with chunks, the projection is
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``), or by
-    ``tiles`` of a chunk and a part of the vocabulary; by compiled ``slices`` of logits that are all there, each of
+    ``tiles`` of a chunk and of some ``words`` of the vocabulary; by compiled ``slices`` of logits that are all there, each of
     which hands back a gradient as large as all;
     ``dropped``: logits are computed that no loss needs. ``twice``: the model computes its own
     loss of the same logits, which nobody needs. ``entropy`` of all logits: by a compiled kernel
@@ -313,6 +313,7 @@ class Loss(Section, frozen=True, kw_only=True):
         | None
     ) = None  # fmt: skip
     chunks: int | None = None
+    words: int | None = None
     entropy: Literal["none", "fused", "whole"] | None = None
     upcast_fp32: bool | None = None
     label_smoothing: bool | None = None
@@ -407,7 +408,8 @@ class Device(Section, frozen=True, kw_only=True):
 
 
 class Env(Section, frozen=True, kw_only=True):
-    """``empty_cache_steps``: the allocator's cache is emptied every so many steps."""
+    """``empty_cache_steps``: the allocator's cache is emptied every so many steps. ``kernel_scratch``: CUDA's kernels make
+    tensors of their own; false where no kernel runs, as on fake tensors."""
 
     alloc_conf: str | None = None
     expandable_segments: bool | None = None
@@ -415,4 +417,5 @@ class Env(Section, frozen=True, kw_only=True):
     empty_cache_steps: int | None = None
     launch_blocking: bool | None = None
     no_caching: bool | None = None
+    kernel_scratch: bool | None = None
     distributed_debug: str | None = None

@@ -16,7 +16,8 @@ class loop(Private, prefix="loop"):  # noqa: N801  a namespace of fields, read l
     ``param_dtype``, ``reduce_dtype``: of FSDP's mixed precision. ``checkpoints``: activations are
     checkpointed by a wrapper of torch's. ``strategy``, ``precision``: of Lightning, by its names;
     ``offloads_optimizer``, ``offloads_params``: of its DeepSpeed. Never read are ``own_loss``: what the script computes itself
-    and runs backward from, ``freezes``: code that keeps parameters from training, ``splits_samples``: code that
+    and runs backward from, ``freezes``: code that keeps parameters from training, ``trained_by_name``: parts of the
+    names of the only parameters that code leaves to be trained, ``splits_samples``: code that
     divides a sample among the ranks."""
 
     kind: str
@@ -41,4 +42,5 @@ class loop(Private, prefix="loop"):  # noqa: N801  a namespace of fields, read l
     offloads_optimizer: bool
     offloads_params: bool
     freezes: bool
+    trained_by_name: tuple[str, ...]
     splits_samples: bool

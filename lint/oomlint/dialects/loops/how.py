@@ -169,11 +169,14 @@ def _centre(document: Document, loop: Loop) -> Block:
         entries["ranks"] = Entry("WORLD_SIZE", loop.ranks.span, loop.ranks, loop.ranks.span)
     unread: dict[str, Span | None] = {
         "loss": span if loop.own_loss else None,
-        "frozen": loop.frozen,
+        "frozen": loop.frozen if loop.trained_by_name is None else None,
         "split": loop.splits_samples,
     }
     for key, at in unread.items():
         if at is not None:
             word = document.source.text[at.start : at.end].partition("(")[0]
             entries[key] = Entry(word, at, Scalar(at, UNKNOWN), at)
+    if loop.trained_by_name is not None:
+        said = loop.trained_by_name
+        entries["trained"] = Entry("requires_grad", said.span, said, said.span)
     return Block(document, Mapping(span, entries, locked=COMPUTED), CENTRE, span)

@@ -20,6 +20,7 @@ from oomlint.dialects.deepspeed.keys import DEEPSPEED, DEVICE, STAGE
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
+    LIST,
     POSITIVE,
     Kind,
 )
@@ -78,6 +79,7 @@ CENTRE = Table(
         Row("ranks", loop.ranks, POSITIVE),
         Row("loss", loop.own_loss, BOOLEAN),
         Row("frozen", loop.freezes, BOOLEAN),
+        Row("trained", loop.trained_by_name, LIST),
         Row("split", loop.splits_samples, BOOLEAN),
     ),
     known_prefixes=("",),

@@ -472,6 +472,18 @@ def by_own_code(run: Cells, field: Any, said: Said) -> Said:
     return run.said(_BY_CODE[field])
 
 
+@meaning.override(
+    f.trainable.method, f.trainable.names, source="torch 2.9 nn/parameter.py: requires_grad"
+)
+def left_to_train(run: Cells) -> Any:
+    """A loop over all parameters that switches off those whose names have none of some parts."""
+    parts = run[loop.trained_by_name]
+    if not parts or reaches(run, ADAPTER):
+        return None
+    names = tuple(f".*{re.escape(part)}" for part in parts)
+    return {f.trainable.method: "freeze", f.trainable.names: names}
+
+
 def _at_centre(run: Cells, why: str) -> Said:
     kind = run.setting(loop.kind)
     return None if kind is None else replace(kind.origin, source=why)

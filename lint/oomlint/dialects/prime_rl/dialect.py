@@ -23,6 +23,7 @@ from oomlint.documents.base import Document, Entry, Mapping, Scalar, roots
 from oomlint.documents.text import Location
 
 _PROGRAMS = frozenset(TABLES)
+_TRAINERS = {"/prime_rl/trainer/sft/train/": "sft", "/prime_rl/trainer/rl/train/": "trainer"}
 # Keys of a model that nobody else has.
 _OF_MODEL = frozenset(
     {"ac_offloading", "optim_cpu_offload", "full_offload", "fsdp_cpu_offload", "optimization_dtype", "ep_comm_backend"}
@@ -37,7 +38,7 @@ _OF_ORCHESTRATOR = frozenset(
 
 class PrimeRl(Dialect):
     name = "prime-rl"
-    markers = (b"orchestrator", b"seq_len", b"num_train_gpus", b"group_size", b" @ ")
+    markers = (b"orchestrator", b"seq_len", b"num_train_gpus", b"group_size", b" @ ", b"prime_rl")
     markers_prove = False
     suffixes = (*TOML_SUFFIXES, *SHELL_SUFFIXES)
     declared_in = (
@@ -137,18 +138,21 @@ def _likely_kind(root: Mapping) -> str:
 
 
 def _program_of(launch: Launch) -> str | None:
-    """``rl``, ``sft`` or ``trainer``, by its name on the path, or its file."""
+    """``rl``, ``sft`` or ``trainer``, by its name on the path beside an ``@``, or its file.
+
+    The trainers' own files are theirs with options alone too (prime-rl d8f290ef benchmarks/scripts/run_single_benchmark.py)."""
+    name = launch.name.replace("\\", "/")
+    path = f"/{name.replace('.', '/')}/"
+    for file, program in _TRAINERS.items():
+        if file in path:
+            return program
     if not any(word.value == "@" for word in launch.arguments):
         return None
-    name = launch.name.replace("\\", "/")
     if name in _PROGRAMS:
         return name
     if "prime_rl" not in name:
         return None
-    for program, part in (("sft", "sft"), ("trainer", "rl/train"), ("rl", "rl")):
-        if part in name.replace(".", "/"):
-            return program
-    return None
+    return next((program for program in ("sft", "rl") if program in path), None)
 
 
 def _is_blank(entry: Entry) -> bool:

@@ -48,6 +48,9 @@ RECOMPUTES = _thrift("no activations are recomputed unless a key asks for it", "
 OFFLOADS_INPUTS = _thrift("what recomputation starts from stays on the GPU", "None")
 VISITING_STATES = _thrift("the optimizer's states stay on the GPU between steps", False)
 COMPILES = _thrift("nothing is compiled unless a key asks for it", "None")
+EXPANDS = LibraryChange(
+    "prime-rl", (0, 5), "sft leaves torch's allocator as it is", "prime-rl v0.4.0 pyproject.toml, v0.5.0 entrypoints/sft.py", False,
+)  # fmt: skip
 SPREADS_EXPERTS = _thrift("experts are spread over ranks only where a key asks for it", 1)
 _LARGER_CHUNKS = LibraryChange(
     "prime-rl", (0, 8, 1), "the head's loss takes 1024 tokens at a time",
@@ -60,12 +63,21 @@ _CHUNKS_OF_SFT = (
     LibraryChange("prime-rl", (0, 8), _WHOLE_LOGITS, "prime-rl e0d60e4d (2026-07-16) trainer/sft/train.py", 0),
 )  # fmt: skip
 
+_WORDS = (
+    LibraryChange(
+        "prime-rl", (0, 5), "the head's loss takes 2048 words of the vocabulary at a time, of all tokens",
+        "prime-rl 1fa70e83 (2026-01-09) trainer/rl/config.py auto_setup_fused_lm_head_chunk_size", 2048,
+    ),
+    LibraryChange("prime-rl", (0, 3), _WHOLE_LOGITS, "prime-rl 5ad6f62f (2026-01-05) models/layers/lm_head.py", 0),
+)  # fmt: skip
+
 
 class own(Private, prefix="prime_rl"):  # noqa: N801  a namespace of fields, read like ``f``
     """``kind``: which program reads the file. Sections that are on as soon as they are there (``ac``,
     ``ac_offload``, ``full_offload``, ``compile``, ``lora``, ``ckpt``, ``broadcast``) are kept whole, or ``"None"``.
     ``rows``: packed rows of an SFT step over all ranks; ``answers``: of an RL step. ``trainer_len`` and
-    ``answer_len`` are the lengths of the two parts of RL, ``shared_len`` of both."""
+    ``answer_len`` are the lengths of the two parts of RL, ``shared_len`` of both. ``chunk``: tokens of which the head
+    makes logits at a time; ``words``: words of the vocabulary, before 0.5."""
 
     kind: str
     deployment: str
@@ -101,6 +113,7 @@ class own(Private, prefix="prime_rl"):  # noqa: N801  a namespace of fields, rea
     targets: tuple[str, ...]
     saved_modules: tuple[str, ...]
     chunk: int
+    words: int
     layers: int
     random_init: bool
     ckpt: Any
@@ -121,6 +134,14 @@ def _read_chunk(raw: Any) -> int:
     return number
 
 
+def _read_words(raw: Any) -> int:
+    """``auto`` is 2048, ``disabled`` (and in 0.3 no value) none."""
+    if raw in ("disabled", "None"):
+        return 0
+    return 2048 if raw == "auto" else read_integer(raw)
+
+
+_WORD_COUNT = Kind(_read_words, lambda words: words or "disabled", {"type": ["integer", "string"]})
 _CHUNK = Kind(_read_chunk, lambda tokens: tokens or "disabled", {"type": ["integer", "string"]})
 _ATTENTION = choice(
     {
@@ -205,6 +226,12 @@ def _of_trainer(p: str, chunks: tuple[LibraryChange, ...]) -> tuple[Row, ...]:
         Row(f"{p}optim.type", f.optimizer.kind, _OPTIMIZER, "adamw", source=f"{TRAINER}:421-459"),
         Row(f"{p}optim.max_norm", f.optimizer.clip_norm, _NORM, 1.0, source=f"{TRAINER}:418"),
     )  # fmt: skip
+
+
+def _words_of(p: str) -> Row:
+    """How RL computed its loss before 0.5; SFT refused the key."""
+    key = f"{p}model.fused_lm_head_chunk_size"
+    return Row(key, own.words, _WORD_COUNT, 0, source=f"{TRAINER}: the key is gone", changes=_WORDS)
 
 
 def _of_file(kind: str, p: str) -> tuple[Row, ...]:
@@ -296,7 +323,7 @@ _PARTS = (
 
 RL = _table(
     "prime-rl RL config",
-    (*_of_file("rl", "trainer."), *_of_trainer("trainer.", _CHUNKS), *_of_deployment(None), *_OF_RL),
+    (*_of_file("rl", "trainer."), *_of_trainer("trainer.", _CHUNKS), _words_of("trainer."), *_of_deployment(None), *_OF_RL),
     known_keys("prime_rl") | {f"trainer.{key}" for key in _TRAINER_KEYS},
     (
         *_OPEN, *(f"trainer.{part}" for part in _OPEN), *(f"{_O}{part}." for part in _PARTS), "trainer.model.experimental.",
@@ -316,6 +343,7 @@ ALONE = _table(
     (
         *_of_file("trainer", ""),
         *_of_trainer("", _CHUNKS),
+        _words_of(""),
         Row("model.seq_len", own.trainer_len, POSITIVE, 2048, source=f"{TRAINER}:182"),
         Row("weight_broadcast.type", own.broadcast, TEXT),
     ),

@@ -18,6 +18,7 @@ from oomlint.dialects.common.world import batch, express_global_batch, world
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import NOTHING, Bounds, Meaning, Wishes
 from oomlint.dialects.prime_rl.keys import (
+    EXPANDS,
     ORCHESTRATOR,
     RL_CONFIG,
     SFT_CONFIG,
@@ -41,6 +42,20 @@ _SFT = f"{_CODE}/sft/train.py"
 def _is_on(section: Any) -> bool:
     """A section is on where it is there, and ``"None"`` turns it off."""
     return section is not None and section != "None"
+
+
+_SECTIONS = {
+    own.lora: (f.trainable.r, f.trainable.alpha, f.trainable.dropout, own.targets, own.saved_modules),
+    own.ac: (own.ac_mode, own.ac_every, own.ac_targets),
+    own.ckpt: (own.interval, own.keep),
+}  # fmt: skip
+
+
+def _has(run: Cells, section: Any) -> bool:
+    """So is one that an option says a key of: ``--model.lora.rank 16``."""
+    return _is_on(run[section]) or (
+        not run.says(section) and any(run.says(key) for key in _SECTIONS[section])
+    )
 
 
 def _is_sft(run: Cells) -> bool:
@@ -357,7 +372,7 @@ meaning.cannot_say("whether AdamW is fused follows from optim_cpu_offload", f.op
 
 @meaning.derive(f.trainable.method, source=f"{TRAINER}:256")
 def method(run: Cells) -> Any:
-    return "lora" if _is_on(run[own.lora]) else "full"
+    return "lora" if _has(run, own.lora) else "full"
 
 
 @method.written
@@ -417,7 +432,7 @@ def checkpointing(run: Cells) -> Any:
         _C.source: "framework", _C.reentrant: False,
         _C.offload: "cpu" if offloads else "none", f.offload.activations: "none",
     }  # fmt: skip
-    if not _is_on(run[own.ac]):
+    if not _has(run, own.ac):
         return {**common, _C.mode: "full" if offloads else "none"}
     if run[own.ac_mode] == "selective" and run[own.implementation] != "hf":
         parts = tuple(_PARTS.get(each, each) for each in run[own.ac_targets])
@@ -432,7 +447,7 @@ def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
         return {own.ac: "None", own.ac_offload: "None"}
     if mode != "full":
         raise CannotEdit("prime-rl recomputes blocks, or parts of them by name")
-    if not _is_on(run[own.ac]):
+    if not _has(run, own.ac):
         return {own.ac: {"mode": "full"}}
     said: dict[Any, Any] = {}
     if run[own.ac_mode] != "full":
@@ -525,24 +540,35 @@ def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     )
 
 
+# Words of the vocabulary that the head takes at a time (_HEAD: vocab_chunk_size).
+_TILE = 8192
+
 # -- the loss --------------------------------------------------------------------------------------
 
 
 @meaning.derive(
-    f.loss.logits_materialised, f.loss.algorithm, f.loss.chunks, f.loss.upcast_fp32,
+    f.loss.logits_materialised, f.loss.algorithm, f.loss.chunks, f.loss.words, f.loss.upcast_fp32, f.loss.outputs_kept,
     source=f"{_HEAD}:89-202, {_SFT}:305",
 )  # fmt: skip
 def loss(run: Cells) -> Any:
-    """Log-probabilities of some tokens and 8192 words of the vocabulary at a time."""
+    """Log-probabilities of some tokens and 8192 words of the vocabulary at a time; before 0.5 of all tokens. Logits that
+    are all there are made fp32 (model.py cast_float_and_contiguous), and the loop's ``out`` holds them to the next."""
     chunk, micro, length = run[own.chunk], run[f.batch.micro], run[f.seq.max_len]
-    if not chunk:
-        return {f.loss.logits_materialised: "full", f.loss.upcast_fp32: True}
+    words = 0 if _is_sft(run) or run[own.implementation] == "liger_kernel" else run[own.words]
+    if not (chunk or words):
+        return {
+            f.loss.logits_materialised: "full",
+            f.loss.upcast_fp32: True,
+            f.loss.outputs_kept: True,
+        }
     tokens = (micro or 1) * (length or chunk) // (run[f.parallel.cp] or 1)
     return {
         f.loss.logits_materialised: "fused",
         f.loss.algorithm: "tiles",
-        f.loss.chunks: max(1, -(-tokens // chunk)),
+        f.loss.chunks: max(1, -(-tokens // chunk)) if chunk else 1,
+        f.loss.words: _TILE if chunk else words,
         f.loss.upcast_fp32: True,
+        f.loss.outputs_kept: False,
     }
 
 
@@ -554,8 +580,6 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
         raise CannotEdit("prime-rl computes its loss in chunks, or from all logits")
     return {own.chunk: 1024}
 
-
-meaning.always(f.loss.outputs_kept, False, _HEAD)
 
 # -- rollouts --------------------------------------------------------------------------------------
 
@@ -596,7 +620,7 @@ meaning.always(f.eval.keeps_logits, False, _SFT)
 
 @meaning.derive(f.save.strategy, f.save.every, f.save.keep, source=f"{TRAINER}: CheckpointConfig")
 def saving(run: Cells) -> Any:
-    if not _is_on(run[own.ckpt]):
+    if not _has(run, own.ckpt):
         return {f.save.strategy: "no"}
     every = run[own.interval]
     found = {f.save.strategy: "steps" if every else "end", f.save.keep: run[own.keep] or "all"}
@@ -620,4 +644,14 @@ meaning.always(f.save.contents, ("model", "optimizer", "scheduler"), f"{_CODE}/c
 meaning.always(f.save.format, "dcp", f"{_CODE}/ckpt.py")
 meaning.always(f.save.full_gather, False, f"{_CODE}/ckpt.py")
 meaning.cannot_say("prime-rl saves the optimizer with the model", f.save.save_only_model)
-meaning.constant(f.env.expandable_segments, True, f"{SOURCE} src/prime_rl/utils/process.py:25")
+
+
+@meaning.default(
+    f.env.expandable_segments,
+    source=f"{SOURCE} src/prime_rl/utils/process.py:25, src/prime_rl/entrypoints",
+)
+def expands(run: Cells) -> Any:
+    """``rl`` and ``sft`` set it for the ranks that they start; nobody does for a trainer that is started alone."""
+    if run[own.kind] == "trainer":
+        return False
+    return not _is_sft(run) or run.has(EXPANDS)

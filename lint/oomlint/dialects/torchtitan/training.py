@@ -153,8 +153,8 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @training.derive(f.loss.upcast_fp32)
 def upcasts(run: Cells) -> Any:
-    """Cross entropy of fp32 logits; compiled, their fp32 copy is never stored. Until February 2025
-    train.py left the loss out ("compiling loss function causes CUDA errors")."""
+    """Cross entropy of fp32 logits; compiled, their fp32 copy is never stored. Until bbb1b616 of
+    2 April 2025 the loss was left out ("compiling loss function causes CUDA errors", components/loss.py)."""
     return run.says(own.early) or not _compiles(run, "loss")
 
 

@@ -171,6 +171,10 @@ _SDPA = LibraryChange(
     "transformers", (4, 36), "attention is computed step by step, with all its scores in memory",
     "transformers' release notes of 4.36: PyTorch's scaled_dot_product_attention by default",
 )  # fmt: skip
+_TORCH_SDPA = LibraryChange(
+    "torch", (2, 0), "attention is computed step by step, with all its scores in memory",
+    "torch 2.0 nn/functional.py scaled_dot_product_attention; THUDM/chatglm2-6b modeling_chatglm.py CoreAttention asks for 2",
+)  # fmt: skip
 # Classes of transformers itself in which 4.35 has no scaled_dot_product_attention; Falcon's has,
 # and so has the code that several models bring along.
 _STEP_BY_STEP = frozenset(
@@ -182,6 +186,8 @@ _STEP_BY_STEP = frozenset(
 @model.default(f.model.attn_impl)
 def default_attention(run: Cells) -> Any:
     dims = run[f.model.dims]
+    if run.made(_TORCH_SDPA) is False:
+        return Sourced("eager", _TORCH_SDPA.source)
     if run.made(_SDPA) is False and dims is not None and dims.arch in _STEP_BY_STEP:
         return Sourced("eager", _SDPA.source)
     return Sourced("sdpa", "transformers 5.23 takes sdpa where the model has it")

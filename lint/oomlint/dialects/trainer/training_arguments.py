@@ -24,6 +24,7 @@ from oomlint.dialects.common.sharding import sharding
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.deepspeed.meaning import deepspeed_json
+from oomlint.dialects.machine.fields import env_
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.releases import FSDP2_BY_DEFAULT, NOT_REENTRANT
 from oomlint.dialects.table import Setting
@@ -35,6 +36,7 @@ from oomlint.dialects.trainer.own_models import check_model_is_followed
 from oomlint.dialects.trainer.placed_loads import check_stage_may_load
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import LibraryChange
 
 training_arguments = Meaning(
     losses,
@@ -127,7 +129,17 @@ training_arguments.constant(hf_fsdp.sync_module_states, True, _FSDP)
 training_arguments.constant(hf_fsdp.backward_prefetch, "none", _FSDP)
 training_arguments.constant(hf_fsdp.forward_prefetch, False, _FSDP)
 training_arguments.constant(hf_fsdp.activation_checkpointing, False, _FSDP)
-training_arguments.constant(hf_fsdp.cpu_ram_efficient, False, _FSDP)
+
+_EXPORTS = LibraryChange(
+    "transformers", (4, 41), "FSDP_CPU_RAM_EFFICIENT_LOADING of the environment says whether one rank reads for all",
+    "transformers 4.40.0 modeling_utils.py is_fsdp_enabled; 4.41.0 training_args.py:1872 writes over it",
+)  # fmt: skip
+
+
+@training_arguments.default(hf_fsdp.cpu_ram_efficient, source=_FSDP)
+def reads_once(run: Cells) -> Any:
+    is_told = bool(run[env_.use_fsdp] and run[env_.fsdp_efficient])
+    return is_told and run.made(_EXPORTS) is False
 
 
 @training_arguments.default(hf_fsdp.wrap, source=_FSDP)

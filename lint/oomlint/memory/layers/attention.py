@@ -128,13 +128,19 @@ class Attention(Basics):
             return self.sink_attention(masked, v)
         weights = tape.scores(heads, 4 if r.amp or not m.traits.half_softmax else masked.bytes)
         # The softmax's backward is fp32; a half-precision gradient is made from it.
-        widened = Size(score=heads * (weights.bytes - masked.bytes))
-        tape.op(weights, (masked,), saves=(weights,), temp=widened)
+        widened = heads * (weights.bytes - masked.bytes)
+        beside = Size(score=widened + self.product_of(weights))
+        tape.op(weights, (masked,), saves=(weights,), temp=beside)
         weights = self.cast(weights, r.whole)
         if m.traits.attention_dropout:
             weights = self.dropout(weights)
         out = tape.op(tape.tensor(v.width, r.whole), (weights, v), saves=(weights, v))
         return tape.op(tape.tensor(out.width, out.bytes), (out,), passes=True)
+
+    def product_of(self, weights: Tensor) -> float:
+        """Bytes a score of the product of weights and gradient that CUDA's softmax makes before its own backward kernel
+        (torch 2.13 aten/src/ATen/native/cuda/SoftMax.cu softmax_backward_cuda_out: ``Tensor tmp = grad * output``)."""
+        return weights.width * weights.bytes if self.r.scratch else 0.0
 
     def sink_attention(self, scores: Tensor, v: Tensor) -> Tensor:
         """gpt-oss: one more score a head, the maximum taken off, softmax in the scores' dtype."""
@@ -145,7 +151,7 @@ class Attention(Basics):
         )
         moved = tape.op(tape.scores(width, scores.bytes), (joined,), passes=True)
         weights = tape.scores(width, scores.bytes)
-        tape.op(weights, (moved,), saves=(weights,))
+        tape.op(weights, (moved,), saves=(weights,), temp=Size(score=self.product_of(weights)))
         cast = self.cast(weights, v.bytes)
         # Leaving the sink's column out pads its gradient back to the whole tensor.
         out = tape.op(
@@ -165,7 +171,7 @@ class Attention(Basics):
         q, k = self.scale(q), self.scale(k)
         scores = tape.op(tape.scores(heads, q.bytes), (q, k), saves=(q, k))
         weights = tape.scores(heads, q.bytes)
-        tape.op(weights, (scores,), saves=(weights,))
+        tape.op(weights, (scores,), saves=(weights,), temp=Size(score=self.product_of(weights)))
         # _safe_softmax zeroes rows that are masked throughout, in a tensor of its own.
         safe = tape.op(tape.scores(heads, q.bytes), (weights,))
         out = tape.op(tape.tensor(values, q.bytes), (safe, v), saves=(safe, v))

@@ -21,7 +21,8 @@ class Regime(Struct, frozen=True, cache_hash=True):
     layer has a trained scale and bias behind it; ``scattered``: the share of the fused projection's outputs
     that carry an adapter; ``expert_tensor_parallel``: over how many of the ranks that split a layer each
     expert is split too; ``recomputed``: parts of a block (``mlp``, ``moe``) of which backward has the
-    input alone; ``bias_share``: of how many samples a bias of scores is one's; ``keeps_gathered``: layers keep their input with the tokens of all ranks.
+    input alone; ``bias_share``: of how many samples a bias of scores is one's; ``keeps_gathered``: layers keep their input with the tokens of all ranks;
+    ``scratch``: kernels make tensors of their own.
 
     Each estimate makes one and looks up profiles by it.
     """
@@ -61,6 +62,7 @@ class Regime(Struct, frozen=True, cache_hash=True):
     keeps_gathered: bool = False
     input_grad: bool = True
     batched: bool = True
+    scratch: bool = False
 
     @property
     def whole(self) -> int:

@@ -30,6 +30,7 @@ from oomlint.documents.python.loops.models import (
     configs,
     frozen,
     keeps_outputs,
+    trained_by_name,
     trained_loads,
     used_by,
 )
@@ -115,6 +116,7 @@ def _loop(script: Script, kind: Kind, step: ReachedCall) -> Loop | None:
         tuple(casts(script, trained)),
         tuple(autocasts(script)),
         frozen(script, trained),
+        trained_by_name(script, trained),
         checkpoints(script),
         code_says(script.tree.root, script.places.source.text, _JOINS),
         bool(parts) or code_says(script.tree.root, script.places.source.text, _EVALUATES),

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from oomlint.documents.base import Call, Entry, Mapping, Node, Scalar
+from oomlint.documents.base import Call, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.lightning import (
     ProjectClass,
 )
@@ -31,7 +31,8 @@ class Loop(Struct, frozen=True, eq=False):
     ``batches`` makes the batches that the loop goes over. ``accumulation`` is after how many
     of them it steps, where it counts them itself. ``own_loss``: no loss of the model's and no cross
     entropy is what backward runs from, as far as one sees. ``outputs_kept``: the model's outputs have a name,
-    so that they stay alive through backward. ``frozen`` is where parameters of the trained model are kept from training.
+    so that they stay alive through backward. ``frozen`` is where parameters of the trained model are kept from training,
+    ``trained_by_name`` the parts of names of those that are not, where the code says no more than that.
     ``switches`` are the defaults of the script's options.
     """
 
@@ -46,6 +47,7 @@ class Loop(Struct, frozen=True, eq=False):
     casts: tuple[Call, ...] = ()
     autocasts: tuple[Call, ...] = ()
     frozen: Span | None = None
+    trained_by_name: Sequence | None = None
     checkpoints: Entry | None = None
     """Where ``gradient_checkpointing`` of the model is set as an attribute."""
     joins: bool = False

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from oomlint.documents.base import Call, Entry, Node, Scalar
+from oomlint.documents.base import Call, Entry, Node, Scalar, Sequence as Items
 from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.lightning import (
     holds,
@@ -15,7 +15,7 @@ from oomlint.documents.python.lightning import (
 from oomlint.documents.python.loops.loop import InsertionPoint
 from oomlint.documents.python.loops.script import Script
 from oomlint.documents.python.scopes import dotted
-from oomlint.documents.python.side_facts import OTHER_MODEL
+from oomlint.documents.python.side_facts import OTHER_MODEL, sets_gradient
 from oomlint.documents.text import Span
 
 _CASTS: Final = frozenset({"half", "bfloat16", "float", "to"})
@@ -128,6 +128,68 @@ def frozen(script: Script, trained: set[int]) -> Span | None:
         if script.flow.may_lead_to(target.value, scope, wanted):
             return script.places.span(node)
     return None
+
+
+def trained_by_name(script: Script, trained: set[int]) -> Items | None:
+    """The parts of names by which the one loop that switches gradients leaves parameters to be trained::
+
+        for name, param in model.named_parameters():
+            if not any(part in name for part in [...]):
+                param.requires_grad = False
+
+    ``None`` where it may not run, or anything else switches them too."""
+    if sum(sets_gradient(node) for node in ast.walk(script.tree.root)) != 1:
+        return None
+    wanted = {node: call for node, call in script.loaders.items() if node in trained}
+    blocks = (script.tree.root, *(each for each in script.tree.functions))
+    for loop in (node for block in blocks for node in block.body if isinstance(node, ast.For)):
+        match loop:
+            case ast.For(
+                target=ast.Tuple(elts=[ast.Name(id=name), ast.Name(id=parameter)]),
+                iter=ast.Call(func=ast.Attribute(value=model, attr="named_parameters"), args=[]),
+                body=[statement],
+            ):
+                parts = _left_to_train(statement, name, parameter)
+                scope = script.flow.scope_at(loop)
+                if parts is not None and script.flow.leads_to(model, scope, wanted):
+                    said = script.evaluator.node(parts, scope)
+                    return said if isinstance(said, Items) and _are_words(said) else None
+    return None
+
+
+def _left_to_train(statement: ast.stmt, name: str, parameter: str) -> ast.expr | None:
+    """The list of which no entry is in the name of a parameter that is frozen."""
+    match statement:
+        case ast.If(
+            test=ast.UnaryOp(op=ast.Not(), operand=test),
+            body=[ast.Assign(targets=[ast.Attribute() as target], value=ast.Constant(value=False))],
+            orelse=[],
+        ):
+            pass
+        case ast.Assign(targets=[ast.Attribute() as target], value=test):
+            pass
+        case _:
+            return None
+    if ast.unparse(target) != f"{parameter}.requires_grad":
+        return None
+    match test:
+        case ast.Call(
+            func=ast.Name(id="any"),
+            args=[
+                ast.GeneratorExp(
+                    elt=ast.Compare(
+                        left=ast.Name(id=part), ops=[ast.In()], comparators=[ast.Name(id=within)]
+                    ),
+                    generators=[ast.comprehension(target=ast.Name(id=each), iter=parts, ifs=[])],
+                )
+            ],
+        ) if part == each and within == name:
+            return parts
+    return None
+
+
+def _are_words(said: Items) -> bool:
+    return all(isinstance(item, Scalar) and isinstance(item.value, str) for item in said.items)
 
 
 def checkpoints(script: Script) -> Entry | None:
