@@ -77,8 +77,13 @@ def test_zero1_fills_buckets_and_owns_an_eighth_of_the_gradients() -> None:
 
 
 def test_sums_in_fp32_are_whole_under_zero1() -> None:
+    """BF16_Optimizer fills no bucket; where the optimizer is offloaded, or weights are fp16, stage 1 itself adds up."""
     found = zero(1, precision__grad_accum="fp32")
-    assert (found.resident, found.resident_at_step) == (4 * NUMEL, 4 * NUMEL)
+    assert found == Comm(resident=4 * NUMEL, resident_at_step=4 * NUMEL)
+    away = zero(1, precision__grad_accum="fp32", offload__optimizer="cpu")
+    assert away == Comm(resident=4 * NUMEL, backward=2 * 5e8, resident_at_step=4 * NUMEL)
+    half = zero(1, precision__grad_accum="fp32", precision__compute="fp16")
+    assert half.backward == 2 * 5e8 + 2 * NUMEL / 8
     assert zero(1, precision__grad_accum="fp32", precision__compute="fp32").resident == 0
 
 

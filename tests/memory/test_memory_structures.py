@@ -214,11 +214,12 @@ def test_norms_of_a_block() -> None:
         ("stablelm", "ln", 4), ("nemotron", "ln", 4), ("persimmon", "ln", 4), ("bert", "ln", 4),
         ("gptj", "ln", 2), ("phi", "ln", 2), ("codegen", "ln", 2),
         # Without: CohereLayerNorm and MPT's and ModernBERT's LayerNorm.
-        ("cohere", "ln", 1), ("cohere2", "ln", 1), ("mpt", "ln", 2), ("modernbert", "ln", 2),
+        ("cohere", "ln", 1), ("cohere2", "ln", 1), ("mpt", "ln", 2), ("modernbert", "ln", 2), ("dbrx", "ln", 2),
     ],
 )  # fmt: skip
 def test_norms_of_the_blocks_of_a_class(arch: str, norm: str, vectors: int) -> None:
-    """Modules of transformers 5.23 models/<arch>/modeling_<arch>.py."""
+    """Of each class a block was built on the meta device with transformers 5.24, and its norms as wide as the model were
+    counted: their weights, and biases where they have any. T5's were read (models/t5/modeling_t5.py T5LayerNorm)."""
     assert block(arch=arch, norm=norm, act=None).norm_numel == vectors * 64
 
 
@@ -253,7 +254,11 @@ def test_what_scores_tokens_norms_its_keys_with_a_bias() -> None:
     ],
 )  # fmt: skip
 def test_so_much_of_a_head_rotates(share: float, classes: set[str]) -> None:
-    """partial_rotary_factor and its like in transformers 5.23 models/<arch>/configuration_<arch>.py."""
+    """Classes that transformers 5.24 has were built on the meta device with the defaults of their configuration: twice the
+    length of inv_freq, or GPT-J's and CodeGen's rotary_dim, beside head_dim; nought where nothing rotates. Two are what
+    published files say: Phi-2's 0.4, where Phi-1's and the class's default are 0.5, and MiniMax-M2's 64 of 128, where the class rotates
+    whole heads unless it is told. OLMo-Hybrid rotates nothing unless its file has a rope_theta. GLM-4V's and GLM-4.6V's were read
+    (models/glm4v/modeling_glm4v.py), ChatGLM's and litgpt's stand in their own code."""
     others = {*BERTS, *BARTS}
     found = {
         arch for arch, traits in _TRAITS.items() if traits.rotary == share and arch not in others
@@ -270,6 +275,8 @@ def test_so_much_of_a_head_rotates(share: float, classes: set[str]) -> None:
     ],
 )  # fmt: skip
 def test_norms_of_queries_and_keys(arch: str, elements: int) -> None:
+    """q_norm and k_norm of an attention of each class, built on the meta device with transformers 5.24; Llama 4's
+    Llama4TextL2Norm has no parameters."""
     assert block(arch=arch, qk_norm=True).other_numel == elements
     assert block(arch=arch).other_numel == 0
 
@@ -671,16 +678,18 @@ PHI_4 = {"phi3", "phi4_multimodal"}
             "persimmon", "fuyu", "dbrx", "baichuan", "qwen", "chatglm", "internlm2", "litgpt", "litgpt_phi", "modernbert",
             *PHI_4,
         }),
+        ("clamped_qkv", {"dbrx"}),
         # In towers of pictures alone, and in frameworks' own blocks.
         ("layer_scale", set()),
         ("narrow_norm", set()),
-        ("clamped_qkv", set()),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_classes_that_do_what_others_do_not(trait: str, classes: set[str]) -> None:
-    """Modules of transformers 5.23 models/<arch>/modeling_<arch>.py, litgpt's and those of models' own code; encoders and
-    BART's kin, and blocks that frameworks write themselves, have tests of their own."""
+    """The table once more, so that a change of one class is seen: it was read off transformers 5.23
+    models/<arch>/modeling_<arch>.py, litgpt's code and models' own, and not checked by building them. What was (norms, rotations,
+    norms of queries and keys) says so in the tests above; DBRX's clamp is DbrxAttention.forward's of 5.24. Encoders and BART's kin, and
+    blocks that frameworks write themselves, have tests of their own."""
     found = {arch for arch, traits in _TRAITS.items() if getattr(traits, trait)}
     own = {arch for arch in found if arch.startswith(("olmo_", "foundry"))}
     assert found - own - set(BERTS) - set(BARTS) == classes

@@ -18,6 +18,8 @@ _REDUCE_BUCKET = 500_000_000
 _PREFETCH = 50_000_000
 _MAX_LIVE = 1_000_000_000
 _PERSISTENT = 100_000
+# deepspeed 0.8 to 0.19 runtime/engine.py, MEMORY_OPT_ALLREDUCE_SIZE.
+_REDUCED_AT_ONCE = 500_000_000
 
 
 class Comm(Struct, frozen=True):
@@ -95,9 +97,11 @@ def zero_buffers(f: Facts) -> Comm:
         largest = largest_trained(f)
         cat = min(e * bucket, e * largest)
         if stage == 1:
-            # BF16_Optimizer accumulates in fp32, unsharded (deepspeed/runtime/bf16_optimizer.py).
+            # Sums in another dtype are whole (stage_1_and_2.py fill_grad_accum_attribute; BF16_Optimizer's in runtime/
+            # bf16_optimizer.py, which fills no bucket: see reduced_at_once).
             wide = 4.0 * trained if f.plan.precision.grad_accum == "fp32" and e == 2 else 0.0
-            return Comm(resident=wide, backward=ipg + owned, resident_at_step=wide)
+            filled = 0.0 if f.sums_whole else ipg + owned
+            return Comm(resident=wide, backward=filled, resident_at_step=wide)
         if offloaded:
             # Buffers of the largest parameter in a group of the optimizer (stage_1_and_2.py
             # largest_param_numel).
@@ -121,3 +125,14 @@ def zero_buffers(f: Facts) -> Comm:
         backward=e * gathered + min(e * bucket, e * float(m.largest_tensor)),
         resident_at_step=e * bucket + persistent_bytes(f),
     )
+
+
+def reduced_at_once(f: Facts) -> float:
+    """Bytes of what BF16_Optimizer reduces after the last backward of a step: a half-precision copy of the sums of a
+    parameter group, and the sums of several put together where all of them are no more than a bucket (deepspeed 0.18.9
+    runtime/engine.py allreduce_no_retain, allreduce_bucket; measured on two ranks: 2 bytes an element of one group)."""
+    if not f.sums_whole:
+        return 0.0
+    trained = local_trained(f)
+    is_joined = (f.plan.optimizer.groups or 1) > 1 and trained <= _REDUCED_AT_ONCE
+    return (6.0 if is_joined else 2.0) * trained

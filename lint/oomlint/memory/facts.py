@@ -141,6 +141,17 @@ class Facts:
         return named is not None and named < version
 
     @property
+    def sums_whole(self) -> bool:
+        """Whether DeepSpeed's BF16_Optimizer stands in for ZeRO's stage 1, which adds gradients up whole in fp32: it does of
+        bf16 weights of which nothing is offloaded (deepspeed 0.10.1 to 0.19.5 runtime/engine.py
+        _do_optimizer_sanity_check)."""
+        plan = self.plan
+        is_first = self.ranks.backend == "zero" and plan.parallel.zero.stage == 1
+        is_wide = plan.precision.grad_accum == "fp32" and self.bytes_per.stream == 2
+        is_away = plan.offload.optimizer in ("cpu", "nvme")
+        return is_first and is_wide and plan.precision.compute != "fp16" and not is_away
+
+    @property
     def experts_apart(self) -> bool:
         """Whether each expert has linear layers of its own, as before transformers 5."""
         is_older = self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since)

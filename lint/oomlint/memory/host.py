@@ -16,7 +16,14 @@ from oomlint.memory.states import (
     trained_storage,
     visiting_states,
 )
-from oomlint.memory.zero_offload import BLOCKS_OF_THEIR_OWN, offloaded_by_zero, pins, power_of_two
+from oomlint.memory.zero_offload import (
+    BLOCKS_OF_THEIR_OWN,
+    gradient_sums,
+    more_at_first,
+    offloaded_by_zero,
+    pins,
+    power_of_two,
+)
 from oomlint.plan import Plan
 from oomlint.plan.library_changes import FLATTENED_ON_HOST, MAPPED_WEIGHTS, PACKED_BY_ONE_RANK
 
@@ -124,7 +131,7 @@ def flattened_of(f: Facts) -> float:
     is_late = not f.older(FLATTENED_ON_HOST.package, FLATTENED_ON_HOST.since)
     if f.ranks.backend != "zero" or stage not in (1, 2) or is_late:
         return 0.0
-    if stage == 1 and plan.precision.grad_accum == "fp32" and f.bytes_per.stream == 2:
+    if f.sums_whole:
         return 0.0
     width = 2.0 if f.bytes_per.stream == 2 else 4.0
     return 2 * width * local_trained(f) * f.ranks.processes
@@ -195,7 +202,7 @@ def nvme_buffers_of(f: Facts, trained: float) -> float:
     if offload.optimizer == "nvme":
         group = min(shard, float(f.plan.parallel.zero.sub_group_elems or 1_000_000_000))
         count = 4 if offload.optimizer_buffers is None else offload.optimizer_buffers
-        buffers += 4.0 * group * count + 2.0 * shard
+        buffers += 4.0 * group * count + gradient_sums(f)
     if offload.params == "nvme":
         count = 5 if offload.param_buffers is None else offload.param_buffers
         size = offload.param_buffer_elems
@@ -245,6 +252,9 @@ def host_phases(f: Facts, save: SavePeaks) -> dict[str, dict[str, float]]:
     load = {"model_copies": copies, "process_overhead": process}
     if early:
         load |= {"offloaded_states": states, "pinned_rounding": rounding}
+    if more := more_at_first(f):
+        made = resident | {"offloaded_states": states + more}
+        load = max(load, made, key=lambda found: sum(found.values()))
     if plan.load.resume and (back := read_back_of(f)) is not None:
         load = max(
             load, resident | {"checkpoint": back.read}, key=lambda found: sum(found.values())

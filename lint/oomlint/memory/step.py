@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from oomlint.memory.buffers import comm_buffers
+from oomlint.memory.buffers import comm_buffers, reduced_at_once
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import (
@@ -273,6 +273,9 @@ class _Pile:
         # Before torch 2.0 zero_grad filled them with zeros instead of letting them go
         # (torch/optim/optimizer.py, torch/nn/modules/module.py: set_to_none=False).
         stays = f.samples.accumulation > 1 or f.older("torch", (2,))
+        # BF16_Optimizer filled them with zeros, or let them go when the next backward began, before 0.16.5 gave it a
+        # zero_grad (deepspeed runtime/bf16_optimizer.py clear_lp_grads).
+        stays = stays or (f.sums_whole and f.older("deepspeed", (0, 16, 5)))
         if stage == 3 or (stays and self.share):
             self.before = trained * (self.kept if stage else bytes_per.grad) * self.share
         # Those of one more micro batch are whole before ZeRO-2 adds them to the earlier ones
@@ -286,6 +289,9 @@ class _Pile:
         is_shared = (f.plan.optimizer.groups or 1) > 1 and f.plan.parallel.zero.contiguous_grads
         if stage == 0:
             self.after = trained * bytes_per.grad * self.share
+        elif f.sums_whole:
+            # Those that BF16_Optimizer has added to its sums wait for the end of its step (measured with 0.18.9).
+            self.after = trained * self.width * self.share
         elif stage == 3:
             self.after = self.before
         elif is_shared and not offloaded and f.plan.precision.grad_accum != "fp32":
@@ -385,6 +391,8 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     if f.trained.stray_bytes:
         # Each backward makes them anew and adds them to those that nobody clears.
         backward[-1] = backward[-1]._replace(temporary=extra + f.trained.stray_bytes)
+    if reduced := reduced_at_once(f):
+        backward.append(Point(total, bare, 0.0, around + reduced, 0.0))
     # Between steps gradients are gone, except stage 3's buffer.
     kept_between = (
         pile.after if ranks.backend == "zero" and f.plan.parallel.zero.stage == 3 else 0.0
@@ -498,8 +506,8 @@ def optimizer_temporaries(f: Facts, trained: float) -> float:
     shard = ranks.shard
     extra = 0.0
     if ranks.backend == "zero" and bytes_per.master:
-        # The fp32 copy of the gradient partition (stage_1_and_2.py, stage3.py step).
-        extra = 4 * trained / shard
+        # The fp32 copy of the gradient partition (stage_1_and_2.py, stage3.py step); BF16_Optimizer steps a view of its sums.
+        extra = 0.0 if f.sums_whole else 4 * trained / shard
         largest = trained / shard
         if f.plan.parallel.zero.stage == 3:
             # Stage 3 steps sub-group by sub-group (stage3_sub_group_size, 1e9 by default).

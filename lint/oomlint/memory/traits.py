@@ -40,7 +40,7 @@ class Traits(Struct, frozen=True):
     of a classifier or embedder is as large.
     ``head_major``: queries are copied so that those of a head lie together.
     ``unbiased_key``: where all projections have biases, that to the keys has none.
-    ``clamped_qkv``: the fused projection's output is clamped in place, which keeps a copy for backward.
+    ``clamped_qkv``: the fused projection's output is clamped, of which backward needs what came before.
     ``refuses_sdpa``: its class takes no fused attention, or none until ``sdpa_since``; ``biased_scores``: positions are a
     learned bias of the scores, a tensor of all heads that each block gets a mask from.
     ``narrow_norm``: its layer norm takes half precision under autocast too.
@@ -209,7 +209,7 @@ _TRAITS: dict[str, Traits] = {
     "persimmon": Traits(norm="ln", fused_qkv=True, activation="relu2", rotary=0.5, concatenated_rope=True),
     "fuyu": Traits(norm="ln", fused_qkv=True, activation="relu2", rotary=0.5, concatenated_rope=True),
     "deberta": replace(_BERT, fused_qkv=True),
-    "dbrx": Traits(fused_qkv=True, linear_router=True),
+    "dbrx": Traits(norm="ln", norm_bias=False, fused_qkv=True, clamped_qkv=True, linear_router=True),
     "granitemoehybrid": Traits(fused_shared=True),
     "granitemoeshared": Traits(fused_shared=True),
     "minimax_m3_vl_text": Traits(fused_shared=True),

@@ -167,9 +167,9 @@ def stacks_experts_early(arch: str | None) -> bool:
 # Decoders that are built of other parts than the usual keys say, and what these are: by transformers 5.24's defaults
 # their classes have other numbers of parameters than is read from these (benchmarks/catalogue/classes.py).
 _BUILT_OTHERWISE: Final[Mapping[str, str]] = {
-    "albert": "its layers share their weights",
+    "albert": "its layers are one, whose gradient adds up as it is run again, and its embeddings are narrower",
     "axk2": "its norms and its attention are gated at a low rank",
-    "bitnet": "its weights are ternary where it computes",
+    "bitnet": "norms stand inside its attention and feed-forward parts, and it computes with ternary copies of its weights",
     "blt": "bytes are hashed to embeddings, and patches of them mixed in between",
     "cohere_compass_text": "transformers builds none from its defaults to compare with",
     "convbert": "spans are convolved beside half of the attention heads",
@@ -200,7 +200,7 @@ _BUILT_OTHERWISE: Final[Mapping[str, str]] = {
     "layoutlm": "it embeds places on a page beside words",
     "led": "some tokens attend to all with weights of their own",
     "longcat_flash": "each of its layers attends twice",
-    "longformer": "some tokens attend to all with weights of their own",
+    "longformer": "some tokens attend to all with queries, keys and values of their own, the others within windows",
     "longt5": "it attends to summaries of blocks",
     "luke": "it embeds entities beside words",
     "mobilebert": "its layers are bottlenecks with several feed-forward parts",
@@ -224,8 +224,8 @@ _BUILT_OTHERWISE: Final[Mapping[str, str]] = {
     "roc_bert": "it embeds sounds and shapes of characters beside them",
     "rwkv": "recurrences take the place of attention",
     "squeezebert": "its layers are grouped convolutions",
-    "switch_transformers": "its experts stand in some layers of encoder and decoder",
-    "t5gemma": "its encoder and decoder are of different sizes",
+    "switch_transformers": "its experts stand in some layers of encoder and decoder, and drop tokens beyond a capacity",
+    "t5gemma": "its encoder and decoder have sizes and embeddings of their own",
     "t5gemma2": "its encoder and decoder are of different sizes",
     "tapas": "it embeds rows, columns and ranks of tables",
     "trocr": "it reads lines of text from images",
@@ -236,7 +236,7 @@ _BUILT_OTHERWISE: Final[Mapping[str, str]] = {
     "xlstm": "recurrences take the place of attention",
     "xmod": "it holds a module for each of its languages",
     "zamba": "its layers share a block of attention",
-    "zamba2": "its layers share blocks of attention",
+    "zamba2": "its layers share blocks of attention, twice as wide, each with adapters of its own",
     "zaya": "it convolves queries and keys",
 }
 

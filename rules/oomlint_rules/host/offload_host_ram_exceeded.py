@@ -11,8 +11,9 @@ less.
 
 Offloading moves the states; it does not shrink them. For full fine-tuning in mixed precision
 DeepSpeed keeps, for each parameter, fp32 weights (4 bytes), fp32 gradients (4), Adam's two
-states (8) and 16-bit staging buffers (2) on the host: 18 bytes, divided by the number of
-*nodes*, not of GPUs; 2 more with `offload_param`. 13 billion parameters need 218 GiB. Pinned
+states (8) and a 16-bit copy (2) on the host: of gradients under ZeRO-3, of weights under 1 and
+2. That is 18 bytes, divided by the number of *nodes*, not of GPUs; 2 more with `offload_param`,
+or where ZeRO-1 or 2 adds micro batches up. 13 billion parameters need 218 GiB. Pinned
 buffers are rounded up to a power of two on top. Linux then kills a process: exit code -9,
 no traceback. DeepSpeed's own estimator multiplies 16 or 18 bytes by 1.5 to be safe;
 oomlint's figure has no such margin, so take it as the least that is needed.
