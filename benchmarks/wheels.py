@@ -3,9 +3,10 @@
     python -m benchmarks.wheels (fields | names | members) LIBRARY FOLDER
 
 prints the lines of ``lint/oomlint/dialects/keys/fields/LIBRARY.txt``, ``keys/names/LIBRARY.txt`` (peft, transformers, trl) or
-``keys/members/LIBRARY.txt`` (accelerate, peft, torch, transformers, trl). FOLDER holds a wheel of the first patch of each
-minor release, as ``pip download --no-deps LIBRARY==RELEASE`` brings them; of torch those for macOS are the smallest and have
-the same modules. Nothing of a wheel is run or installed: its modules are read as text.
+``keys/members/LIBRARY.txt`` (accelerate, peft, torch, transformers, trl). FOLDER holds a wheel of each release of TRL, whose
+patches add names, and of the first patch of each minor release of the others, as ``pip download --no-deps LIBRARY==RELEASE``
+brings them; of torch those for macOS are the smallest and have the same modules. Nothing of a wheel is run or installed: its
+modules are read as text.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from oomlint.fix.bystanders import naming_in
 # Seven readings, of different repositories, each with the causes of those before it mended, and one (diffs-8) by who
 # mended the seventh, of what is proposed after it. diffs-9 is of repositories that were new again, read by who mended
 # its causes, before that, and so are diffs-10, of what safe fixes alone would write, and diffs-11, of all. diffs-12 is
-# of what was proposed in further repositories after diffs-11 had been mended.
+# of what was proposed in further repositories after diffs-11 had been mended, and so is diffs-13 after diffs-12.
 _ROWS = sorted(Path(__file__).parent.glob("diffs*.jsonl"))
 
 

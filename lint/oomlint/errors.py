@@ -71,6 +71,12 @@ class DeniedError(ReadError):
     """The user may not read the file, so that nobody knows what it holds."""
 
 
+class PointerError(FileError):
+    """What lies here stands for a file that a program brings: a pointer of Git LFS."""
+
+    kind = "io"
+
+
 class InternalError(FileError):
     """oomlint failed on this file; a bug of ours, never a traceback for the user."""
 

@@ -32,3 +32,8 @@ def ray_starts(run: Run) -> bool:
         return True
     blocks = (block for block, _ in run.parts.blocks if block.table.section == "launcher")
     return kind in REINFORCING and all(block.table is PLAIN for block in blocks)
+
+
+def may_take(doubt: str) -> tuple[str, ...]:
+    """What is said beside a refusal by a framework, where something else may read the file."""
+    return (f"{doubt}, and may take it",) if doubt else ()

@@ -48,7 +48,7 @@ def values(plan, *paths):
         "base_model: x\npretraining_dataset: y\n",
         "base_model: x\nadapter: lora\n",
         "base_model: x\nsequence_len: 8\n",
-        "base_model: ${X}\nnum_epochs: 1\n",
+        "base_model: ${X}\nsequence_len: 512\n",
     ],
 )
 def test_training_configs_are_ours(text):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.celled import cells_of
+from tests.linked import run_of
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.world import world
@@ -194,3 +195,20 @@ def test_a_launcher_that_is_not_known_is_the_one_that_has_what_it_is_told(
 def test_a_program_that_is_not_known_may_take_what_it_likes_where_no_script_follows() -> None:
     (command,) = parse_shell(Source.from_bytes("a.sh", b"$RUN --seed 1 2 3\n")).commands
     assert len(command.flags.entries["seed"].value.items) == 3  # type: ignore[attr-defined]
+
+
+def test_options_of_branches_keep_their_names_beside_what_only_running_tells() -> None:
+    """``--nnodes $WORLD_SIZE`` in both branches: a cluster says how many nodes there are."""
+    script = (
+        'if [[ $IS_MASTER == 1 ]]; then\n  D="--nproc_per_node 8 --nnodes $WORLD_SIZE"\n'
+        'else\n  D="--nproc_per_node 8 --nnodes $WORLD_SIZE --master_addr $MASTER_ADDR"\nfi\n'
+        "torchrun $D train.py\n"
+    )
+    text = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n"
+        "Trainer(model=model, args=TrainingArguments('o'), train_dataset=data).train()\n"
+    )
+    run = run_of({"train.py": text, "run.sh": script}, hardware="8xA100-80GB")
+    assert run.level(f.parallel.nodes) >= Level.ASSUMED
+    assert run.plan.parallel.gpus_per_node == 8

@@ -43,3 +43,41 @@ def test_call_that_the_options_do_not_lead_to_tells_nothing(
     run = run_of({"train.py": _SCRIPT, "run.sh": f"python train.py{options}\n"})
     assert (run.level(f.quant.method) is Level.UNREAD) is is_unread
     assert (run.level(f.load.dtype) is Level.UNREAD) is is_unread
+
+
+_OWN_OPTIONS = """\
+from dataclasses import dataclass, field
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, HfArgumentParser, Trainer, TrainingArguments
+@dataclass
+class Own:
+    model_name_or_path: str = field(default="Qwen/Qwen2.5-7B")
+    model_revision: str = field(default="main")
+    load_in_4bit: bool = field(default=True)
+own = HfArgumentParser(Own).parse_args_into_dataclasses()[0]
+packed = BitsAndBytesConfig(load_in_4bit=own.load_in_4bit, load_in_8bit=not own.load_in_4bit)
+model = AutoModelForCausalLM.from_pretrained(own.model_name_or_path, quantization_config=packed)
+Trainer(model=model, args=TrainingArguments(output_dir="o"), train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "method"),
+    [("", "bnb4"), (" --load_in_4bit False", "bnb8"), (" --load_in_4bit True", "bnb4")],
+)
+def test_what_an_option_denies_follows_the_command(options: str, method: str) -> None:
+    run = run_of({"train.py": _OWN_OPTIONS, "run.sh": f"python train.py{options}\n"})
+    assert run.plan.quant.method == method
+
+
+@pytest.mark.parametrize(
+    ("option", "model"),
+    [
+        ("--model_name", "Qwen/Qwen2.5-1.5B"),
+        ("--model_name_or_path", "Qwen/Qwen2.5-1.5B"),
+        ("--model", "Qwen/Qwen2.5-7B"),  # of two: argparse refuses it
+    ],
+)
+def test_an_option_that_is_written_as_far_as_tells_it_apart(option: str, model: str) -> None:
+    line = f"python train.py {option} Qwen/Qwen2.5-1.5B\n"
+    run = run_of({"train.py": _OWN_OPTIONS, "run.sh": line})
+    assert run.plan.model.id == model

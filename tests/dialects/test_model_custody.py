@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.linked import run_of, workspace_of
+from tests.linked import report_of, run_of, workspace_of
 
 from oomlint.dialects.common.fields import shared
+from oomlint.linting.rule import Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -334,6 +335,24 @@ def test_a_trainer_that_nobody_asks_to_train(end: str, stops: bool) -> None:
     assert (run.settings.get(shared.stops) is not None) is stops
 
 
+@pytest.mark.parametrize(
+    ("source", "end", "stops"),
+    [
+        ("transformers", "", True),
+        ("transformers", ".train()", False),
+        ("own", "", False),  # one of the project's own may train as it is made
+    ],
+)
+def test_a_trainer_that_nobody_keeps(source: str, end: str, stops: bool) -> None:
+    text = (
+        f"from transformers import AutoModelForCausalLM, TrainingArguments\nfrom {source} import Trainer\n"
+        f"{_LOAD.format('model')}\nargs = TrainingArguments(output_dir='o')\n"
+        f"Trainer(model=model, args=args, train_dataset=data){end}\nmodel.save_pretrained('o')\n"
+    )
+    run = run_of({"train.py": text}, "train.py")
+    assert (run.settings.get(shared.stops) is not None) is stops
+
+
 def test_a_class_around_another_model_is_loaded_with_it() -> None:
     """Where that lies is what the function decides that loads it."""
     run = _run(
@@ -346,3 +365,63 @@ def test_a_class_around_another_model_is_loaded_with_it() -> None:
         "class Around(PreTrainedModel):\n    pass\n",
     )
     assert run.cells.is_unread(f.load.device_map)
+
+
+_WRAPPED = """\
+from transformers import AutoModelForCausalLM
+class Wrapped:
+    def __init__(self, name, load_in_4bit=False):
+        settings = {"quantization_config": packed()} if load_in_4bit else {}
+        self.model = AutoModelForCausalLM.from_pretrained(name, **settings)
+    def prepare(self):
+        self.model = get_peft_model(self.model, LoraConfig(r=16))
+"""
+_USES_WRAPPED = """\
+import argparse
+from transformers import Trainer, TrainingArguments
+from own import Wrapped
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="Qwen/Qwen2.5-7B")
+parser.add_argument("--max_length", type=int, default=1024)
+args = parser.parse_args()
+whole = Wrapped(args.model, load_in_4bit=True)
+whole.prepare()
+data = cut(args.max_length)
+Trainer(model=whole.model, args=TrainingArguments(output_dir='o'), train_dataset=data).train()
+"""
+
+
+def test_what_an_object_of_the_projects_own_makes_of_its_model_is_not_known() -> None:
+    run = run_of({"train.py": _USES_WRAPPED, "own.py": _WRAPPED}, "train.py")
+    assert _open(run) >= {"trainable", "dtype", "quantization", "checkpointing"}
+    assert run.cells.is_unread(f.load.device_map)
+
+
+@pytest.mark.parametrize(("option", "length"), [("", 1024), (" --max_length 256", 256)])
+def test_a_command_says_over_the_default_how_long_samples_are(option: str, length: int) -> None:
+    line = f"python train.py --model Qwen/Qwen2.5-7B{option}\n"
+    run = run_of({"train.py": _USES_WRAPPED, "own.py": _WRAPPED, "run.sh": line})
+    assert run.plan.seq.max_len == length
+    assert run.level(f.seq.max_len) is Level.ASSUMED
+
+
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [
+        ("meta-llama/Llama-3.1-8B", "torchrun --nproc_per_node=4"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "python"),
+    ],
+)
+def test_fields_that_nobody_read_are_tried_at_what_weighs_least_together(
+    model: str, line: str
+) -> None:
+    """In 4 bit, with an adapter, recomputed and spread, where none of them alone suffices."""
+    report = report_of(
+        {
+            "train.py": _USES_WRAPPED,
+            "own.py": _WRAPPED,
+            "run.sh": f"{line} train.py --model {model} --max_length 256\n",
+        },
+        hardware="4xRTX-4090-24GB",
+    )
+    assert {each.finding.severity for each in report.diagnoses} <= {Severity.INFO}

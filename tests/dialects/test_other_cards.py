@@ -11,6 +11,7 @@ model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', torch_dtype='flo
 args = TrainingArguments(output_dir='o', per_device_train_batch_size=2)
 Trainer(model=model, args=args, train_dataset=data).train()
 """
+_MAC = "device = 'mps' if torch.backends.mps.is_available() else 'cpu'\n"
 _LINE = "torchrun --nproc_per_node 4 train.py\n"
 
 
@@ -28,6 +29,8 @@ def _worst(files: Files) -> str:
         (f"export ASCEND_RT_VISIBLE_DEVICES=0\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\n{_LINE}", _SCRIPT, True),
         (_LINE, f"import torch_npu\n{_SCRIPT}", False),
         (_LINE, f"import ipex_llm\n{_SCRIPT}", False),
+        (_LINE, f"import torch\n{_MAC}{_SCRIPT}", False),
+        (_LINE, f"import torch\nif torch.cuda.is_available():\n    pass\n{_MAC}{_SCRIPT}", True),
         (_LINE, f"try:\n    import torch_npu\nexcept ImportError:\n    pass\n{_SCRIPT}", True),
     ],
 )  # fmt: skip
@@ -36,6 +39,13 @@ def test_what_is_for_other_cards_gets_remarks_alone(
 ) -> None:
     files = {"run.sh": line, "train.py": script}
     assert (_worst(files) == "ERROR") is is_judged
+
+
+def test_one_process_of_a_mac_drives_no_gpus_of_a_server() -> None:
+    script = f"import torch\n{_MAC}{_SCRIPT}".replace("'float32'", "'bfloat16'").replace(
+        "7B", "0.5B"
+    )
+    assert _worst({"run.sh": "python train.py\n", "train.py": script}) == "INFO"
 
 
 def test_a_remark_names_what_says_so() -> None:

@@ -773,6 +773,36 @@ def test_an_argument_that_the_release_has_no_more(pin: str, why: str) -> None:
     assert (refused.value if refused is not None else "") == why
 
 
+@pytest.mark.parametrize(
+    ("pin", "why"),
+    [
+        ("trl==0.8.0", "TRL up to 0.8 has no ORPOConfig"),
+        ("trl==0.8.6", ""),
+        ("trl==0.9.2", ""),
+    ],
+)
+def test_what_came_with_a_patch_between_two_that_were_read(pin: str, why: str) -> None:
+    """ORPOTrainer came with 0.8.2, and 0.8.0 and 0.9.2 were read."""
+    files = {
+        "train.py": "from trl import ORPOConfig, ORPOTrainer\n"
+        "args = ORPOConfig(output_dir='out')\n"
+        "ORPOTrainer(model='Qwen/Qwen2.5-7B', args=args, train_dataset=rows).train()\n",
+        "requirements.txt": f"{pin}\n",
+    }
+    refused = _run(files).settings.get(shared.refused)
+    assert (refused.value if refused is not None else "") == why
+
+
+def test_objectives_with_a_weight_for_each_epoch() -> None:
+    """NashMDConfig and XPOConfig are made from OnlineDPOConfig, whose ``beta`` is a list."""
+    files = {
+        "train.py": "from trl import NashMDConfig, NashMDTrainer\n"
+        "args = NashMDConfig(output_dir='out', beta=[0.1, 0.2])\n"
+        "NashMDTrainer(model='Qwen/Qwen2.5-7B', args=args, train_dataset=rows, judge=judge).train()\n",
+    }
+    assert not _run(files).wrong
+
+
 def test_the_class_that_trains_says_more_than_what_its_script_is_called() -> None:
     files = {
         "ppo_training.py": "from transformers import HfArgumentParser\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,9 @@ trainer:
 """
 
 
-def _run(text: str, name: str = "run.sh") -> Run:
-    (run,) = link({name: text}).runs
+def _run(text: str, name: str = "run.sh", release: str | None = None) -> Run:
+    values = {} if release is None else {"versions.verl": release}
+    (run,) = link({name: text}, values=values).runs
     assert run.framework == "verl"
     return run
 
@@ -451,7 +453,41 @@ def test_nobody_knows_what_a_config_of_ones_own_says_that_is_not_here(folder: st
     ],
 )
 def test_fixes(text: str, changes: dict[str, Any], said: str) -> None:
-    assert said in fixed(_run, text, changes)
+    assert said in fixed(partial(_run, release="0.7.0"), text, changes)
+
+
+_EIGHT_BITS = {"optimizer.kind": "adamw8bit"}
+_LATE = _GRPO.replace(
+    "trainer.nnodes=2", "trainer.nnodes=2 actor_rollout_ref.actor.fsdp_config.dtype=bfloat16"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "release", "is_given"),
+    [(_GRPO, "0.6.1", True), (_GRPO, "0.6.0", False), (_GRPO, None, False), (_LATE, None, True)],
+)
+def test_gives_no_key_that_its_release_may_lack(
+    text: str, release: str | None, is_given: bool
+) -> None:
+    run = _run(text, release=release)
+    if release == "0.6.0":
+        with pytest.raises(CannotEdit, match=r"from 0\.6\.1 on"):
+            run.what_if(_EIGHT_BITS)
+        return
+    fix = make_fix(run, Proposal.set("title", _EIGHT_BITS), None)
+    assert fix is not None
+    assert bool(fix.edits) is is_given
+    assert is_given or "nothing tells" in str(fix.reason)
+
+
+def test_gives_a_key_that_the_copy_here_has() -> None:
+    config = "actor_rollout_ref: {actor: {optim: {optimizer: AdamW, optimizer_impl: torch.optim}}}"
+    for text, is_given in ((config, True), ("actor_rollout_ref: {actor: {optim: {}}}", False)):
+        files = {"run.sh": _GRPO, "verl/trainer/config/optim/fsdp.yaml": text}
+        (run,) = link(files, "run.sh").runs
+        fix = make_fix(run, Proposal.set("title", _EIGHT_BITS), None)
+        assert fix is not None
+        assert bool(fix.edits) is is_given
 
 
 @pytest.mark.parametrize(

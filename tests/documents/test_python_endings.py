@@ -252,6 +252,11 @@ def test_a_name_that_some_cell_may_give_a_value(cells: tuple[str, ...]) -> None:
     assert _of_notebook(_LOADS, *cells, "model.train(rows)") == []
 
 
+def test_a_function_that_is_left_early_may_have_trained_when_its_caller_ends() -> None:
+    code = "def main():\n    if model.x:\n        return 1\n    model.train()\nraise SystemExit(main())\n"
+    assert _reasons(f"{_LOADS}{code}") == []
+
+
 @pytest.mark.parametrize(
     ("code", "is_sure"),
     [
@@ -268,3 +273,27 @@ def test_a_name_that_some_cell_may_give_a_value(cells: tuple[str, ...]) -> None:
 def test_an_error_that_a_script_raises_itself(code: str, is_sure: bool) -> None:
     why = "it raises NotImplementedError on its way to training"
     assert _reasons(f"{_LOADS}{code}\nmodel(x).loss.backward()\n") == ([why] if is_sure else [])
+
+
+# -- a script that stops short of training -------------------------------------------------------------
+
+_ARGUMENTS = "from transformers import Trainer, TrainingArguments\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_idle"),
+    [
+        ("args = TrainingArguments(output_dir='out')\nprint(args.output_dir)", True),
+        ("args = TrainingArguments(output_dir='out')\n# Trainer(model, args).train()", True),
+        ("args = TrainingArguments(output_dir='out')\nrun(model, args)", False),
+        ("args = TrainingArguments(output_dir='out')\nfor x in y:\n    model(x).backward()", False),
+        ("def made():\n    args = TrainingArguments('out')\n    return args", False),
+        ("class A:\n    def __init__(self):\n        self.args = TrainingArguments('out')", False),
+        ("args = TrainingArguments(output_dir='out')\nTrainer(model, args=args).train()", False),
+    ],
+)
+def test_arguments_that_no_trainer_is_given(code: str, is_idle: bool) -> None:
+    document = workspace_of({"train.py": f"{_LOADS}{_ARGUMENTS}{code}\n"}).document("train.py")
+    assert document is not None
+    found = [fact.detail["why"] for fact in document.facts if fact.kind == "never-trains"]
+    assert found == ["no trainer is given its TrainingArguments"] * is_idle

@@ -343,3 +343,17 @@ def test_settings_that_contradict_are_not_met_by_a_program_that_stops_before() -
         assert ("OOM802" in errors) is not stops
         assert any(each.rule.code == "OOM802" for each in found)
         assert ("OOM905" in errors) is stops
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_what_ranks_share_is_a_remark_where_nothing_is_trained(trains: bool) -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-0.6B")\n'
+        'args = TrainingArguments("out", per_device_train_batch_size=1, bf16=True)\n'
+    )
+    script += "Trainer(model=model, args=args).train()\n" if trains else "print(args.output_dir)\n"
+    start = "docker run --gpus all trainer torchrun --nproc_per_node 2 train.py\n"
+    report = report_of({"train.py": script, "run.sh": start}, hardware="2xRTX-4090-24GB")
+    found = [x.severity for x in report.diagnoses if x.rule.code == "OOM709"]
+    assert found == [Severity.WARNING if trains else Severity.INFO]

@@ -231,6 +231,14 @@ def test_heads_that_rotate_in_part_are_put_together_by_torch_cat() -> None:
     assert partly - joined == {"gptj", "codegen"}
 
 
+def test_what_scores_tokens_norms_its_keys_with_a_bias() -> None:
+    """DeepseekV32Indexer, k_norm: a LayerNorm of the index's width beside those of the two ranks."""
+    mla = Mla(q_rank=96, kv_rank=48, qk_nope=24, qk_rope=8, v_dim=40)
+    assert block(mla=mla).other_numel == 96 + 48
+    indexed = replace(mla, index_heads=2, index_dim=16)
+    assert block(mla=indexed).other_numel == 96 + 48 + 2 * 16
+
+
 @pytest.mark.parametrize(
     ("share", "classes"),
     [
@@ -678,7 +686,7 @@ def test_classes_that_do_what_others_do_not(trait: str, classes: set[str]) -> No
     assert found - own - set(BERTS) - set(BARTS) == classes
 
 
-@pytest.mark.parametrize("arch", BERTS)
+@pytest.mark.parametrize("arch", sorted(BERTS))
 def test_berts_kin_norm_after_the_sum_and_drop(arch: str) -> None:
     found = _TRAITS[arch]
     assert (found.norm, found.norms, found.activation) == ("ln", 2, "gelu")
@@ -691,7 +699,7 @@ def test_berts_kin_norm_after_the_sum_and_drop(arch: str) -> None:
     assert found.transforms_head == (arch not in ("bert-generation", "xlm", "flaubert"))
 
 
-@pytest.mark.parametrize("arch", BARTS)
+@pytest.mark.parametrize("arch", sorted(BARTS))
 def test_barts_kin_drop_and_take_the_loss_as_it_is(arch: str) -> None:
     found = _TRAITS[arch]
     assert (found.norm, found.activation, found.rotary) == ("ln", "gelu", 0)

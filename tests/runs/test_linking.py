@@ -104,6 +104,15 @@ def test_reference_that_cannot_be_used_is_kept_with_its_place(target, problem):
     assert not linked.errors
 
 
+def test_a_file_that_git_lfs_keeps_is_elsewhere():
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1656\n"
+    linked = link({"a.yaml": f"{RUN}deepspeed: x/ds.json\n", "x/ds.json": pointer})
+    [missing] = linked.runs[0].missing
+    assert missing.is_elsewhere
+    assert "Git LFS" in missing.problem
+    assert not linked.errors
+
+
 @pytest.mark.parametrize("reference", ["a.yaml", ".", "x" * 3000])
 def test_reference_to_itself_a_folder_or_nonsense(reference):
     linked = link({"a.yaml": f"{RUN}deepspeed: {reference}\n"})

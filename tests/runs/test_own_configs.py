@@ -6,8 +6,9 @@ import json
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
+from oomlint.linting.rule import Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -404,3 +405,26 @@ def test_a_path_that_is_given_anew_elsewhere_is_not_followed(respelt: str) -> No
     command = "python train.py --config configs/a.yaml\n"
     run = run_of({**_files(script), "conf/load.py": reader, "run.sh": command})
     assert run.level(f.batch.micro) is Level.UNREAD
+
+
+# -- a config in a framework's keys that a program of the project's own reads ----------------------------
+
+_OWN = """\
+import yaml
+with open("configs/train.yaml") as file:
+    config = yaml.safe_load(file)
+use_lora, effective = config.get("use_lora"), config["training"].get("effective_batch_size")
+"""
+_AXOLOTL = "base_model: Qwen/Qwen2.5-7B\nbatch_size: 4\ngradient_accumulation_steps: 4\nsequence_len: 512\nuse_lora: true\nnum_epochs: 1\n"
+_AUTO = "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: auto\nsequence_len: 512\nuse_lora: true\nnum_epochs: 1\n"
+
+
+@pytest.mark.parametrize(("config", "codes"), [(_AXOLOTL, {"OOM807"}), (_AUTO, {"OOM904"})])
+@pytest.mark.parametrize("is_own", [True, False])
+def test_what_a_framework_refuses_another_reader_may_take(
+    config: str, codes: set[str], is_own: bool
+) -> None:
+    files = {"configs/train.yaml": config} | ({"train.py": _OWN} if is_own else {})
+    found = [x for x in report_of(files).diagnoses if x.rule.code in codes]
+    assert {x.rule.code for x in found} == codes
+    assert {x.severity for x in found} == {Severity.INFO if is_own else Severity.ERROR}

@@ -1,5 +1,6 @@
 """How a README says that a config is started counts where no launch line here does."""
 
+import pytest
 from tests.linked import link, run_of
 
 from oomlint.documents.readme import starts_in_readme
@@ -261,3 +262,31 @@ def test_scripts_that_readmes_start_have_one_order_wherever_they_lie():
         files[f"{folder}/README.md"] = _readme(shown)
     roots = [run.parts.root.path for run in link(files).runs if run.parts.root is not None]
     assert roots == [f"{folder}/README.md" for folder in "abcdef"]
+
+
+_ALONE = (
+    "model=${1:-Qwen/Qwen3-0.6B}\npython train.py --model_name_or_path $model --output_dir out"
+    " --per_device_train_batch_size 1 --learning_rate 1e-5 --num_train_epochs 1 --logging_steps 1\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("commands", "script", "cards"),
+    [
+        (("CUDA_VISIBLE_DEVICES=0 ./scripts/train.sh Qwen/Qwen3-4B",), _ALONE, "0"),
+        (("CUDA_VISIBLE_DEVICES=0 bash scripts/train.sh",) * 2, _ALONE, "0"),
+        (("CUDA_VISIBLE_DEVICES=0 bash scripts/train.sh", "bash scripts/train.sh"), _ALONE, None),
+        (("CUDA_VISIBLE_DEVICES=0 bash scripts/other.sh",), _ALONE, None),
+        (
+            ("CUDA_VISIBLE_DEVICES=0 bash scripts/train.sh",),
+            f"export CUDA_VISIBLE_DEVICES=0,1\n{_ALONE}",
+            "0,1",
+        ),
+    ],
+)
+def test_a_script_that_is_shown_with_its_cards_is_started_on_them(commands, script, cards):
+    """One that runs without arguments is not read as an example of it is: only what it leaves to the machine is."""
+    files = {"README.md": _readme(*commands), "scripts/train.sh": script}
+    run = run_of(files)
+    assert run.plan.env.cuda_visible_devices == cards
+    assert run.plan.model.id == "Qwen/Qwen3-0.6B"

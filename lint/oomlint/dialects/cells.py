@@ -49,10 +49,11 @@ class CircularDerivation(Exception):
 
 
 class Ending(Struct, frozen=True, eq=False):
-    """Why a program is sure to end before it trains, in words, and where."""
+    """Why a program is sure to end before it trains, in words, and where; of a key that has another name now, which."""
 
     why: str
     at: Location
+    now: str = ""
 
 
 class Surroundings(Struct, frozen=True, eq=False):
@@ -417,6 +418,10 @@ class Cells:
     def version(self, package: str) -> Release | None:
         """The release of a library that the run's project pins."""
         return release_of((self[f.versions] or {}).get(package))
+
+    def oldest(self, package: str) -> Release:
+        """The oldest release of a library that may run; ``()`` where no file tells one."""
+        return self.version(package) or self._reach(package)[0]
 
     def made(self, change: LibraryChange) -> bool | None:
         """Whether the library that runs has made a change; ``None`` where nobody pins it and both

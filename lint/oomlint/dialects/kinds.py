@@ -45,12 +45,13 @@ _CAPITALS = r"[A-Z]{3,}[A-Z0-9]*,?"
 
 
 def is_stand_in(path: str) -> bool:
-    """Whether a path, or a folder in it, is only a word for one: ``...``, ``/.../train.json``."""
+    """Whether a path, or a folder in it, is only a word for one: ``...``, ``/.../train.json``, ``__DEEPSPEED__``."""
     return any(part in _BLANKS or _IN_BRACKETS.fullmatch(part) for part in path.split("/"))
 
 
 _BLANKS = frozenset({"...", "???", "TODO"})
-_IN_BRACKETS = re.compile(r"<[^<>]+>|[xX]{3,}")
+# No file is called what Jinja ({{ config }}) or sed (__CONFIG__, @CONFIG@) fills in.
+_IN_BRACKETS = re.compile(r"<[^<>]+>|[xX]{3,}|\{\{[^{}]+\}\}|__[A-Z][A-Z0-9_]*__|@[A-Z][A-Z0-9_]*@")
 
 
 def _refused(raw: Any, expected: str) -> BadValue:

@@ -6,6 +6,7 @@ say is asked for all releases that a project allows: only what none of them take
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -30,9 +31,11 @@ _WITH_FIELDS = ("transformers", "trl")
 
 
 class Span(Struct, frozen=True):
-    """Releases from ``first`` on and before ``gone``; of the oldest read ``first`` is empty."""
+    """Releases behind ``lacking``, the last that was read without, and before ``gone``; of what the oldest has that was
+    read ``lacking`` is empty. One patch of each minor release was read: what the next minor has may have come with any
+    patch in between (TRL 0.4.0 has no SFTTrainer, 0.4.2 has, 0.5.0 is the next that was read)."""
 
-    first: Release
+    lacking: Release
     gone: Release
     written: tuple[str, str]
 
@@ -44,7 +47,7 @@ class Reach(Struct, frozen=True):
     newest: Release
 
     def meets(self, span: Span) -> bool:
-        return self.oldest < span.gone and span.first <= self.newest
+        return self.oldest < span.gone and (not span.lacking or span.lacking < self.newest)
 
 
 class Field(Struct, frozen=True):
@@ -90,16 +93,15 @@ def _beginning(release: Release | None) -> Release:
 @cache
 def _names(kind: str, package: str) -> Mapping[str, tuple[Span, ...]]:
     found: dict[str, tuple[Span, ...]] = {}
-    for line in _lines(kind, package):
-        name, came, *went = line.split()
-        found[name] = (*found.get(name, ()), _span(came, *went))
+    lines = [line.split() for line in _lines(kind, package)]
+    read = _read_releases(kind, package)
+    for name, came, *went in lines:
+        found[name] = (*found.get(name, ()), _span(read, came, *went))
     return found
 
 
-def _with_later_patches(reach: Reach) -> Reach:
-    """The first release of each minor was read: what the next one has may have come with a patch before it."""
-    newest = reach.newest
-    return reach if len(newest) < 3 else Reach(reach.oldest, (newest[0], newest[1] + 1))
+def _without_patches(reach: Reach) -> Reach:
+    return Reach(reach.oldest, reach.newest[:2])
 
 
 def why_no_name(module: str, name: str, reach: Reach) -> str | None:
@@ -108,13 +110,14 @@ def why_no_name(module: str, name: str, reach: Reach) -> str | None:
     kind, packages = ("members", _WITH_MEMBERS) if inner else ("names", _WITH_NAMES)
     named = f"{inner}.{name}" if inner else name
     spans = _names(kind, package).get(named, ()) if package in packages else ()
-    reach = reach if package in _ADD_IN_MINORS else _with_later_patches(reach)
+    reach = _without_patches(reach) if package in _ADD_IN_MINORS else reach
     if not spans or not reach.oldest or any(map(reach.meets, spans)):
         return None
     behind = [span for span in spans if span.gone <= reach.oldest]
     if behind:
         return f"{CALLED[package]} {behind[-1].written[1]} and later has no {named}"
-    return f"{CALLED[package]} before {spans[0].written[0]} has no {named}"
+    lacking = (*spans[0].lacking, 0)[: max(2, len(spans[0].lacking))]
+    return f"{CALLED[package]} up to {'.'.join(map(str, lacking))} has no {named}"
 
 
 # -- fields ----------------------------------------------------------------------------------------
@@ -125,12 +128,14 @@ def _classes(package: str) -> Classes:
     fields: dict[str, dict[str, tuple[Field, ...]]] = {}
     bases: dict[str, tuple[tuple[str, Span], ...]] = {}
     cls = ""
-    for line in _lines("fields", package):
-        if line.endswith(":"):
-            cls = line[:-1]
+    lines = [line.split() for line in _lines("fields", package)]
+    read = _read_releases("fields", package)
+    for name, *told in lines:
+        if not told:
+            cls = name.removesuffix(":")
             continue
-        name, kind, came, *went = line.split()
-        span = _span(came, *went)
+        kind, came, *went = told
+        span = _span(read, came, *went)
         if name == "*":
             bases[cls] = (*bases.get(cls, ()), (kind, span))
             continue
@@ -175,6 +180,16 @@ def _lines(kind: str, package: str) -> Iterator[str]:
     return (line for line in text.splitlines() if not line.startswith("#"))
 
 
-def _span(came: str, went: str = "") -> Span:
+def _read_releases(kind: str, package: str) -> tuple[Release, ...]:
+    """The releases that were read for a table, in order: the oldest and the newest, which its head names, and those that
+    its lines do, so all but minor ones in which nothing changed."""
+    text = (_KEYS / kind / f"{package}.txt").read_text("utf-8")
+    told = set(re.findall(r"(?<![\w.])\d+\.\d+\.\d+(?![\w.])", text))
+    return tuple(sorted(_beginning(release_of(word)) for word in told))
+
+
+def _span(read: tuple[Release, ...], came: str, went: str = "") -> Span:
+    first = _beginning(release_of(came))
+    earlier = [release for release in read if release < first]
     gone = release_of(went) if went else _ALWAYS
-    return Span(_beginning(release_of(came)), _beginning(gone), (came, went))
+    return Span(earlier[-1] if earlier else (), _beginning(gone), (came, went))

@@ -16,7 +16,14 @@ from oomlint.documents import kind_of, parse
 from oomlint.documents.base import Document
 from oomlint.documents.lines import Lines
 from oomlint.documents.text import Source
-from oomlint.errors import FileError, InternalError, ParseError, ReadError, in_words
+from oomlint.errors import (
+    FileError,
+    InternalError,
+    ParseError,
+    PointerError,
+    ReadError,
+    in_words,
+)
 from oomlint.files.disk import DISK, Disk, is_document
 from oomlint.files.requirements import (
     floors,
@@ -32,6 +39,9 @@ _DEEPEST_PATH = 24
 
 # Requirements take in others that take in others; what is deeper is a circle.
 _DEEPEST_INCLUDE = 4
+
+# How a file begins that Git LFS keeps elsewhere (github.com/git-lfs/git-lfs, docs/spec.md "The Pointer", 2026-11-29).
+_POINTER = b"version https://git-lfs.github.com/spec/v1"
 
 # What the root of a Python project has: `python -m`, `swift` and their like find their files from there.
 _PROJECT_MARKS = ("pyproject.toml", "setup.py")
@@ -209,7 +219,12 @@ class Workspace:
 
     def _parse(self, name: str) -> Document | FileError | None:
         try:
-            source = Source.from_bytes(name, self.read(name))
+            data = self.read(name)
+            if data.startswith(_POINTER):
+                return PointerError(
+                    name, "a pointer of Git LFS, for which git lfs pull brings the file"
+                )
+            source = Source.from_bytes(name, data)
             return parse(source, lambda reference: self._found(reference, name))
         except FileError as error:
             return error

@@ -382,7 +382,10 @@ def _edits_for(
         new_key = wish.new_key.rpartition(".")[2]
         if new_key in stray.mapping.entries:
             raise CannotEdit(f"{new_key} is already set")
-        row = stray.block.table.names.get(wish.new_key)
+        table = stray.block.table
+        # A key's own row goes before one that has it for another name.
+        own = (each for each in table.rows if each.key == wish.new_key)
+        row = next(own, table.names.get(wish.new_key))
         if row is not None:
             check_option(stray.block, row, run.cells)
         return stray.block.document.rename_entry(stray.mapping, stray.entry.key, new_key)
@@ -470,7 +473,8 @@ def _set_fields(
 
 
 def _check_copy(run: Run, block: Block, field: Any) -> None:
-    """See that a project which carries its own copy of a framework gets no key that this copy has not.
+    """See that a project which carries its own copy of a framework gets no key that this copy has not, and another one
+    none that the release which it runs may not have yet, where that stops at such a key.
 
     Raises:
         CannotEdit: it would.
@@ -478,8 +482,16 @@ def _check_copy(run: Run, block: Block, field: Any) -> None:
     copier, row = run.parts.copier, block.table.by_field.get(field)
     if copier is None or row is None or run.is_explicit(field):
         return
-    if lacks(copier.workspace, run.claims, block, row.key):
+    is_new = lacks(copier.workspace, run.claims, block, row.key)
+    if is_new:
         raise CannotEdit(f"the project's own copy of {run.dialect.name} has no key {row.key}")
+    spans = block.table.spans
+    if is_new is None and spans is not None:
+        oldest = run.cells.oldest(spans.package)
+        said = (path for each, _ in run.parts.blocks for path in each.mapping.paths())
+        untold = spans.why_untold(row.key, oldest, said)
+        if untold is not None:
+            raise CannotEdit(untold)
 
 
 def _check_namesakes(run: Run, block: Block, field: Any, value: Any) -> None:

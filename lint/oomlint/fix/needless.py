@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from oomlint.dialects.machine.fields import scene
 from oomlint.documents.base import DataDocument
 from oomlint.fix.edits import Fix
+from oomlint.fix.starts import why_from_nowhere
 from oomlint.judgement import (
     cards_missing,
     judgement_of,
@@ -93,7 +94,8 @@ def _unless_stopped(
     fix = diagnosis.fix
     if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
         return fix
-    if fix.applicability is Applicability.SAFE and not diagnosis.finding.is_of_need:
+    # What is said of memory is for its sake, though it names no need.
+    if fix.applicability is Applicability.SAFE and diagnosis.finding.resource is None:
         return fix
     for other in others:
         mends = other.applicable
@@ -116,6 +118,8 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
         return "it starts more processes than there are GPUs, which comes first"
     if _asks_for_more(run):
         return "the job asks for more GPUs than there are, which comes first"
+    if nowhere := why_from_nowhere(run):
+        return nowhere
     if unread := unread_program(run):
         return f"{unread}, and which options it takes is not known"
     if _launch_is_elsewhere(run):

@@ -18,7 +18,7 @@ from oomlint.judgement.launch import SHARDED, sharding_is_open
 from oomlint.judgement.lengths import otherwise_long
 from oomlint.judgement.severity import Confidence
 from oomlint.memory import Estimate
-from oomlint.models.architectures import stacks_experts_early
+from oomlint.models.architectures import lists_experts, stacks_experts_early
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange
@@ -156,5 +156,6 @@ def _experts_are_open(run: Run) -> bool:
         and dims.moe is not None
         and not quant.quantises_moe_experts
         and not stacks_experts_early(run.plan.model.arch)
+        and not lists_experts(run.plan.model.arch)
         and "transformers" not in run.plan.versions
     )

@@ -89,7 +89,8 @@ def sees_none(run: Run) -> str:
     """That a program which no launcher starts leaves itself several GPUs none of which the named machine has, in words:
     CUDA counts no further than to the first number that is not there (torch 2.9 cuda/__init__.py _device_count_nvml).
     Empty where there are some. One number alone may be any card of its author's, and a launcher says its ranks itself."""
-    shown, hardware = shown_gpus(run.cells), run.parts.hardware
+    hardware = run.parts.hardware
+    shown = None if hardware is None else shown_gpus(run.cells)
     if shown is None or hardware is None or len(shown) == 1:
         return ""
     if launcher_of(run.cells) not in (None, PLAIN) or shown[0] < hardware.gpus_per_node:

@@ -17,6 +17,7 @@ from oomlint.runs.run import Run
 _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
 _HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
 _WHOLE = {f.precision.param: "fp32", f.precision.grad: "fp32", f.precision.optim_state: "fp32"}
+_SPREAD = {f.parallel.backend: "device_map_pp", f.parallel.dp: 1}
 _ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
 # Of Llama 2 and of Qwen 2.5 (their config.json): of a model whose size alone is known, the logits are
 # anything between.
@@ -77,6 +78,8 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     if leaf == f.quant.method and dims is not None and dims.moe is not None:
         # Who loads a mixture in 4 bit may have its experts packed as well, as Unsloth's copies are.
         return (*PLAUSIBLE[leaf], {leaf: "bnb4", f.quant.quantises_moe_experts: True})
+    if leaf == f.parallel.backend and run.level(f.load.device_map) is Level.UNREAD:
+        return (*PLAUSIBLE[leaf], _SPREAD)
     if leaf != f.model.dims:
         return PLAUSIBLE[leaf]
     if dims is not None and not dims.params_total and _is_assumed_shape(run):

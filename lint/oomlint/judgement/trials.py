@@ -120,9 +120,26 @@ def estimates_together(run: Run, trials: Iterable[Trials]) -> tuple[Estimate, ..
     trials = tuple(trials)
     if len(trials) < 2:
         return ()
-    lightest: dict[Any, Any] = {}
     heaviest: dict[Any, Any] = {}
     for each in trials:
-        lightest |= each.extreme(min)
         heaviest |= each.extreme(max)
-    return tuple(estimate_under(run, change) for change in ({}, lightest, heaviest))
+    own = estimate_under(run, {})
+    return (own, _lightest(run, trials, own), estimate_under(run, heaviest))
+
+
+def _lightest(run: Run, trials: Sequence[Trials], own: Estimate) -> Estimate:
+    """The estimate with each field at what weighs least beside the others: a single rank weighs less where nothing is
+    sharded, and more where the shards of several are; that activations are recomputed tells where states no longer hide
+    them. Of a run that is not in trouble as it is taken, nothing less weighs."""
+    if all(risks[0] < TIGHT for _, risks in _risks(run, (own,)) if risks):
+        return own
+    changes: Mapping[Any, Any] = {}
+    found = own
+    for each in trials:
+        for change in each.changes[1:]:
+            together = {**changes, **change}
+            tried = estimate_under(run, together)
+            least, peak = found.gpu.peak_bytes, tried.gpu.peak_bytes
+            if least is None or (peak is not None and peak < least):
+                changes, found = together, tried
+    return found

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ENDS = (shared.refused, shared.stops)
 REFUSED = (shared.refused,)
 """Of these what is an error of its own, beside which all that the program would do is a remark."""
+ELSEWHERE = shared.other_cards
+"""That it is for other cards than those of the machine: how many of these it drives is no matter then."""
 
 # ``$TP``, ``${TP}`` and ``${TP:-8}``, but not ``${oc.env:TP}`` or ``$(nproc)``.
 _VARIABLE = r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=?+][^}]*)?\}|([A-Za-z_]\w*|\d))"

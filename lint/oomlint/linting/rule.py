@@ -250,6 +250,7 @@ class FindingOptions(TypedDict, total=False):
     limit: float | None
     proposals: Iterable[Proposal]
     notes: Iterable[Note]
+    ends_the_run: bool
 
 
 class Rule:
@@ -339,6 +340,7 @@ class Rule:
         limit: float | None = None,
         proposals: Iterable[Proposal] = (),
         notes: Iterable[Note] = (),
+        ends_the_run: bool = False,
     ) -> Finding:
         """A finding of this rule.
 
@@ -352,6 +354,7 @@ class Rule:
                 they are not given here.
             confidence: ``high`` where neither says it.
             predicted, limit: bytes.
+            ends_the_run: what it says may be what ends the program, so that it comes no later than that.
         """
         if judged is not None:
             resource = resource or judged.resource
@@ -360,7 +363,7 @@ class Rule:
         told = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
         evidence, lost = _evidence(run, (*told, *rests_on), resource if holds_peak else None)
         severity = bound(severity, evidence)
-        if self._comes_too_late(run):
+        if self._comes_too_late(run) and not ends_the_run:
             severity = Severity.INFO
         details = tuple(details)
         if evidence is Level.UNREAD:
@@ -384,9 +387,11 @@ class Rule:
         )
 
     def _comes_too_late(self, run: Run) -> bool:
-        """Whether it speaks of what a program would do that ends before its first step."""
+        """Whether it speaks of what a program would do that ends before its first step, or of how cards are driven that it
+        is not for."""
         is_of_text = self.is_of_text or self.code[3:4] in _FAMILIES_OF_TEXT
-        return not is_of_text and any(run.settings.get(end) is not None for end in unread.REFUSED)
+        ends = (*unread.REFUSED, *((unread.ELSEWHERE,) if self.code[3:4] == _OF_LAUNCH else ()))
+        return not is_of_text and any(run.settings.get(end) is not None for end in ends)
 
     def error(self, run: Run, message: str, **told: Unpack[FindingOptions]) -> Finding:
         return self.finding(run, Severity.ERROR, message, **told)
@@ -442,6 +447,10 @@ class ListedRule(Struct, frozen=True, eq=False):
 
 # What is about oomlint's own reading, and what ends a program by itself.
 _FAMILIES_OF_TEXT = ("9",)
+
+
+# How processes are started, and on which cards.
+_OF_LAUNCH = "7"
 
 
 def _evidence(

@@ -23,7 +23,11 @@ from oomlint.memory.result import Assumption
 from oomlint.memory.samples import Samples, samples_of
 from oomlint.memory.trained import Trained, trained_of
 from oomlint.memory.vision import Tower, tower_name, tower_of
-from oomlint.models.architectures import is_new_in_transformers_5, stacks_experts_early
+from oomlint.models.architectures import (
+    is_new_in_transformers_5,
+    lists_experts,
+    stacks_experts_early,
+)
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
 from oomlint.plan.library_changes import STACKED_EXPERTS, release_of
@@ -141,6 +145,8 @@ class Facts:
         """Whether each expert has linear layers of its own, as before transformers 5."""
         is_older = self.older(STACKED_EXPERTS.package, STACKED_EXPERTS.since)
         arch = self.model.arch if self.model else None
+        if lists_experts(arch):
+            return True
         is_stacked = is_new_in_transformers_5(arch) or stacks_experts_early(arch)
         return is_older and not is_stacked
 

@@ -49,8 +49,7 @@ _STATE_ELEMENTS = {
 # Bytes for one element where the optimizer itself quantises: bitsandbytes blocks of 256 with
 # an fp32 absmax (optim/optimizer.py, since 0.45), torchao's 4-bit blocks of 128.
 _STATE_BYTES = {
-    "adamw8bit": 2 * (1 + 4 / 256), "paged_adamw8bit": 2 * (1 + 4 / 256),
-    "lion8bit": 1 + 4 / 256, "paged_lion8bit": 1 + 4 / 256, "adamw4bit": 2 * (0.5 + 4 / 128),
+    "adamw8bit": 2 * (1 + 4 / 256), "lion8bit": 1 + 4 / 256, "adamw4bit": 2 * (0.5 + 4 / 128),
 }  # fmt: skip
 _FACTORED = frozenset({"adafactor", "adalomo", "came"})
 

@@ -245,3 +245,24 @@ def why_built_otherwise(arch: str | None) -> str | None:
     """What a model is built of that its dimensions in the usual keys do not tell, so that nothing is predicted
     from them; ``None`` of others."""
     return _BUILT_OTHERWISE.get(arch or "")
+
+
+# Mixtures of experts that transformers has no class for: the code that comes with the weights has a linear layer for each
+# expert (moonshotai/Kimi-VL-A3B-Instruct modeling_kimi_vl.py, whose language model is DeepSeek-V3's
+# modeling_deepseek.py DeepseekV3MoE: an nn.ModuleList).
+_LISTED_BY_OWN_CODE: Final = frozenset({"kimi_vl"})
+
+
+def lists_experts(arch: str | None) -> bool:
+    """Whether each expert of a model has linear layers of its own, whatever the release of transformers."""
+    return arch in _LISTED_BY_OWN_CODE
+
+
+# Models of text and pictures of which AutoModelForCausalLM makes the text model alone (transformers 4.46 and 4.57
+# models/auto/modeling_auto.py MODEL_FOR_CAUSAL_LM_MAPPING_NAMES: MllamaForCausalLM, Llama4ForCausalLM).
+_READS_TEXT_ALONE: Final = frozenset({"llama4", "mllama"})
+
+
+def loses_tower(arch: str | None) -> bool:
+    """Whether AutoModelForCausalLM loads a model without its vision tower."""
+    return arch in _READS_TEXT_ALONE

@@ -351,6 +351,21 @@ class Suggestions:
                     seen.add(words)
                     yield replace(given, arguments=words)
 
+    def cards_for(self, script: str) -> str | None:
+        """The cards that the READMEs above a script give it wherever they start it (``CUDA_VISIBLE_DEVICES=0 ./train.sh``);
+        ``None`` where none starts it, or they differ."""
+        from oomlint.dialects.machine.handed import CARDS, started_scripts
+
+        shown: set[str | None] = set()
+        word = os.path.basename(script).encode("utf-8", "surrogateescape")
+        for readme in self.readmes(script):
+            is_named = word in (self.workspace.read_or_none(readme) or b"")
+            document = self.commands_of(readme) if is_named else None
+            for name, variables in started_scripts(document) if document is not None else ():
+                if self.workspace.resolve(name, readme) == script:
+                    shown.add(variables.get(CARDS))
+        return shown.pop() if len(shown) == 1 else None
+
     def _started(self, launch: Claim, name: str, dialect: str) -> Iterator[str]:
         """The configs of a framework that a line starts which stands in a file."""
         if launch.dialect.name != dialect:

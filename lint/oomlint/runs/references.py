@@ -29,7 +29,7 @@ from oomlint.documents.base import (
     ShellDocument,
     parser_of,
 )
-from oomlint.errors import FileError
+from oomlint.errors import FileError, PointerError
 from oomlint.files.workspace import Workspace
 from oomlint.plan.evidence import Level
 from oomlint.runs.claimed import at_most
@@ -149,8 +149,11 @@ class References:
         except FileError as error:
             if not reference.optional:
                 where = f" (line {error.line})" if error.line else ""
-                problem = f"cannot be used{where}: {error}"
-                joining.missing.append(MissingFile(reference.path, reference.location, problem))
+                missing = MissingFile(
+                    reference.path, reference.location, f"cannot be used{where}: {error}",
+                    is_elsewhere=isinstance(error, PointerError),
+                )  # fmt: skip
+                joining.missing.append(missing)
             return None
 
     def follow_fields(

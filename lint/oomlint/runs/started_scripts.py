@@ -76,7 +76,11 @@ class StartedScripts:
                 own = [replace(claim, started_by=root) for claim in own]
                 if own:
                     handed += own
-                if own and given is not None and self._is_completed_by(given, name):
+                if (
+                    own
+                    and given is not None
+                    and (name == root or self._is_completed_by(given, name))
+                ):
                     completed.add(name)
                 if given is not None and given.is_shown:
                     self.by_example.add(name)
@@ -178,10 +182,13 @@ class StartedScripts:
 
     def _shown_to(self, script: str) -> list[Handed | None]:
         """How READMEs start a script that does not run without arguments: they say so of the machine, the
-        model or the data, which the script alone leaves open."""
+        model or the data, which the script alone leaves open. Of one that runs by itself they tell the cards."""
         text = (self.workspace.read_or_none(script) or b"").decode("utf-8", "replace")
         if not _TAKES_BARE.search(text):
-            return []
+            from oomlint.dialects.machine.handed import CARDS, Handed
+
+            cards = None if CARDS in text else self.suggestions.cards_for(script)
+            return [] if cards is None else [Handed(script, (), (), ((CARDS, cards),))]
         shown = (given for given in self.suggestions.handed_to(script) if any(given.arguments))
         return [replace(given, is_shown=True) for given in islice(shown, _MOST_SHOWN)]
 

@@ -37,6 +37,7 @@ from collections.abc import Iterable
 
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import release_of
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, deepspeed, example, script
 from oomlint_rules.settings._trainer import trainer_compares
@@ -47,6 +48,8 @@ _LF = f"{LLAMA_FACTORY}{_STRATEGIES}val_size: 0.1\ndeepspeed: ds.json\n"
 _JSON = deepspeed('"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
 # Their own builders set the strategies from other keys.
 _OWN_STRATEGIES = frozenset({"axolotl", "ms-swift"})
+# From here on transformers looks at FSDP's state dict (4.49.0 and 4.50.0 trainer.py create_accelerator_and_postprocess).
+_ONLY_MODEL_SHARDED = (4, 50)
 _STOPS = "transformers stops with an error"
 _STOPS_LATE = f"{_STOPS} once the model is loaded"
 
@@ -108,6 +111,16 @@ class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9
     good = (
         example({"train.yaml": f"{_LF}load_best_model_at_end: true\n", "ds.json": _JSON}),
         example({"train.yaml": f"{_LF}save_only_model: true\n", "ds.json": _JSON}),
+        example(
+            {
+                "train.sh": command(
+                    "--save_only_model True --fsdp 'full_shard auto_wrap' --fsdp_config fsdp.json"
+                ),
+                "fsdp.json": '{"fsdp_state_dict_type": "SHARDED_STATE_DICT"}\n',
+                "requirements.txt": "transformers==4.57.3\n",
+            },
+            why="before 5.10 no key of fsdp_config says how weights are saved",
+        ),
         example(
             {
                 "train.py": script(
@@ -212,6 +225,9 @@ _STRATEGY_FIELDS = frozenset({f.save.strategy, f.eval.strategy, f.save.every, f.
 
 def _sharded_state_dict(run: Run) -> bool:
     parallel = run.plan.parallel
+    pinned = release_of(run.plan.versions.get("transformers"))
+    if pinned is not None and pinned < _ONLY_MODEL_SHARDED:
+        return False
     return parallel.backend in ("fsdp1", "fsdp2") and parallel.fsdp.state_dict == "sharded"
 
 

@@ -145,6 +145,15 @@ class Zero3InitAfterLoad(Rule, code="OOM405", fixes=Applicability.SAFE):
             on="8xA100-80GB, 2TiB",
             why="there is room for eight copies",
         ),
+        example(
+            {
+                "train.py": script("deepspeed='ds.json'", early=True, model=_LARGE),
+                "ds.json": deepspeed('"stage": 3'),
+                "train.sh": "torchrun --nproc_per_node 1 train.py\n",
+            },
+            on="8xA100-80GB, 512GiB",
+            why="one process loads one copy",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -152,6 +161,8 @@ class Zero3InitAfterLoad(Rule, code="OOM405", fixes=Applicability.SAFE):
         verdict = judge_ram(run, phase="load")
         facts = list(facts_of(run, "load-before-zero3-config"))
         if plan.load.zero3_init:  # an Accelerator that was told of it before
+            return
+        if plan.parallel.world == 1:  # one copy, whoever loads it
             return
         for fact in facts[:1]:
             # By an option that nobody gives no config is named.

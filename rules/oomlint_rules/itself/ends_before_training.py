@@ -33,6 +33,7 @@ beside it.
 ## How to fix it
 
 Mend what the message names, or pin the release that the code was written for; then check again, since memory counts from there on.
+The fix renames a key that the pinned release has under another name, with the same values.
 
 ## When not to
 
@@ -61,11 +62,24 @@ Where the script is kept for its parts and nobody starts it, silence the line:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
+from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Where, short
+from oomlint.documents.text import Edit, Location
+from oomlint.linting.rule import (
+    MOST_OF_A_TITLE,
+    Applicability,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    RenameKey,
+    Rule,
+    Where,
+    short,
+)
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, text
 
@@ -84,10 +98,11 @@ _SCRIPT = text(
     """
 )
 
+_SWIFT = "swift sft --model Qwen/Qwen2.5-0.5B --dataset a.jsonl --{key} lora\n"
 _MADE = _SCRIPT.format(short="-n")
 
 
-class EndsBeforeTraining(Rule, code="OOM905"):
+class EndsBeforeTraining(Rule, code="OOM905", fixes=Applicability.SAFE):
     summary = "the program stops with an error before it trains a step"
     only_where = (Where(said=(shared.refused,)),)
 
@@ -103,6 +118,11 @@ class EndsBeforeTraining(Rule, code="OOM905"):
                 "requirements.txt": "trl==0.12.0\n",
             },
             why="TRL has the class from 0.14 on",
+        ),
+        example(
+            {"train.sh": _SWIFT.format(key="train_type"), "requirements.txt": "ms-swift==4.2.0\n"},
+            {"train.sh": _SWIFT.format(key="tuner_type")},
+            why="ms-swift has it under another name since 4.1",
         ),
     )
     good = (
@@ -130,7 +150,48 @@ class EndsBeforeTraining(Rule, code="OOM905"):
             at=(known if place is None else place.value) or shared.refused,
             details=("the program ends before its first step, whatever memory there is",),
             rests_on=(shared.refused,),
+            proposals=_renamed(run, None if place is None else place.value, fact),
         )
+
+
+def _renamed(run: Run, at: Location | None, fact: Fact | None) -> Iterable[Proposal]:
+    """The key there, or what code asks its arguments for, under the name that it has in the release that runs."""
+    now = run.settings.get(shared.refused_name)
+    if now is None:
+        return
+    if fact is not None and at is None:
+        edits = _asked_by_its_new_name(run, fact, now.value)
+        if edits:
+            title = f"ask for {now.value} in place of {fact.detail['argument']}"
+            yield Proposal(title, (ReadyEdits(edits),))
+        return
+    for block, _ in run.parts.blocks:
+        for entry in block.mapping.entries.values():
+            if Location(block.path, entry.key_span) == at:
+                key = StrayKey(block, block.mapping, entry, entry.key)
+                yield Proposal(f"rename {entry.key} to {now.value}", (RenameKey(key, now.value),))
+                return
+
+
+def _asked_by_its_new_name(run: Run, fact: Fact, now: str) -> tuple[Edit, ...]:
+    """Edits wherever the script asks for the argument; none where it also does so in a way that was not followed."""
+    path, old = fact.location.path, f".{fact.detail['argument']}"
+    text = next(
+        (block.document.source.text for block, _ in run.parts.blocks if block.path == path), ""
+    )
+    ends = {each.location.span.end for each in run.facts if _asks_the_same(each, fact)}
+    if len(re.findall(rf"\{old}\b", text)) != len(ends):
+        return ()
+    if not all(text[:end].endswith(old) for end in ends):
+        return ()
+    return tuple(Edit(path, end - len(old) + 1, end, now) for end in sorted(ends))
+
+
+def _asks_the_same(fact: Fact, other: Fact) -> bool:
+    return fact.kind == other.kind == "asks-argument" and (
+        fact.location.path == other.location.path
+        and fact.detail["argument"] == other.detail["argument"]
+    )
 
 
 def _tells(fact: Fact, why: str) -> bool:

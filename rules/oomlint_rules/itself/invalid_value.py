@@ -34,8 +34,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.table import WrongValue
-from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Where, short
+from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Severity, Where, short
 from oomlint.runs.run import Run
+from oomlint_rules._conditions import may_take
 from oomlint_rules._examples import example
 
 
@@ -108,11 +109,13 @@ class InvalidValue(Rule, code="OOM904"):
 
     def check(self, run: Run) -> Iterable[Finding]:
         for wrong in run.wrong:
-            yield self.error(
+            doubt = wrong.block.doubt
+            yield self.finding(
                 run,
+                Severity.INFO if doubt else Severity.ERROR,
                 short(f"{wrong.entry.key} cannot be {_as_written(wrong)}", MOST_OF_A_TITLE),
                 at=wrong.location,
-                details=(f"{wrong.block.table.name}: {wrong.expected}",),
+                details=(f"{wrong.block.table.name}: {wrong.expected}", *may_take(doubt)),
             )
 
 

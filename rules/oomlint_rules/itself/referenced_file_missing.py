@@ -114,6 +114,10 @@ class ReferencedFileMissing(Rule, code="OOM902"):
         ),
         example({"train.yaml": f'{_RUN}deepspeed: "..."\n'}, why="the name is to be filled in"),
         example(
+            {"train.yaml": f"{_RUN}deepspeed: __DEEPSPEED_CONFIG__\n"},
+            why="a script fills the name in",
+        ),
+        example(
             {
                 "train.sh": command("", "torchrun --nproc_per_node 8").replace(
                     "run_clm", "clm/run_clm"

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.common.fields import shared
 from oomlint.judgement import settled
 from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
@@ -141,7 +142,9 @@ class ContainerShmTooSmall(Rule, code="OOM709", fixes=Applicability.SAFE, cost=0
             severity = Severity.ERROR
             need = f"workers hold {gib(batches)} of batches in /dev/shm, which has {gib(limit)}"
         elif ranks > 1 and limit < _NCCL:
-            severity = Severity.INFO if _reach_directly(run) else Severity.WARNING
+            is_sure = _starts_ranks(run) and not _reach_directly(run)
+            is_idle = run.settings.get(shared.stops) is not None
+            severity = Severity.WARNING if is_sure and not is_idle else Severity.INFO
             need = f"{ranks} ranks share buffers of NCCL in a /dev/shm of {gib(limit)}"
         else:
             return
@@ -162,6 +165,11 @@ class ContainerShmTooSmall(Rule, code="OOM709", fixes=Applicability.SAFE, cost=0
             limit=limit,
             proposals=[Proposal.set(f"give it {wish[f.host.shm_gib]} GiB", wish)],
         )
+
+
+def _starts_ranks(run: Run) -> bool:
+    """Whether the GPUs of a node are processes' own: one process may train on a single one of those that it sees."""
+    return run.plan.parallel.backend not in ("dp", "device_map_pp")
 
 
 def _reach_directly(run: Run) -> bool:

@@ -21,7 +21,8 @@ larger: 18 bytes a parameter divided by 1 instead of by 8 is what a run of one p
 Make the numbers agree. The fix sets the number of processes to that of the GPUs, and has them
 accumulate as many more micro batches as keeps the global batch (micro batch × accumulation ×
 processes). It is unsafe, since samples are shared out otherwise, and only shown where the global batch
-would change or is not known, and for a job of several nodes.
+would change or is not known, and for a job of several nodes; where the script's own list of cards asks for
+so many processes, it is written all the same, and says what becomes of the batch if no steps can keep it.
 
 ## When not to
 
@@ -42,7 +43,8 @@ a GPU is left free on purpose for a generation server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from math import lcm, prod
 from typing import Any
 
@@ -309,16 +311,37 @@ def _with_the_same_batch(run: Run, field: Any, gpus: int) -> Proposal:
     batch, steps = run.plan.batch.global_, run.plan.batch.grad_accum
     after = changed(run, changes)
     if batch is None or after is None or after.plan.batch.global_ is None:
-        # What the script's own list of cards says goes before the batch of processes that never start.
-        level = Applicability.UNSAFE if _visible(run) == gpus else Applicability.DISPLAY
-        return Proposal.set(title, changes, level)
+        return _with_an_unknown_batch(run, title, changes, gpus)
     fewer = after.plan.batch.global_
     if fewer != batch and steps is not None and steps * batch % fewer == 0:
         more = steps * batch // fewer
         with_steps = {**changes, f.batch.grad_accum: more}
         kept = changed(run, with_steps)
         if kept is not None and kept.plan.batch.global_ == batch:
-            title += f", and accumulate over {_counted(more, 'micro batch', 'micro batches')}"
+            title += f", and {_accumulate(more)}"
             return Proposal.set(title, with_steps, Applicability.UNSAFE)
     applicability = Applicability.UNSAFE if fewer == batch else Applicability.DISPLAY
     return Proposal.set(title, changes, applicability)
+
+
+def _with_an_unknown_batch(run: Run, title: str, changes: Mapping[Any, Any], gpus: int) -> Proposal:
+    """As many processes as the script's own list of cards has goes before the batch of those that never start: as many
+    more steps keep it, whatever it is; where these cannot be said, the title says what becomes of it."""
+    level = Applicability.UNSAFE if _visible(run) == gpus else Applicability.DISPLAY
+    ranks, steps = run.plan.parallel.gpus_per_node or gpus, run.plan.batch.grad_accum
+    if ranks == gpus:
+        return Proposal.set(title, changes, level)
+    if steps is not None and steps * ranks % gpus == 0:
+        more = steps * ranks // gpus
+        with_steps = {**changes, f.batch.grad_accum: more}
+        kept = changed(run, with_steps)
+        if kept is not None and kept.plan.batch.grad_accum == more:
+            return Proposal.set(f"{title}, and {_accumulate(more)}", with_steps, level)
+    share = Fraction(gpus, ranks)
+    return Proposal.set(
+        f"{title}, with {share} of the global batch that {ranks} have", changes, level
+    )
+
+
+def _accumulate(steps: int) -> str:
+    return f"accumulate over {_counted(steps, 'micro batch', 'micro batches')}"

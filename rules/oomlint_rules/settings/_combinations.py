@@ -12,6 +12,7 @@ from oomlint.documents.base import UNKNOWN
 from oomlint.linting.rule import Applicability, Finding, Rule, Severity
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
+from oomlint_rules._conditions import may_take
 from oomlint_rules._fixes import removal
 
 
@@ -43,16 +44,17 @@ def refusals(
     for combination in _standing(run, table):
         if pinned is not None and pinned < combination.since:
             continue
-        is_open = pinned is None and combination.since != ()
         place = origin_of(run, combination.drop or combination.together[0])
+        doubt = place.block.doubt if place is not None and place.block is not None else ""
+        is_open = (pinned is None and combination.since != ()) or bool(doubt)
         location = place.location if place is not None else None
         yield rule.finding(
             run,
-            # The project may run on a release that has no such check yet.
+            # The project may run on a release that has no such check yet, or read the file by itself.
             Severity.INFO if is_open else Severity.ERROR,
             f"{framework} refuses {combination.message}",
             at=location if location is not None else combination.together[0],
-            details=combination.details,
+            details=(*combination.details, *may_take(doubt)),
             proposals=removal(f"remove {place.key}", place, Applicability.UNSAFE)
             if combination.drop and place is not None
             else (),

@@ -112,6 +112,7 @@ class RenamedKey(Rule, code="OOM805", fixes=Applicability.SAFE):
             details=(f"{renaming.since} {did}", *((renaming.advice,) if renaming.advice else ())),
             confidence="high" if severity is Severity.ERROR else "medium",
             proposals=proposals,
+            ends_the_run=renaming.effect != "ignored",
         )
 
 

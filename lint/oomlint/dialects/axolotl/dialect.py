@@ -34,7 +34,6 @@ _SUPPORTING = frozenset(
         "micro_batch_size",
         "adapter",
         "sequence_len",
-        "num_epochs",
     }
 )
 _OTHERS = frozenset({"slices", "models", "model_name_or_path"})

@@ -14,7 +14,8 @@ class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read lik
     tells. ``loads``: the dtype that the
     weights are in before training touches them; ``load.dtype`` where a dialect says nothing else. ``stops``: why the
     program is sure to end before its first step, whatever memory there is, in words; ``refused``: the same, where it is
-    an error that no rule but one for these tells, and ``refused_at`` the place, where it is one of a file. ``other_cards``: what says that it
+    an error that no rule but one for these tells, and ``refused_at`` the place, where it is one of a file;
+    ``refused_name``: what the release that runs calls a key there that it refuses by its former name. ``other_cards``: what says that it
     is for accelerators of another maker than the machine has."""
 
     amp: str
@@ -23,6 +24,7 @@ class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read lik
     stops: str
     refused: str
     refused_at: Location
+    refused_name: str
     other_cards: str
 
 

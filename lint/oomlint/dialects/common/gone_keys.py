@@ -37,6 +37,14 @@ def place_of_gone_key(run: Cells) -> Any:
     return found.at if found is not None and run[shared.refused] == found.why else None
 
 
+@gone_keys.derive(shared.refused_name)
+def name_of_gone_key(run: Cells) -> Any:
+    """What it is called now, if it is for this that the program ends."""
+    found = _first(run)
+    is_it = found is not None and run[shared.refused] == found.why
+    return found.now or None if found is not None and is_it else None
+
+
 def _first(run: Cells) -> Ending | None:
     for block, entry, went in run.given.once(_once_known):
         spans = block.table.spans
@@ -47,7 +55,7 @@ def _first(run: Cells) -> Ending | None:
             now = _called_now(block.table, spans, entry.key)
             said = f"{spans.package} {went} and later refuses {entry.key}"
             why = f"{said}, which it calls {now}" if now else said
-            return Ending(why, Location(block.path, entry.key_span))
+            return Ending(why, Location(block.path, entry.key_span), now)
     return None
 
 
@@ -75,9 +83,13 @@ def _begins_another(table: Table, key: str) -> bool:
 
 
 def _called_now(table: Table, spans: Spans, key: str) -> str:
-    """The name that the key has today; empty where there is none."""
-    row = table.names.get(key)
-    if row is None:
+    """The name that the key has today, and had in the first release that refuses the former one; empty where there is
+    none."""
+    row, went = table.names.get(key), release_of(spans.keys[key][1])
+    if row is None or went is None:
         return ""
-    names = (row.key, *row.aliases)
-    return next((name for name in names if not spans.keys.get(name, ("", ""))[1]), "")
+    for name in (row.key, *row.aliases):
+        came, gone = spans.keys.get(name, ("", ""))
+        if not gone and (release_of(came) or ()) <= went:
+            return name
+    return ""

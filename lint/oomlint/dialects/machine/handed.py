@@ -16,6 +16,7 @@ from oomlint.documents.base import Document, Entry, Node, Scalar, Sequence as Se
 from oomlint.documents.shell.names import SHELLS
 from oomlint.documents.shell.nodes import order_of
 
+CARDS = "CUDA_VISIBLE_DEVICES"
 # Where programs look for others: most scripts add to what there is, and none trains otherwise for it.
 _SEARCHED = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
 
@@ -42,6 +43,14 @@ def handed(document: Document) -> Iterator[Handed]:
         if arguments or variables:
             asked = tuple(block for block in launch.blocks if block.table is SLURM_COMMAND)
             yield Handed(str(script.value), arguments, asked, variables)
+
+
+def started_scripts(document: Document) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The scripts that a script starts, handed anything or not, with the variables of their environment."""
+    for launch in launches(document):
+        script = _script(launch)
+        if script is not None:
+            yield str(script.value), dict(_variables(launch))
 
 
 def starts_script(launch: Launch) -> bool:

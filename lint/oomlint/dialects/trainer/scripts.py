@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.accelerate.meaning import distributed_type
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Said, Sourced
-from oomlint.dialects.table import Block, Origin, unread_at
+from oomlint.dialects.table import Block, Origin, plain_value, unread_at
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.call_arguments import is_decided
 from oomlint.dialects.trainer.fields import hf, script
@@ -43,6 +45,7 @@ from oomlint.dialects.trainer.tables import (
 )
 from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, PythonDocument, Scalar
 from oomlint.documents.python.nodes import Guard
+from oomlint.models.architectures import loses_tower
 from oomlint.plan.fields import f
 from oomlint.wording.amounts import enumerated
 
@@ -207,6 +210,28 @@ def dtype_of_built(run: Cells) -> Any:
     return "fp32" if is_script(run) and run.given.once(_builds) else None
 
 
+_OF_TEXT = re.compile(r"(?:\w+\.)*AutoModelForCausalLM\.from_pretrained")
+
+
+def _reads_text(blocks: list[Block]) -> bool:
+    loaders = [b for b in blocks if b.table in (FROM_PRETRAINED, EARLY_FROM_PRETRAINED)]
+    texts = (b.document.source.text[b.anchor.start : b.anchor.end] for b in loaders)
+    return bool(loaders) and all(map(_OF_TEXT.fullmatch, texts))
+
+
+@scripts.override(f.model.dims, source="transformers 4.57 models/auto/modeling_auto.py")
+def text_model_alone(run: Cells) -> Any:
+    """``AutoModelForCausalLM`` makes a text model of some that read pictures as well."""
+    dims = run[f.model.dims]
+    if dims is None or dims.vision is None or not loses_tower(dims.arch):
+        return None
+    if not is_script(run) or not run.given.once(_reads_text):
+        return None
+    of_tower = dims.vision.params or 0
+    total = None if dims.params_total is None else dims.params_total - of_tower
+    return replace(dims, vision=None, params_total=total)
+
+
 @scripts.assume(f.load.dtype)
 def likely_dtype(run: Cells) -> Any:
     """``from_pretrained`` without a dtype: fp32 up to transformers 4.57, from 5.0 on what the
@@ -235,12 +260,15 @@ def named_length(run: Cells) -> Any:
     if not is_script(run) or run.is_unread(f.seq.max_len):
         return None
     facts = [fact for fact in run.given.once(_all_facts) if fact.kind == "calls-length"]
-    given = run.given.once(options_of)
-    if len(facts) != 1 or facts[0].detail["option"] in given:
+    if len(facts) != 1:
         return None
     fact = facts[0]
+    given = run.given.once(options_of).get(fact.detail["option"])
+    length = fact.detail["length"] if given is None else plain_value(given, "yaml12")
+    if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+        return None
     why = f"{fact.location.path} calls it {fact.detail['key']}; what cuts samples is not followed"
-    return Sourced(fact.detail["length"], why)
+    return Sourced(length, why)
 
 
 @early_load.override(f.load.zero3_init)
@@ -264,11 +292,12 @@ def _accelerates_before_loading(blocks: list[Block]) -> bool:
 
 @calls.derive(shared.stops)
 def never_trains(run: Cells) -> Any:
-    """A script that makes a trainer and leaves it at that: its ``train()`` is commented out, or yet to be written."""
+    """A script that makes a trainer, or arguments for one, and leaves it at that: the rest is commented out, or yet to be
+    written."""
     fact = run.given.once(_never)
     if fact is None:
         return None
-    return Sourced(f"nothing asks {fact.detail['trainer']} to train", fact.location.path)
+    return Sourced(fact.detail["why"], fact.location.path)
 
 
 @calls.derive(shared.stops, source="transformers 5.23 training_args.py: do_train is off by default")

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.common.declared import stored_options
+from oomlint.dialects.common.declared import declared_options, declares_own, stored_options
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
@@ -118,7 +118,21 @@ def options_of(blocks: list[Block]) -> MappingABC[str, Node]:
         if isinstance(given, Scalar) and given.value in (True, UNKNOWN):
             value = stored.value if given.value is True else UNKNOWN
             found[stored.destination] = Scalar(given.span, value, locked=_STORED.format(name))
+    for name, whole in _abbreviated(blocks, found):
+        found.setdefault(whole, found[name])
     return found
+
+
+def _abbreviated(blocks: list[Block], found: MappingABC[str, Node]) -> Iterator[tuple[str, str]]:
+    """Options that a command writes as far as tells them apart, each with its whole name, as argparse takes them
+    (CPython 3.12 argparse.py _get_option_tuples). Of a parser with a library's options as well nothing is said."""
+    if not declares_own(blocks):
+        return
+    names = declared_options(blocks)
+    for name in found.keys() - names:
+        whole = [each for each in names if each.startswith(name)]
+        if len(whole) == 1:
+            yield name, whole[0]
 
 
 _STORED = "--{} stores it"

@@ -184,6 +184,8 @@ def beside_arguments(run: Cells, field: Any, said: Said) -> Said:
     """What an Accelerate config says of FSDP is replaced by what the arguments make of it."""
     if not isinstance(said, Setting) or said.origin.kind != "explicit" or not run[hf.fsdp_words]:
         return said
+    if field == _F.state_dict and not run.has(FSDP2_BY_DEFAULT):
+        return said
     taken = _strategy(run) if field == _F.strategy else run[_ARGUMENT_OF[field]]
     return said if taken is None else None
 
@@ -197,7 +199,20 @@ def _take(argument: Any, target: Any) -> None:
 
 
 for _argument, _target in TARGETS.items():
-    _take(_argument, _target)
+    if _target != _F.state_dict:
+        _take(_argument, _target)
+
+
+@training_arguments.derive(_F.state_dict, source=_FSDP)
+def state_dict(run: Cells) -> Any:
+    """Before 5.10 no key of ``fsdp_config`` says how weights are saved (transformers 4.46.1, 4.57.3 and 5.8.0
+    training_args.py), and Accelerate chooses by its version of FSDP (accelerate 1.0.1 and 1.12 utils/dataclasses.py
+    FSDP_STATE_DICT_TYPE)."""
+    if not run[hf.fsdp_words]:
+        return None
+    if run.has(FSDP2_BY_DEFAULT):
+        return run[hf_fsdp.state_dict]
+    return "sharded" if run[hf_fsdp.version] == 2 else "full"
 
 
 # -- checkpointing ---------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from oomlint.dialects.kinds import (
     TEXT,
     Kind,
     choice,
+    read_number,
 )
 from oomlint.dialects.table import Renaming, Row, Table, key_spans, known_keys
 from oomlint.dialects.trainer.arguments import (
@@ -42,6 +43,12 @@ def _read_loss(raw: Any) -> str:
     if isinstance(raw, (list, tuple)):
         return str(raw[0]) if raw else ""
     return str(raw).strip("[]'\" ")
+
+
+def _read_beta(raw: Any) -> float:
+    """One weight of the KL term, or the first of one for each epoch, which OnlineDPOConfig and those made from it take
+    (NashMDConfig, XPOConfig: TRL 0.12 trainer/online_dpo_config.py:69)."""
+    return read_number(raw[0] if isinstance(raw, (list, tuple)) and raw else raw)
 
 
 def _either(key: str) -> tuple[str, ...]:
@@ -76,7 +83,7 @@ CONFIG_ROWS = (
     Row("loss_type", trl.loss_type, Kind(_read_loss)),
     Row("activation_offloading", trl.activation_offload, BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:296"),
     Row("precompute_ref_log_probs", trl.precompute_ref, BOOLEAN, default=False, source="TRL f2cd5771 trainer/dpo_config.py"),
-    Row("beta", trl.beta, NUMBER),
+    Row("beta", trl.beta, Kind(_read_beta, schema=NUMBER.schema)),
     Row("max_prompt_length", f.objective.rollout.max_prompt_tokens, LENGTH),
     Row("max_completion_length", f.objective.rollout.max_completion_tokens, LENGTH, aliases=("max_new_tokens", "response_length")),
     Row("num_generations", f.objective.rollout.n, POSITIVE),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.dialects.cells import Cells
+from oomlint.dialects.cells import Cells, Ending
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.generation import check_precomputed_reference
@@ -33,7 +33,7 @@ from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.collators import collators
 from oomlint.dialects.trl.fields import trl
-from oomlint.dialects.trl.keys import BASE_SOURCE, SPANS
+from oomlint.dialects.trl.keys import BASE_SOURCE, RENAMED_LENGTH, SPANS
 from oomlint.dialects.trl.objectives import (
     cuts_prompts,
     objective_of_run,
@@ -458,6 +458,19 @@ def placed_by_rank(run: Cells) -> Any:
 @trainers.derive(shared.refused, source="fields of TRL's config classes, release by release")
 def asks_for_what_it_lacks(run: Cells) -> Any:
     """An attribute that the class of the arguments has in other releases than the one that runs."""
+    found = _first_lacked(run)
+    return None if found is None else Sourced(found.why, found.at.path)
+
+
+@trainers.derive(shared.refused_name)
+def name_of_what_it_lacks(run: Cells) -> Any:
+    """What the class calls it now, if it is for this that the program ends."""
+    found = _first_lacked(run)
+    is_it = found is not None and run[shared.refused] == found.why
+    return found.now or None if found is not None and is_it else None
+
+
+def _first_lacked(run: Cells) -> Ending | None:
     asked = run.given.once(_asked_arguments)
     switches = switches_of(run.given.blocks) if asked else {}
     for fact in asked:
@@ -474,8 +487,14 @@ def asks_for_what_it_lacks(run: Cells) -> Any:
         gone = None if span is None else release_of(span[1])
         if span is not None and gone is not None and run.made(LibraryChange("trl", gone, "", "")):
             why = f"{cls} of TRL {span[1]} and later has no {argument}"
-            return Sourced(why, fact.location.path)
+            return Ending(why, fact.location, _called_now(cls, argument))
     return None
+
+
+def _called_now(cls: str, argument: str) -> str:
+    """The name under which SFTConfig has an argument today; empty where there is none."""
+    is_length = cls == "SFTConfig" and argument == RENAMED_LENGTH.old
+    return RENAMED_LENGTH.new or "" if is_length else ""
 
 
 def _asked_arguments(blocks: list[Block]) -> tuple[Fact, ...]:

@@ -27,7 +27,7 @@ from oomlint.dialects.kinds import (
     read_list,
     switch,
 )
-from oomlint.dialects.table import Row, Table, known_keys
+from oomlint.dialects.table import Row, Table, key_spans, known_keys
 from oomlint.dialects.verl.releases import CHECKPOINTS, SFT_BY_FSDP2, SFT_CHECKPOINTS
 from oomlint.plan.fields import Private, f
 
@@ -276,6 +276,7 @@ VERL_PPO = Table(
     known_prefixes=_FREE,
     loader="omegaconf",
     section="training",
+    spans=key_spans("verl", "verl_ppo", only_told=True),
 )  # fmt: skip
 
 _SFT_ROWS = (
@@ -319,6 +320,7 @@ VERL_SFT = Table(
     known_prefixes=_SFT_FREE,
     loader="omegaconf",
     section="training",
+    spans=key_spans("verl", "verl_sft", only_told=True),
 )  # fmt: skip
 
 VERL_SFT_ENGINE = Table(
@@ -355,6 +357,7 @@ VERL_SFT_ENGINE = Table(
     known_prefixes=_SFT_FREE,
     loader="omegaconf",
     section="training",
+    spans=key_spans("verl", "verl_sft_engine", only_told=True),
 )  # fmt: skip
 
 # sft_trainer_ray counts its ranks as PPO does; under torchrun the keys are not read.

@@ -33,8 +33,7 @@ def ending_facts(
     evaluator: Evaluator,
     steps: Sequence[ReachedCall],
 ) -> Iterator[Fact]:
-    """``ends-early``: ``why`` in words, and the ``guards`` around it; ``never-trains``: the class of a ``trainer`` that
-    nothing asks to; ``trains-on-demand``: the first call
+    """``ends-early``: ``why`` in words, and the ``guards`` around it; ``never-trains``: ``why`` in words; ``trains-on-demand``: the first call
     that trains, of ``ways`` of which each hangs on switches or ``choices`` (see :class:`Training`); ``asks-argument``: an
     ``argument`` that an object ``of`` a library's class is asked for, and the ``guards``; ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
     ``--local-rank``."""
@@ -47,9 +46,12 @@ def ending_facts(
         where = Location(source.path, places.span(step.node))
         yield Fact("ends-early", where, {"why": why, "guards": step.guards})
     yield from sure_facts(source, tree, places, evaluator, _MAY_TRAIN)
-    for step in _never_asked(tree, steps):
-        where = Location(source.path, places.span(step.node))
-        yield Fact("never-trains", where, {"trainer": step.last})
+    idle = (
+        *((step, f"nothing asks {step.last} to train") for step in _never_asked(tree, steps)),
+        *((step, f"no trainer is given its {step.last}") for step in _never_given(tree, steps)),
+    )
+    for step, why in idle:
+        yield Fact("never-trains", Location(source.path, places.span(step.node)), {"why": why})
     for step, training in _on_demand(tree, steps):
         detail = {"ways": training.ways, "choices": training.choices, "is_left": training.is_left}
         yield Fact("trains-on-demand", Location(source.path, places.span(step.node)), detail)
@@ -201,8 +203,11 @@ def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCa
     handed to nobody, and their own methods are others."""
     trainers = [step for step in steps if _MAKES_TRAINER.search(step.last) and _is_given(step.node)]
     named = {id(n.value): n.targets[0] for n in tree.assignments if len(n.targets) == 1}
+    dropped = {id(n.value) for n in tree.nodes if isinstance(n, ast.Expr)}
     names: set[str] = set()
     for step in trainers:
+        if step.reached and id(step.node) in dropped and _OF_LIBRARY.match(step.name):
+            continue  # made, and kept by nobody
         target = named.get(id(step.node))
         if not step.reached or not isinstance(target, ast.Name):
             return
@@ -212,6 +217,23 @@ def _never_asked(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCa
     yield trainers[0]
 
 
+def _never_given(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[ReachedCall]:
+    """The first arguments for a Trainer of a script that makes none and loops over nothing itself: each has a name, of
+    which attributes are read at most."""
+    if any(_MAKES_TRAINER.search(step.last) or step.last in _LOOPS for step in steps):
+        return
+    made = [step for step in steps if _MAKES_ARGUMENTS.search(step.last)]
+    named = {id(n.value): n.targets[0] for n in tree.assignments if len(n.targets) == 1}
+    targets = [named.get(id(step.node)) for step in made]
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    is_handed = any(name.id in names and held is None for name, held in _uses(tree))
+    if made and all(isinstance(target, ast.Name) for target in targets) and not is_handed:
+        yield made[0]
+
+
+_MAKES_ARGUMENTS = re.compile(r"^(?:Seq2Seq)?TrainingArguments$")
+_LOOPS = frozenset({"train", "fit", "backward"})
+_OF_LIBRARY = re.compile(r"(?:transformers|trl)\.")
 # Lightning's are given the model later.
 _MAKES_TRAINER = re.compile(r"^(?!TF[A-Z])\w*Trainer$")
 

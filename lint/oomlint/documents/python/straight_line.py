@@ -56,8 +56,8 @@ def straight_line(tree: Tree, may_train: re.Pattern[str]) -> tuple[Evaluated, ..
     return tuple(walk.found)
 
 
-def _block(body: Sequence[ast.stmt], scope: Scope, walk: _Walk) -> None:
-    """Statements one after the other.
+def _block(body: Sequence[ast.stmt], scope: Scope, walk: _Walk) -> bool:
+    """Statements one after the other; whether the last of them is certain, too.
 
     Raises:
         _Ended: one of them may train, or ends the program.
@@ -67,7 +67,8 @@ def _block(body: Sequence[ast.stmt], scope: Scope, walk: _Walk) -> None:
             walk.statement = statement
         handled = _HANDLERS.get(type(statement), _plain)
         if not handled(statement, scope, walk):
-            return
+            return False
+    return True
 
 
 _Handler: TypeAlias = "Callable[[ast.stmt, Scope, _Walk], bool]"
@@ -243,7 +244,10 @@ def _call(call: ast.Call, scope: Scope, walk: _Walk) -> None:
         if _may_train(function, walk, set()):
             raise _Ended
         return
-    _block(function.body, walk.tree.scopes.of_node[id(function)], walk)
+    is_whole = _block(function.body, walk.tree.scopes.of_node[id(function)], walk)
+    # Behind a function that was left early there may be nothing left to train: ``raise SystemExit(main())``.
+    if not is_whole and _may_train(function, walk, set()):
+        raise _Ended
 
 
 def _own(call: ast.Call, walk: _Walk) -> FunctionNode | None:

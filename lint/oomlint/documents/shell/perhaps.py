@@ -17,10 +17,11 @@ from oomlint.documents.shell.words import (
     Field,
     Variable,
     field_text,
-    held_text,
 )
 
 _OPTION = re.compile(r"--?[A-Za-z][\w.\-]*")
+# In the place of what only running tells: ``--nnodes $WORLD_SIZE``.
+_OPEN = "?"
 _OVERRIDE = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=")
 
 
@@ -42,9 +43,12 @@ def may_hold(
             if fields:
                 yield name, replace(last, chunks=None, fields=fields)
         elif all(each.fields is None for each in found):
-            texts = [held_text(each) for each in found]
-            options = options_among(word for text in texts for word in (text or "").split())
-            if options and None not in texts:
+            texts = [
+                "".join(_OPEN if c.text is None else c.text for c in each.chunks or ())
+                for each in found
+            ]
+            options = options_among(word for text in texts for word in text.split())
+            if options and all(each.chunks is not None for each in found):
                 pieces = ((f" {option} ", None) for option in options)
                 chunks = tuple(Chunk(text, (step,)) for text in (*chain.from_iterable(pieces), " "))
                 yield name, replace(last, chunks=(*chunks, Chunk(None, (step,), many=True)))

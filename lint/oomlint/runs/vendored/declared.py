@@ -89,17 +89,18 @@ def _redeclared(run: Run, readers: OwnReaders) -> Iterator[str]:
             yield from (key.path for key, _ in block.renamed() if readers.declare(key))
 
 
-def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str) -> bool:
-    """Whether a key would be new to the project's own copy of the framework that reads a block."""
+def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str) -> bool | None:
+    """Whether a key would be new to the project's own copy of the framework that reads a block; ``None`` where it has
+    no copy of it."""
     claim = next((c for c in claims if block in c.blocks and c.dialect.declares_all), None)
     if claim is None:
-        return False
+        return None
     copies = _own_copies(workspace, claim)
     section, _, name = key.rpartition(".")
     if section and section in copies.sections:
         # Options of argparse that are called by their section: the same word in another one is another key.
         return key not in copies.options
-    return bool(copies.words) and name not in copies.words
+    return name not in copies.words if copies.words else None
 
 
 class _Declared(Struct, frozen=True):

@@ -66,6 +66,8 @@ def _trace_name(
             custody.outside.add((owner.name, key[1]))
     elif isinstance(value, ast.Attribute) and _is_held(value):
         trace(custody, value.value, scope, None, hand + 1)  # ``trainer.model``, ``engine.module``
+    elif isinstance(value, ast.Attribute) and _is_of_own_object(custody, value, scope):
+        custody.touch(value, LOAD, f"how {dotted(value)} is made")
 
 
 def _trace_call(
@@ -169,6 +171,13 @@ def _is_held(value: ast.Attribute) -> bool:
     """``trainer.model``, ``engine.module``: the model that another object holds."""
     holder = dotted(value.value) or ""
     return value.attr in ("model", "module", "base_model") and bool(_HOLDERS.search(holder))
+
+
+def _is_of_own_object(custody: Custody, value: ast.Attribute, scope: Scope) -> bool:
+    """Whether an attribute is one of an object of the project's own, whose class loads the model and does with it what
+    nobody follows: ``llama = LlamaForTask(name, load_in_4bit=True)``, ``Trainer(model=llama.model)``."""
+    made = [each for each in custody.flow.path(value.value, scope) if isinstance(each, ast.Call)]
+    return any(target_of(custody.home, each, scope) is not None for each in made)
 
 
 def _alternatives(value: ast.expr, number: int | None) -> Iterator[tuple[ast.expr, int | None]]:

@@ -25,10 +25,10 @@ _ON_TPU = re.compile(r"^(?:import|from) torch_xla\b", re.MULTILINE)
 _CONFIGS = re.compile(
     r"(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PPO|RLOO|GKD)Config)$"
 )
-_PICKS_CARD = frozenset({
-    "Accelerator", "PartialState", "AcceleratorState", "set_device",
-    "parse_args_into_dataclasses", "parse_args_and_config",
-})  # fmt: skip
+_PICKS_CARD = frozenset({"Accelerator", "PartialState", "AcceleratorState", "set_device"})
+# Where one of the parser's classes is of training arguments.
+_PARSES = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})
+_PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 
 
 def load_facts(script: Script) -> Iterator[Fact]:
@@ -109,7 +109,22 @@ def _picks_card_before(script: Script, load: ReachedCall) -> bool:
         seen = step.function is load.function or (step.reached and load.reached)
         if seen and (step.last in _PICKS_CARD or _CONFIGS.search(step.last)):
             return True
+        if seen and step.last in _PARSES and _parses_training_arguments(script):
+            return True
     return False
+
+
+def _parses_training_arguments(script: Script) -> bool:
+    """Whether a parser of the script may make transformers' arguments: all of its classes being the script's own, made
+    of no other, it makes none."""
+    made = [call for call in script.tree.calls_to(*_PARSERS) if call.args]
+    plain = {each.name for each in script.tree.classes if not each.bases}
+    return not made or not all(_names(call.args[0]) <= plain for call in made)
+
+
+def _names(classes: ast.expr) -> set[str]:
+    each = classes.elts if isinstance(classes, (ast.Tuple, ast.List)) else [classes]
+    return {ast.unparse(one) for one in each}
 
 
 def _comes_before(script: Script, first: Call, then: Call) -> bool:

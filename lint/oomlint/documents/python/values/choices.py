@@ -77,12 +77,11 @@ def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) ->
         asked = asked.left
     holder, _, option = (dotted(asked) or "").rpartition(".")
     found = scope.find(holder) if holder else None
-    if isinstance(asked, ast.Name) and depth < DEEPEST:
-        option = option_of(home.node(asked, scope, depth + 1))
+    if isinstance(asked, ast.Name) or found is None or not are_parsed(found[1], home.tree):
+        is_named = isinstance(asked, (ast.Name, ast.Attribute)) and depth < DEEPEST
+        option = option_of(home.node(asked, scope, depth + 1)) if is_named else ""
         if not option:
             return unknown
-    elif found is None or not are_parsed(found[1], home.tree):
-        return unknown
     if compared is not None and (not compared[0] or compared[1] is UNKNOWN):
         return unknown
     sides = [home.node(e, scope, depth + 1) for e in (expression.body, expression.orelse)]
@@ -211,7 +210,12 @@ def _given_to_ranks(home: Evaluator, scope: Scope) -> Iterator[int]:
             yield from (id(each.value) for each in branch.body if isinstance(each, ast.Assign))
 
 
-def as_choice(comparison: ast.Compare) -> ast.IfExp:
-    """``args.dtype == "bf16"`` as one of two values, between which it decides."""
-    sides = (ast.copy_location(ast.Constant(each), comparison) for each in (True, False))
-    return ast.copy_location(ast.IfExp(comparison, *sides), comparison)
+def as_choice(test: ast.expr) -> ast.IfExp:
+    """``args.dtype == "bf16"`` or ``not args.load_in_4bit`` as one of two values, between which it decides."""
+    sides = (ast.copy_location(ast.Constant(each), test) for each in (True, False))
+    return ast.copy_location(ast.IfExp(test, *sides), test)
+
+
+def is_denial(expression: ast.expr) -> bool:
+    """``not args.load_in_4bit``."""
+    return isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not)

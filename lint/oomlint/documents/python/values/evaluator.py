@@ -34,7 +34,7 @@ from oomlint.documents.python.scopes import Scope, enclosed
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values.attributes import attribute_of, item_of
 from oomlint.documents.python.values.called import BY_CARD, asks_card, calculation, call_of
-from oomlint.documents.python.values.choices import as_choice, conditional, first_set
+from oomlint.documents.python.values.choices import as_choice, conditional, first_set, is_denial
 from oomlint.documents.python.values.dicts import chosen_of, dict_of, unpacked_of
 from oomlint.documents.python.values.limits import BY_FILE, CHOICE, DEEPEST
 from oomlint.documents.python.values.named import Given, named_value
@@ -153,7 +153,7 @@ class Evaluator:
         read = _READERS.get(type(expression))
         if read is not None:
             return read(self, expression, scope, depth)
-        if isinstance(expression, ast.Compare):
+        if isinstance(expression, ast.Compare) or is_denial(expression):
             expression, depth = as_choice(expression), depth + CHOICE
         value = self.value(expression, scope, depth)
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
