@@ -11,7 +11,8 @@ typing), and to have the C parser read the bytes.
 Python scripts are timed twice: short ones, which show what it costs to start, and 40 different ones
 of the median length of training scripts in public repositories (see ``training_scripts``);
 ``--scripts FOLDER`` times real ones. Of the corpus it is told too what hardware costs, and what it takes
-to check again after one file of it has changed; of estimates, what one of a plan takes that is new.
+to check again after one file of it has changed; of estimates, what one of a plan takes that is new; of the language
+server of this checkout, what an edit costs (see ``lsp_edits``).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 from statistics import fmean
 from time import perf_counter, process_time
 
+from benchmarks.speed import lsp_edits
 from benchmarks.speed.training_scripts import training_script
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +92,8 @@ _CHANGED = 20
 _SHORT_SCRIPTS, _USUAL_SCRIPTS = 1 / 8, 1 / 6
 # Named on the command line: in its settings (fixit 2.1) what is disabled takes out what is enabled below it.
 _FIXIT_RULE = "fixit.rules.use_fstring"
+# Of each file in the language server.
+_EDITS = 20
 # Plans that are estimated for the mean of each kind.
 _PLANS = 200
 
@@ -350,6 +354,7 @@ def main() -> None:
         work = Path(name)
         bench = Bench(given.python or environment(work / "env"), work, given.turns)
         estimates()
+        lsp_edits.report(_EDITS, HARDWARE[1])
         bench.one_run()
         bench.shared()
         bench.scripts("Python scripts, short", [SCRIPT] * 40, _SHORT_SCRIPTS)

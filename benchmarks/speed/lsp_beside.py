@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from benchmarks.speed.lsp_latency import Client, _change, text
+from benchmarks.speed.lsp_latency import Client, change, text
 from msgspec import Struct
 
 _PYTHON = "".join(f"def f{n}(x: int) -> int:\n    return x + {n}\n\n\n" for n in range(75))
@@ -74,7 +74,7 @@ class Session:
         faulty = self.version % 2 == 1
         start = monotonic()
         words = self.server.faulty if faulty else self.server.sound
-        _change(self.client, self.uri, self.version, words)
+        change(self.client, self.uri, self.version, words)
         self.client.wait_for(self.server.words, said=faulty)
         return (monotonic() - start) * 1000
 

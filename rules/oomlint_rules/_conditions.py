@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from oomlint.dialects.machine.fields import launch
+from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.table import Block
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run
 
 UNDER_ZERO_3 = {f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}
@@ -11,6 +14,25 @@ UNDER_ZERO_3 = {f.parallel.backend: ("zero",), f.parallel.zero.stage: (3,)}
 
 ADAPTERS = frozenset({"lora", "dora", "qlora", "oft", "adapter"})
 """Methods that train what is small beside the model."""
+
+RAY_TRAINERS = ("verl", "easyr1", "openrlhf", "slime", "nemo-rl", "roll")
+"""Frameworks that start their ranks by Ray, where they do not train by themselves."""
+
+
+def ray_starts(run: Run) -> bool:
+    """Whether Ray starts the ranks. Supervised training torchrun or deepspeed starts in verl (trainer/fsdp_sft_trainer.py),
+    and whatever else than reinforces in OpenRLHF (cli/train_dpo.py and the like), as its first PPO (0.1 to 0.5
+    cli/train_ppo.py)."""
+    placed = run.settings.get(launch.by_ray)
+    if placed is not None and placed.value:
+        return True
+    kind = run.plan.objective.kind
+    if run.framework not in RAY_TRAINERS or kind == "sft":
+        return False
+    if run.framework != "openrlhf":
+        return True
+    blocks = (block for block, _ in run.parts.blocks if block.table.section == "launcher")
+    return kind in REINFORCING and all(block.table is PLAIN for block in blocks)
 
 
 def other_reader(run: Run, block: Block | None) -> str:

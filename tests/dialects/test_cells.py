@@ -312,6 +312,20 @@ def test_a_change_computes_only_what_depends_on_it():
     assert cells.plan().save.every == 5
 
 
+def test_a_change_of_a_change_computes_what_reads_it_since_the_first():
+    meaning = Meaning()
+    meaning.derive(f.total_steps)(
+        lambda run: run[f.data.workers if run[own.key] == 1 else f.seq.max_len]
+    )
+    cells = cells_of("len: 5\n", meaning=meaning)
+    assert cells.plan().total_steps == 5
+    first = cells.changed({own.key: 1, f.data.workers: 3})
+    assert first.plan().total_steps == 3
+    assert first.changed({f.data.workers: 9}).plan().total_steps == 9
+    assert first.changed({own.key: 0}).changed({f.seq.max_len: 7}).plan().total_steps == 7
+    assert cells.changed({f.data.workers: 9}).plan().total_steps == 5
+
+
 def test_versions_and_members_of_the_model_can_be_assumed():
     cells = cells_of("key: 1\n")
     assert cells.assuming({"versions.lib": "1.5"})[f.data.workers] == 3

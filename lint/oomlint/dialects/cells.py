@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping as MappingABC
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -240,6 +241,51 @@ def _option_field(name: str) -> Any:
     return name
 
 
+class _Readers:
+    """Of each field that is read by others those others: what changes with it.
+
+    Cells are only added, and stay as they were computed. Those of a run that is a change of another are mostly the
+    other's, and so is who reads whom; a field that is said to be read by one that has been computed anew, and no longer
+    reads it, is but computed once more.
+    """
+
+    __slots__ = ("_cells", "_earlier", "_found", "_seen")
+
+    def __init__(
+        self, cells: MappingABC[str, dict[Any, _Cell]], earlier: _Readers | None = None
+    ) -> None:
+        self._cells = cells
+        self._found: dict[Any, dict[Any, None]] = {}
+        self._earlier: tuple[dict[Any, dict[Any, None]], ...] = ()
+        # The first cells of each tier whose reads are known.
+        self._seen = dict.fromkeys(cells, 0)
+        if earlier is not None:
+            self._earlier = (earlier._found, *earlier._earlier)
+            self._seen = {tier: len(known) for tier, known in cells.items()}
+
+    def dependents(self, fields: Iterable[Any]) -> set[Any]:
+        """The fields, and all that hang on them."""
+        self._look()
+        known = (self._found, *self._earlier)
+        affected: set[Any] = set()
+        todo = list(fields)
+        while todo:
+            field = todo.pop()
+            if field not in affected:
+                affected.add(field)
+                for readers in known:
+                    todo += readers.get(field, ())
+        return affected
+
+    def _look(self) -> None:
+        """Note what cells read that have been added."""
+        for tier, cells in self._cells.items():
+            for field, cell in islice(cells.items(), self._seen[tier], None):
+                for read in cell.reads:
+                    self._found.setdefault(read, {})[field] = None
+            self._seen[tier] = len(cells)
+
+
 class Cells:
     """The fields of one run. Not thread-safe."""
 
@@ -254,7 +300,7 @@ class Cells:
         self._trail: list[_Frame] = []
         self._made: tuple[Plan, MappingABC[str, Any]] | None = None
         self._near: Cells | None = None
-        self._readers: tuple[int, MappingABC[Any, MappingABC[Any, None]]] = (0, {})
+        self._readers = _Readers(self._cells)
 
     # -- reading ---------------------------------------------------------------------
 
@@ -466,9 +512,9 @@ class Cells:
     def _make(self) -> tuple[Plan, MappingABC[str, Any]]:
         leaves = leaf_paths()
         values = {
-            field: value
-            for field in self.fields
-            if field in leaves and (value := self[field]) is not None
+            field: setting.value
+            for field, setting in self.settings.items()
+            if field in leaves and setting.value is not None
         }
         if self._near is None:
             return Plan().with_values(values), values
@@ -503,41 +549,18 @@ class Cells:
     def _with(self, given: Given, known: Surroundings, changed: Iterable[Any]) -> Cells:
         made = Cells(given, self.meaning, known)
         made._near = self
-        affected = self._dependents(changed)
+        affected = self._readers.dependents(changed)
         for tier, cells in self._cells.items():
-            made._cells[tier] = {k: c for k, c in cells.items() if k not in affected}
+            made._cells[tier] = kept = cells.copy()
+            for field in affected:
+                kept.pop(field, None)
+        made._readers = _Readers(made._cells, self._readers)
         made._groups = {
             key: group
             for key, group in self._groups.items()
             if affected.isdisjoint(group[2].reads) and affected.isdisjoint(group[0].fields)
         }
         return made
-
-    def _dependents(self, fields: Iterable[Any]) -> set[Any]:
-        readers = self._who_reads()
-        affected: set[Any] = set()
-        todo = list(fields)
-        while todo:
-            field = todo.pop()
-            if field not in affected:
-                affected.add(field)
-                todo += readers.get(field, ())
-        return affected
-
-    def _who_reads(self) -> MappingABC[Any, MappingABC[Any, None]]:
-        """Of each field that is read by others those others. A cell stays as it was computed, so the answer
-        holds for as long as there are no more of them: one run is changed in many ways."""
-        count = sum(map(len, self._cells.values()))
-        known, readers = self._readers
-        if known != count:
-            found: dict[Any, dict[Any, None]] = {}
-            for cells in self._cells.values():
-                for field, cell in cells.items():
-                    for read in cell.reads:
-                        found.setdefault(read, {})[field] = None
-            readers = found
-            self._readers = (count, readers)
-        return readers
 
     # -- computing -------------------------------------------------------------------
 

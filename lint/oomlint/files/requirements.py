@@ -321,7 +321,7 @@ _READERS: tuple[
     tuple[Callable[[str], bool], Callable[[str], Iterator[tuple[str, str]]]], ...
 ] = (
     # In rising precedence: what was really resolved counts most.
-    (lambda name: re.fullmatch(_SETS_UP, name) is not None, _installed),
+    (lambda name: name.endswith(".sh") and re.fullmatch(_SETS_UP, name) is not None, _installed),
     (lambda name: name.startswith("dockerfile") or name.endswith(".dockerfile"), _dockerfile),
     (lambda name: name == "setup.py", _quoted),
     (lambda name: name == "setup.cfg", _lines),

@@ -20,9 +20,7 @@ from oomlint.models.facts import ModelFacts
 
 # ``--output_dir`` (MedicalGPT, peft's examples), ``--export_dir`` (LLaMA-Factory), ``--target_dir`` (verl 0.5
 # model_merger), ``--merged_path``, ``--save_path``.
-_WRITES: Final = re.compile(
-    r"(?:output|out|export|save|saved|merged|target|dst|dest)(?:_\w+)?", re.I
-)
+_WRITES: Final = r"(?i)(?:output|out|export|save|saved|merged|target|dst|dest)(?:_\w+)?"
 # Of a checkpoint that the model itself is made of: verl's ``--local_dir``.
 _STARTS: Final = frozenset(
     {"base", "local_dir", "checkpoint", "checkpoint_dir", "ckpt_dir", "input_dir"}
@@ -45,7 +43,7 @@ def saved_by_commands(document: Document) -> Iterator[Saved]:
     path = document.source.path
     for launch in launches(document):
         texts = dict(_texts(launch.flags))
-        written = {text for key, text in texts.items() if _WRITES.fullmatch(key)}
+        written = {text for key, text in texts.items() if re.fullmatch(_WRITES, key)}
         named = {text for key, text in texts.items() if calls_model((key,))}
         starts = named or {text for key, text in texts.items() if key in _STARTS}
         if len(written) == 1 and len(starts) == 1:

@@ -15,9 +15,11 @@ from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
 
 # ZERO_STAGE, __STAGE__, @STAGE@, <stage>, {{ stage }}, $STAGE: no word that anybody types for a value.
-_STANDS_FOR_ONE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|(__|@|%%?|##?)\w+\1|<[\w ]+>|\$\{?\w+\}?|\{\{?[ \w.|]+\}?\}")  # fmt: skip
+_STANDS_FOR_ONE = (
+    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|(__|@|%%?|##?)\w+\1|<[\w ]+>|\$\{?\w+\}?|\{\{?[ \w.|]+\}?\}"
+)
 # envsubst(1), jinja2 and string.Template take variables by a mark of their own; of a word, sed(1) and Python are told.
-_FILLS_MARKED = re.compile(rb"\benvsubst\b|\bjinja2?\b|\bj2\b|\bstring\.Template\b|\bimport Template\b|\.safe_substitute\(|\.format(?:_map)?\(")  # fmt: skip
+_FILLS_MARKED = rb"\benvsubst\b|\bjinja2?\b|\bj2\b|\bstring\.Template\b|\bimport Template\b|\.safe_substitute\(|\.format(?:_map)?\("
 _FILLS_WORD = rb"\bs([/|#,@:!~])[^\n\\]{0,40}?%s|\.replace\(\s*[rf]?[\"']%s[\"']|[\"']%s[\"']\s*:"
 
 
@@ -40,7 +42,7 @@ class Templates:
         for wrong in run.wrong:
             value = wrong.entry.value
             word = value.value if isinstance(value, Scalar) else None
-            if isinstance(word, str) and _STANDS_FOR_ONE.fullmatch(word.strip()):
+            if isinstance(word, str) and re.fullmatch(_STANDS_FOR_ONE, word.strip()):
                 words.setdefault(wrong.block.path, set()).add(word.strip())
         return any(self._is_filled(path, found) for path, found in words.items())
 
@@ -55,7 +57,7 @@ class Templates:
 
 def _fills(text: bytes, word: str) -> bool:
     """Whether a script puts something in the place of a word."""
-    if word[0] in "${" and _FILLS_MARKED.search(text):
+    if word[0] in "${" and re.search(_FILLS_MARKED, text):
         return True
     wanted = word.encode("utf-8", "surrogateescape")
     escaped = re.escape(wanted)

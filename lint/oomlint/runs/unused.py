@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 # What people call a folder, or a file, that they have replaced: ``configs/archive/sft.yaml``, ``lora-old.yml``. A word
 # is a whole part of a name between what are no letters. Of a file's own name fewer do: a "legacy" data format is in use.
 _ASIDE = r"(?i)(?:^|[^a-z])(?:{})(?:[^a-z]|$)"
-_FOLDERS = re.compile(
-    _ASIDE.format("archived?|archives|old|backups?|bak|deprecated|legacy|obsolete|unused|attic")
+_FOLDERS = _ASIDE.format(
+    "archived?|archives|old|backups?|bak|deprecated|legacy|obsolete|unused|attic"
 )
-_FILES = re.compile(_ASIDE.format("archived|old|backup|bak|deprecated|obsolete|unused"))
+_FILES = _ASIDE.format("archived|old|backup|bak|deprecated|obsolete|unused")
 
 
 def set_aside_in(folders: Sequence[str]) -> str:
     """The first of folders whose name says that what lies there is no longer used; empty where none does."""
-    return next((folder for folder in folders if _FOLDERS.search(folder)), "")
+    return next((folder for folder in folders if re.search(_FOLDERS, folder)), "")
 
 
 def is_set_aside(name: str) -> bool:
     """Whether a file's own name says that it is no longer used."""
-    return _FILES.search(name) is not None
+    return re.search(_FILES, name) is not None
 
 
 class Unused:

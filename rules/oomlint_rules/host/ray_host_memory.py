@@ -37,8 +37,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from oomlint.dialects.machine.fields import launch
-from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.judgement import confidence, judge_host, settled, severity_of_need
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.memory import state_bytes
@@ -47,12 +45,12 @@ from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
+from oomlint_rules._conditions import RAY_TRAINERS, ray_starts
 from oomlint_rules._examples import example, line, mended
 from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import against
 
 _RAY_LETS = 0.95
-RAY_TRAINERS = ("verl", "easyr1", "openrlhf", "slime", "nemo-rl", "roll")
 # Most machines with eight cards that RL is trained on have more.
 _NOTEWORTHY = 480 * 2**30
 # verl c82b25f9 trainer/ppo/ray_trainer.py: input_ids, attention_mask, position_ids, responses and
@@ -144,22 +142,6 @@ class RayHostMemory(Rule, code="OOM414", fixes=Applicability.SAFE, cost=3):
             limit=limit,
             proposals=_on_gpu(run, probe) if idle and severity > Severity.INFO else (),
         )
-
-
-def ray_starts(run: Run) -> bool:
-    """Whether Ray starts the ranks. Supervised training torchrun or deepspeed starts in verl (trainer/fsdp_sft_trainer.py),
-    and whatever else than reinforces in OpenRLHF (cli/train_dpo.py and the like), as its first PPO (0.1 to 0.5
-    cli/train_ppo.py)."""
-    placed = run.settings.get(launch.by_ray)
-    if placed is not None and placed.value:
-        return True
-    kind = run.plan.objective.kind
-    if run.framework not in RAY_TRAINERS or kind == "sft":
-        return False
-    if run.framework != "openrlhf":
-        return True
-    blocks = (block for block, _ in run.parts.blocks if block.table.section == "launcher")
-    return kind in REINFORCING and all(block.table is PLAIN for block in blocks)
 
 
 def _idle_bytes(plan: Plan) -> int:

@@ -60,9 +60,9 @@ from oomlint.judgement import (
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
+from oomlint_rules._conditions import ray_starts
 from oomlint_rules._examples import accelerate, command, example
 from oomlint_rules._fixes import changed
-from oomlint_rules.host.ray_host_memory import ray_starts
 
 _PROCESSES = f.parallel.gpus_per_node
 _REFUSES = "sbatch refuses it (Requested node configuration is not available)"

@@ -27,14 +27,11 @@ refused_options = Meaning()
 
 # int() and float() of CPython, as far as a command line has them.
 _FITS = {
-    "int": re.compile(r"\s*[+-]?\d+(?:_\d+)*\s*"),
-    "float": re.compile(
-        r"\s*[+-]?(?:(?:\d[\d_]*)?\.?\d[\d_]*\.?(?:[eE][+-]?\d+)?|inf|infinity|nan)\s*",
-        re.IGNORECASE,
-    ),
+    "int": r"\s*[+-]?\d+(?:_\d+)*\s*",
+    "float": r"(?i)\s*[+-]?(?:(?:\d[\d_]*)?\.?\d[\d_]*\.?(?:e[+-]?\d+)?|inf|infinity|nan)\s*",
 }
 # What guides write for what they leave out, and how variables are written that are never filled in.
-_LEFT_OUT = re.compile(r"\.\.\.|…|[<>\[\]{}$*]")
+_LEFT_OUT = r"\.\.\.|…|[<>\[\]{}$*]"
 _GUIDES = (".md", ".rst")
 # transformers 5.23 hf_argparser.py, TRL 1.9 scripts/utils.py: words before any class is asked.
 _OF_PARSERS = frozenset({"help", "h", "config"})
@@ -162,12 +159,12 @@ def _misfit(options: tuple[Option, ...], entry: Entry) -> tuple[str, str] | None
     kinds = {option.kind for option in options}
     choices = {option.choices for option in options}
     for word in words:
-        if kinds == {"int"} and not _FITS["int"].fullmatch(word):
+        if kinds == {"int"} and not re.fullmatch(_FITS["int"], word):
             return word, "whole number"
         if (
             "other" not in kinds
             and kinds <= {"int", "float"}
-            and not _FITS["float"].fullmatch(word)
+            and not re.fullmatch(_FITS["float"], word)
         ):
             return word, "number"
         if len(choices) == 1 and (allowed := next(iter(choices))) and word not in allowed:
@@ -181,7 +178,7 @@ def _words(value: Node) -> list[str]:
     nodes = value.items if isinstance(value, Sequence) else (value,)
     values = [node.value for node in nodes if isinstance(node, Scalar)]
     words = (word for word in values if isinstance(word, str))
-    return [word for word in words if word.strip() and not _LEFT_OUT.search(word)]
+    return [word for word in words if word.strip() and not re.search(_LEFT_OUT, word)]
 
 
 def _may_differ(value: Node) -> bool:
@@ -223,7 +220,7 @@ def _is_named_alone(launch: Launch) -> bool:
 
 def _is_sketch(launch: Launch) -> bool:
     texts = [word for entry in launch.flags.entries.values() for word in _texts(entry.value)]
-    return any(_LEFT_OUT.search(word) for word in texts)
+    return any(re.search(_LEFT_OUT, word) for word in texts)
 
 
 def _texts(value: Node) -> list[str]:

@@ -27,7 +27,7 @@ AXOLOTL_HOME = "deepspeed_configs"
 LLAMA_FACTORY_HOME = "examples/deepspeed"
 # Where Axolotl's lay until e923e62d (2024-01-25): a name that any project may give a folder of its own, so that it is
 # Axolotl's in Axolotl's configs alone.
-_FORMER_AXOLOTL_HOME = re.compile(r"(?:\./)?deepspeed/(?P<name>zero[1-3])\.json")
+_FORMER_AXOLOTL_HOME = r"(?:\./)?deepspeed/(?P<name>zero[1-3])\.json"
 _HOME = re.compile(rf"(?:^|/)(?:{AXOLOTL_HOME}/zero|{LLAMA_FACTORY_HOME}/ds_z)[^/]*\.json$")
 
 # ms-swift 3602360a config/*.json and llm/ds_config/*.json of the tags v2.0.3 to v2.6.1 (whose zero3_offload.json leaves
@@ -74,7 +74,7 @@ def is_at_home(path: str) -> bool:
 
 def former_preset(path: str, framework: str) -> str | None:
     """The text of the config that a framework shipped under a name in a folder that it has moved since."""
-    match = _FORMER_AXOLOTL_HOME.fullmatch(path) if framework == "axolotl" else None
+    match = re.fullmatch(_FORMER_AXOLOTL_HOME, path) if framework == "axolotl" else None
     if match is None:
         return None
     import json

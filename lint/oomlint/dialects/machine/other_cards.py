@@ -25,9 +25,7 @@ _SPEAKS_OF_CUDA = re.compile(r"cuda|nvidia", re.IGNORECASE)
 _SHOWN = {"ASCEND_RT_VISIBLE_DEVICES": "Ascend NPUs", "HIP_VISIBLE_DEVICES": "AMD GPUs"}
 _GPUS = "CUDA_VISIBLE_DEVICES"
 # Not below an ``if`` or a ``try``, as where there are both.
-_IMPORTS = re.compile(
-    r"^(?:import|from) (torch_npu|torch_xla|intel_extension_for_pytorch|ipex_llm)\b", re.MULTILINE
-)
+_IMPORTS = r"(?m)^(?:import|from) (torch_npu|torch_xla|intel_extension_for_pytorch|ipex_llm)\b"
 # Intel Extension for PyTorch, README: for Intel's CPUs and GPUs; IPEX-LLM, README: the same.
 _MAKERS = {
     "torch_npu": "Ascend NPUs",
@@ -65,7 +63,7 @@ def _said(blocks: list[Block]) -> str:
                 return cards
     for document in {id(block.document): block.document for block in blocks}.values():
         text = document.source.text if isinstance(document, PythonDocument) else ""
-        found = _IMPORTS.search(text)
+        found = re.search(_IMPORTS, text)
         if found is not None:
             return f"{found[1]}, which {document.source.path} imports, is for {_MAKERS[found[1]]}"
         if _ASKS_APPLE.search(text) and not _SPEAKS_OF_CUDA.search(text):
