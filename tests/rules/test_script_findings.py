@@ -386,3 +386,35 @@ def test_gpus_that_no_command_sees(
     assert (finding.severity if finding else None) == severity
     is_exported = "export CUDA_VISIBLE_DEVICES" in mend("train.sh", text, options)
     assert is_exported is (severity is Severity.WARNING)
+
+
+_SHOWN = """\
+# accelerate launch {options}src/train.py train.yaml
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+finetuning_type: lora
+dataset: alpaca_en_demo
+output_dir: out
+"""
+_EIGHT = b"distributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\nmixed_precision: bf16\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "starts", "severity"),
+    [
+        ("--config_file acc.yaml ", "", Severity.INFO),
+        ("--config_file acc.yaml ", "accelerate launch --config_file acc.yaml src/train.py train.yaml\n", Severity.ERROR),
+        ("--multi_gpu --num_processes 8 ", "", Severity.ERROR),
+    ],
+)  # fmt: skip
+def test_an_accelerate_config_that_only_a_comment_names_is_remarked_on(options, starts, severity):
+    """How many processes it starts is for whoever starts it to say; what the config's own line says is the config's."""
+    texts = {"train.yaml": _SHOWN.format(options=options).encode(), "acc.yaml": _EIGHT}
+    if starts:
+        texts["go.sh"] = starts.encode()
+    files = Workspace(Path("/project"), texts)
+    four = Options(hardware=parse_hardware("4xRTX-4090-24GB"))
+    found = [d for d in lint(files, sorted(texts), four).diagnoses if d.rule.code == "OOM706"]
+    assert max(each.severity for each in found) is severity
+    said = ["only a comment shows how it is started" in each.finding.details for each in found]
+    assert any(said) is (severity is Severity.INFO)
