@@ -137,6 +137,24 @@ def test_a_function_of_another_file_loads_what_the_command_says() -> None:
     assert (run.plan.model.id, run.level(f.model.id)) == (_BIG, Level.STATED)
 
 
+@pytest.mark.parametrize("size", ["required=True", "default=None", "type=str"])
+def test_what_the_command_gives_the_option_that_the_call_takes_is_said(size: str) -> None:
+    makes = "model = AutoModelForCausalLM.from_pretrained(args.size)"
+    run = _run(makes, size=size, more=f"--size {_BIG}")
+    assert (run.plan.model.id, run.level(f.model.id)) == (_BIG, Level.STATED)
+    assert _run(makes, size=size).plan.model.id is None
+
+
+def test_where_a_test_may_put_another_in_the_place_of_the_option_it_is_assumed() -> None:
+    makes = f"""
+name = args.size
+if os.path.exists("/data"):
+    name = "{_SMALL}"
+model = AutoModelForCausalLM.from_pretrained(name)
+"""
+    assert _names(makes, more=f"--size {_BIG}") == _BIG
+
+
 def test_a_class_of_the_script_loads_before_its_object_is_trained() -> None:
     """Its methods stand above the trainer, and are run where the object is made."""
     makes = f"""

@@ -386,3 +386,65 @@ def test_gpus_that_no_command_sees(
     assert (finding.severity if finding else None) == severity
     is_exported = "export CUDA_VISIBLE_DEVICES" in mend("train.sh", text, options)
     assert is_exported is (severity is Severity.WARNING)
+
+
+_SHOWN = """\
+# accelerate launch {options}src/train.py train.yaml
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+finetuning_type: lora
+dataset: alpaca_en_demo
+output_dir: out
+"""
+_EIGHT = b"distributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\nmixed_precision: bf16\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "starts", "severity"),
+    [
+        ("--config_file acc.yaml ", "", Severity.INFO),
+        ("--config_file acc.yaml ", "accelerate launch --config_file acc.yaml src/train.py train.yaml\n", Severity.ERROR),
+        ("--multi_gpu --num_processes 8 ", "", Severity.ERROR),
+    ],
+)  # fmt: skip
+def test_an_accelerate_config_that_only_a_comment_names_is_remarked_on(options, starts, severity):
+    """How many processes it starts is for whoever starts it to say; what the config's own line says is the config's."""
+    texts = {"train.yaml": _SHOWN.format(options=options).encode(), "acc.yaml": _EIGHT}
+    if starts:
+        texts["go.sh"] = starts.encode()
+    files = Workspace(Path("/project"), texts)
+    four = Options(hardware=parse_hardware("4xRTX-4090-24GB"))
+    found = [d for d in lint(files, sorted(texts), four).diagnoses if d.rule.code == "OOM706"]
+    assert max(each.severity for each in found) is severity
+    said = ["only a comment shows how it is started" in each.finding.details for each in found]
+    assert any(said) is (severity is Severity.INFO)
+
+
+def test_of_what_runs_say_alike_of_a_place_the_severest_speaks():
+    """The program of the run that comes first is not here, so that it says the same in a remark."""
+    script = (
+        b"from accelerate import Accelerator\n"
+        b"from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        b'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
+        b'Trainer(model=model, args=TrainingArguments("out"), train_dataset=data).train()\n'
+    )
+    line = (
+        "accelerate launch --config_file acc.yaml {} --model_name_or_path Qwen/Qwen2.5-0.5B"
+        " --per_device_train_batch_size 2 --num_train_epochs 1 --learning_rate 1e-5"
+        " --output_dir out --bf16 True\n"
+    )
+    texts = {
+        "a.sh": line.format("gone.py").encode(),
+        "b.sh": line.format("here.py").encode(),
+        "here.py": script,
+        "acc.yaml": _EIGHT,
+    }
+    four = Options(hardware=parse_hardware("4xRTX-4090-24GB"))
+
+    def told(*names):
+        report = lint(Workspace(Path("/project"), texts), list(names), four)
+        return [d.severity for d in report.diagnoses if d.rule.code == "OOM706"]
+
+    assert told("a.sh") == [Severity.INFO]
+    assert told("b.sh") == [Severity.ERROR]
+    assert told(*texts) == [Severity.ERROR]

@@ -10,9 +10,11 @@ from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.slurm_meaning import is_asked
 from oomlint.dialects.machine.visible import shown_gpus, starts_by_deepspeed
+from oomlint.dialects.table import Block
 from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import ZERO_3, f
+from oomlint.runs.documented_launches import IN_COMMENT
 from oomlint.runs.run import Run
 
 SHARDED: Mapping[Any, Any] = {f.parallel.backend: "zero", **ZERO_3}
@@ -54,11 +56,20 @@ def says_ranks(run: Run) -> bool:
 
 
 def only_suggests_ranks(run: Run) -> bool:
-    """Whether but a comment of a config says for how many GPUs it is: that starts nothing, and what does has a say
-    in it."""
-    origin = run.origin(f.parallel.gpus_per_node)
-    block = None if origin is None else origin.block
-    return block is not None and block.table.section == "comment"
+    """Whether but a comment of a config says for how many GPUs it is, or names the file that does: that starts nothing,
+    and what does has a say in it."""
+    origins = map(run.origin, (f.parallel.gpus_per_node, launch.total_processes))
+    blocks = [each.block for each in origins if each is not None and each.block is not None]
+    return any(each.table.section == "comment" or _is_only_shown(run, each) for each in blocks)
+
+
+def _is_only_shown(run: Run, block: Block) -> bool:
+    """Whether the file of a block takes part in a run because a line names it that a comment at the config's head shows,
+    and nothing else starts the run. A number in that line itself is the config's own; such a file is there for others,
+    too, which may each have their own."""
+    lines = [each for claim in run.claims if claim.is_launched for each in claim.blocks]
+    is_shown = bool(lines) and all(each.locked == IN_COMMENT for each in lines)
+    return is_shown and block.path not in {claim.path for claim in run.claims if claim.is_launched}
 
 
 def cards_missing(run: Run) -> int:

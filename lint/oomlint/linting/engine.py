@@ -394,15 +394,17 @@ def _agreed(
 
 
 def _distinct(found: Iterable[Diagnosis], told: Sequence[str]) -> list[Diagnosis]:
-    """One diagnosis per place and message, none of what is told elsewhere: runs that share a file would repeat it."""
+    """One diagnosis per place and message, none of what is told elsewhere: runs that share a file would repeat it. Of
+    several the severest speaks, the first of those: what is a remark for one run may stop another."""
     seen: dict[tuple[Any, ...], list[Diagnosis]] = {}
     for diagnosis in found:
         finding = diagnosis.finding
         same = seen.setdefault((finding.rule.code, finding.location, finding.message), [])
         same.append(diagnosis)
+    ordered = [sorted(same, key=lambda each: -each.severity) for same in seen.values()]
     return [
         first if not others else replace(first, others=tuple(o.run.name for o in others if o.run))
-        for first, *others in seen.values()
+        for first, *others in ordered
         if not told or said_once(first.finding) not in told
     ]
 

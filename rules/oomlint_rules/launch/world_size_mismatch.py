@@ -27,7 +27,8 @@ so many processes, it is written all the same, and says what becomes of the batc
 ## When not to
 
 Where two processes on a card are meant (tests, MIG slices that look like one GPU), or where
-a GPU is left free on purpose for a generation server.
+a GPU is left free on purpose for a generation server. A number that a comment of a config gives beside no command, and
+one of an Accelerate YAML that only a comment's command names, is told in a remark: what starts the run may have another.
 
 ## Sources
 
@@ -212,14 +213,16 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             fails = (
                 "Ray has no place for so many: the trainer stops before a worker starts, or waits"
             )
+        is_only_shown = not run.is_fragment and only_suggests_ranks(run)
         return self.finding(
             run,
-            Severity.INFO if run.is_fragment or only_suggests_ranks(run) else Severity.ERROR,
+            Severity.INFO if run.is_fragment or is_only_shown else Severity.ERROR,
             title,
             at=(_PROCESSES, launch.total_processes),
             details=(
                 fails,
                 *(("unless the launch line says --num_processes",) if run.is_fragment else ()),
+                *(("only a comment shows how it is started",) if is_only_shown else ()),
                 *(
                     ("unless several nodes share them, which no file says",)
                     if _is_reckoned(run)

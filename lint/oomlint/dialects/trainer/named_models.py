@@ -11,8 +11,8 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value
-from oomlint.dialects.trainer.statements import is_command, options_of
-from oomlint.documents.base import PythonDocument, Scalar
+from oomlint.dialects.trainer.statements import is_command, option_given, options_of
+from oomlint.documents.base import Fact, PythonDocument, Scalar
 from oomlint.documents.python.model_names import calls_model
 from oomlint.documents.python.possible_names import PossibleName
 from oomlint.plan.evidence import Level
@@ -49,7 +49,9 @@ def _named_on_line(blocks: list[Block]) -> Setting | None:
 def by_its_name(run: Cells, field: Any, said: Said) -> Said:
     """Where the name is not settled that the call which loads the model is given: the one that it may be given, as far
     as the command decides, else what the command, a config file or the script calls its model. That it is taken is
-    assumed."""
+    assumed, unless the call is given an option of the command itself, which is left to who reads those."""
+    if _is_option_given(run, said):
+        return said
     block = run.given.once(_loading_script) if said is None else _script_of(said)
     if block is not None:
         for names in (*_may_be(run, block), *run.given.once(_called)):
@@ -111,17 +113,26 @@ def _has_dims(run: Cells, name: str) -> bool:
 # -- what the call may be given --------------------------------------------------------------------
 
 
+def _is_option_given(run: Cells, said: Said) -> bool:
+    """Whether the call that loads the model is given an option of the script's parser and can be given nothing else,
+    and the command says it: ``from_pretrained(args.model)``, without a default for ``--model``."""
+    script = _script_of(said)
+    if script is None or not isinstance(said, Origin):
+        return False
+    options = run.given.once(options_of)
+    node = option_given(said, options)
+    names = [each for fact in _own(script) for each in fact.detail["names"]]
+    is_one = len(names) == 1 and names[0].key is None and not names[0].is_override
+    return is_one and node is not None and options.get(names[0].option) is node
+
+
 def _may_be(run: Cells, block: Block) -> Iterator[dict[str, str]]:
     """The names that the call may be given that loads the model, the likeliest first, each with why: what the command
     says, or what its options choose; what stands under no test; what may take its place."""
-    script = block.document
-    facts = [fact for fact in script.facts if fact.kind == "may-load"]
-    own = [fact for fact in facts if fact.location.span.start == block.anchor.start]
-    elsewhere = [fact for fact in facts if fact.detail["home"] != script.source.path]
     options = run.given.once(_texts_given)
     names = [
         (each, f"what the call that loads the model in {fact.detail['home']} may be given")
-        for fact in own or elsewhere
+        for fact in _own(block) or _elsewhere(block)
         for each in fact.detail["names"]
         if not each.is_end or _has_dims(run, each.text)
     ]
@@ -133,6 +144,21 @@ def _may_be(run: Cells, block: Block) -> Iterator[dict[str, str]]:
                 found[text] = why
         if found:
             yield found
+
+
+def _own(block: Block) -> list[Fact]:
+    """What the call of this block may be given."""
+    return [each for each in _may_load(block) if each.location.span.start == block.anchor.start]
+
+
+def _elsewhere(block: Block) -> list[Fact]:
+    """What calls of other files may be given to which the script leads."""
+    home = block.document.source.path
+    return [each for each in _may_load(block) if each.detail["home"] != home]
+
+
+def _may_load(block: Block) -> Iterator[Fact]:
+    return (fact for fact in block.document.facts if fact.kind == "may-load")
 
 
 def _texts_given(blocks: list[Block]) -> MappingABC[str, str]:

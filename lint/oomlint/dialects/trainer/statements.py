@@ -239,7 +239,7 @@ def given_by_option(run: Cells, field: Any, said: Said) -> Said:
     if given and origin.entry is not None and _is_computed(origin.entry.value):
         raw = _with_options(origin.entry.value, given)
     else:
-        option = _option_of(origin, given)
+        option = option_given(origin, given)
         if option is None:
             return None if origin is run.given.once(_left_open).get(field) else said
         raw = plain_value(option, "yaml12")
@@ -266,7 +266,7 @@ def option_naming(blocks: list[Block], field: Any) -> Setting | None:
     (``deepspeed=args.config_path``), where it stands on the line."""
     given = options_of(blocks) if is_launched(blocks) else {}
     for origin in _in_scripts(blocks, field) if given else ():
-        node = _option_of(origin, given)
+        node = option_given(origin, given)
         for block in reversed(blocks) if isinstance(node, Scalar) else ():
             entries = block.mapping.entries.values()
             entry = next((each for each in entries if each.value is node), None)
@@ -319,7 +319,7 @@ def _read(run: Cells, field: Any, origin: Origin, raw: Any, earlier: Setting | N
 _OPTION = re.compile(r"\w+\.(\w+)$")
 
 
-def _option_of(origin: Origin, given: MappingABC[str, Node]) -> Node | None:
+def option_given(origin: Origin, given: MappingABC[str, Node]) -> Node | None:
     """The command line's value for an argument that a script writes as ``args.name``."""
     if origin.entry is None or origin.block is None or not _is_script(origin.block):
         return None
