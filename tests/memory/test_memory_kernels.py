@@ -155,7 +155,10 @@ def test_prime_rls_tiles_are_of_some_tokens_and_words() -> None:
     # All tokens at once unless somebody says how many.
     for chunks in (None, 1):
         whole = logits(
-            loss__algorithm="tiles", loss__logits_materialised="fused", loss__chunks=chunks
+            loss__algorithm="tiles",
+            loss__logits_materialised="fused",
+            loss__chunks=chunks,
+            loss__words=8192,
         )
         assert bytes_of(whole) == (0, 14 * 4 * tile, made + 22 * 4 * tile)
 

@@ -430,6 +430,9 @@ def test_what_a_framework_refuses_another_reader_may_take(
     assert {x.severity for x in found} == {Severity.INFO if is_own else Severity.ERROR}
 
 
+_TRAINS = "Trainer(model=model, args=args, train_dataset=data).train()\n"
+
+
 @pytest.mark.parametrize(
     ("program", "command", "severity"),
     [
@@ -453,7 +456,7 @@ def test_a_program_that_loads_yaml_may_read_what_nothing_starts(
         (_AUTO, {"OOM904"}, "axolotl train"),
         (stray, {"OOM801"}, "llamafactory-cli train"),
     ):
-        files = {"configs/train.yaml": config, "tools/own.py": program}
+        files = {"configs/train.yaml": config, "tools/own.py": f"{program}{_TRAINS}"}
         files |= {"train.sh": command.format(start=start)} if command else {}
         found = [x for x in report_of(files).diagnoses if x.rule.code in codes]
         assert {x.rule.code for x in found} == codes

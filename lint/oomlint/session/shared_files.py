@@ -168,14 +168,18 @@ class Group(Struct, frozen=True, dict=True):
         return found
 
     @cached_property
-    def _tellers(self) -> Mapping[str, tuple[Rank, int]]:
-        """What is found in shared files, and the first run that tells it, with its batch."""
-        found: dict[str, tuple[Rank, int]] = {}
+    def _tellers(self) -> Mapping[str, int]:
+        """What is found in shared files, and the batch of the run that tells it."""
+        found: dict[str, tuple[tuple[int, Rank], int]] = {}
         for batch in self._shares:
             for each, root in self._about_shared(self.firsts[batch]):
-                key = said_once(each.finding)
-                found[key] = min(found.get(key, (self.rank(root), batch)), (self.rank(root), batch))
-        return found
+                key, turn = said_once(each.finding), (self._turn(each, root), batch)
+                found[key] = min(found.get(key, turn), turn)
+        return {key: batch for key, (_, batch) in found.items()}
+
+    def _turn(self, told: Told, root: Root) -> tuple[int, Rank]:
+        """By which one of several that say the same comes first: of the severest the first run's, as within a batch."""
+        return -told.finding.severity, self.rank(root)
 
     def _about_shared(self, part: Part) -> Iterator[tuple[Told, Root]]:
         assert part.shares is not None
@@ -201,7 +205,7 @@ class Group(Struct, frozen=True, dict=True):
         told = [
             each
             for each, _ in self._about_shared(self.firsts[batch])
-            if self._tellers[said_once(each.finding)][1] != batch
+            if self._tellers[said_once(each.finding)] != batch
         ]
         if not tells_all and not any(self._decides(each, batch) for each in told):
             told = []
@@ -240,8 +244,9 @@ class Group(Struct, frozen=True, dict=True):
     # -- what is told of it ----------------------------------------------------------------
 
     def told(self) -> dict[int, Part]:
-        """What is told of each batch: of several runs that say the same of a shared file the first does, all by name."""
-        about: list[tuple[tuple[object, ...], Rank, Told]] = []
+        """What is told of each batch: of several runs that say the same of a shared file the first does of those
+        that say it most severely, all by name."""
+        about: list[tuple[tuple[object, ...], tuple[int, Rank], Told]] = []
         out = {}
         for batch, part in self.said.items():
             shares = part.shares
@@ -254,7 +259,7 @@ class Group(Struct, frozen=True, dict=True):
                     continue
                 each = self._by_name(each)
                 if each.finding.location.path in self.shared:
-                    about.append((order_of(each), self.rank(root), each))
+                    about.append((order_of(each), self._turn(each, root), each))
                 else:
                     own.append(each)
             counted = [n for n, root in enumerate(part.roots) if self._counts(root)]

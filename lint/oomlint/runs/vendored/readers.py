@@ -44,6 +44,8 @@ _LOADS_KIND = (
     ),
     (TOML_SUFFIXES, rb"\btoml\w*\.load"),
 )
+# What a program that trains by itself has.
+TRAINS = rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
 _TO_WRITE = rb"[\"']\s*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 # Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
@@ -170,8 +172,8 @@ class OwnReaders:
         return bool(re.search(puts, readme))
 
     def loader_of(self, claim: Claim) -> str:
-        """The first program of the project, outside of its copy of the framework, that loads YAML or TOML by itself, where
-        that is what a config is; of JSON none is asked for, which programs load for so much else."""
+        """The first program of the project, outside of its copy of the framework, that trains and loads YAML or TOML by
+        itself, where that is what a config is; of JSON none is asked for, which programs load for so much else."""
         path, suffix = claim.path, kind_of(claim.path)
         loads = next((words for kinds, words in _LOADS_KIND if suffix in kinds), None)
         if loads is None:
@@ -180,7 +182,8 @@ class OwnReaders:
         copies = tuple(map(Path, copies_around(self.workspace, claim.dialect, path)))
         for name in programs:
             is_copied = any(self.workspace.file(name).is_relative_to(copy) for copy in copies)
-            if not is_copied and re.search(loads, self.workspace.read_or_none(name) or b""):
+            text = b"" if is_copied else self.workspace.read_or_none(name) or b""
+            if re.search(loads, text) and re.search(TRAINS, text):
                 return name
         return ""
 
