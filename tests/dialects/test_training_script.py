@@ -698,6 +698,45 @@ def test_an_adapter_that_is_loaded_to_be_trained_on(trainable: str, method: str)
         assert run.cells.level(f.trainable.r) is Level.ASSUMED
 
 
+_CONTINUES_OR_BEGINS = """\
+import argparse
+from peft import LoraConfig, PeftModel
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--adapter", default=None)
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", dtype="bfloat16")
+lora = LoraConfig(r=64, target_modules="all-linear")
+if args.adapter:
+    model = PeftModel.from_pretrained(model, args.adapter{trainable})
+    lora = None
+config = GRPOConfig(output_dir="out", bf16=True)
+GRPOTrainer(model=model, args=config, train_dataset=data, peft_config=lora).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainable", "option", "method", "level"),
+    [
+        (", is_trainable=True", "", "lora", Level.STATED),
+        (", is_trainable=True", " --adapter out/sft", "lora", Level.ASSUMED),
+        ("", " --adapter out/sft", "full", None),
+    ],
+)
+def test_an_adapter_that_an_option_has_loaded_in_the_place_of_a_new_one(
+    trainable: str, option: str, method: str, level: Level | None
+) -> None:
+    script = _CONTINUES_OR_BEGINS.format(trainable=trainable)
+    files = {"train.py": script, "run.sh": f"python train.py{option}\n"}
+    run = _run(files)
+    assert run.plan.trainable.method == method
+    if level is not None:
+        assert run.plan.trainable.r == 64
+        assert run.cells.level(f.trainable.r) is level
+
+
 @pytest.mark.parametrize(
     ("asked", "runs"),
     [

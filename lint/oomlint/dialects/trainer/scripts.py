@@ -104,7 +104,7 @@ def adapts(run: Cells) -> Any:
     if not is_script(run):
         return None
     if run.given.once(_chooses_adapter):
-        return True if run[script.adapter] else None
+        return True if run[script.adapter] or reaches(run, LOADED_ADAPTER) else None
     return True if reaches(run, ADAPTER, LOADED_ADAPTER) or run[script.adapter] else None
 
 
@@ -163,6 +163,19 @@ def of_loaded_adapter(run: Cells) -> Any:
         return None
     why = "which adapter is trained no file here tells: PEFT's default"
     return {field: Sourced(value, why, is_assumed=True) for field, value in _OF_LOADED.items()}
+
+
+@scripts.override(f.trainable.r)
+def as_the_scripts_own(run: Cells) -> Any:
+    """Of an adapter that is loaded in the place of the script's own, which it was most likely trained as."""
+    if not is_script(run) or not run.given.once(_chooses_adapter) or run[script.adapter]:
+        return None
+    rank = run.base(f.trainable.r)
+    if rank is None or not reaches(run, LOADED_ADAPTER):
+        return None
+    return Sourced(
+        rank, "which adapter is trained no file here tells: as the script's own", is_assumed=True
+    )
 
 
 @scripts.derive(f.quant.prepares_kbit)
