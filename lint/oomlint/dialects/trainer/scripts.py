@@ -15,7 +15,7 @@ from oomlint.dialects.accelerate.meaning import distributed_type
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.meaning import Meaning, Said, Sourced
+from oomlint.dialects.meaning import Bounds, Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, plain_value, unread_at
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.call_arguments import is_decided
@@ -205,6 +205,31 @@ _BEFORE_5 = frozenset(
 
 def _is_old(blocks: list[Block]) -> bool:
     return not _BEFORE_5.isdisjoint(name for block in blocks for name in block.mapping.entries)
+
+
+# transformers 4.57 trainer.py __init__ takes it, with a warning that it goes in 5.0.0; 5.0.0 does not.
+_OF_TRAINER_BEFORE_5 = "tokenizer"
+
+
+def _gives_trainer_of_4(blocks: list[Block]) -> bool:
+    """Whether one of transformers' own trainers is given what those of release 5 refuse."""
+    return any(
+        _OF_TRAINER_BEFORE_5 in block.mapping.entries
+        for block in blocks
+        if block.table.section == "trainer" and isinstance(block.document, PythonDocument)
+        if f"transformers.{_callee(block)}" in block.document.imports
+    )
+
+
+def _callee(block: Block) -> str:
+    return block.document.source.text[block.anchor.start : block.anchor.end]
+
+
+@scripts.requires
+def release_of_trainer(run: Cells) -> Iterator[Bounds]:
+    """Where nobody pins transformers it is one that the script runs with."""
+    if run.given.once(_gives_trainer_of_4):
+        yield "transformers", (), (5,)
 
 
 _BUILT = re.compile(r"(?:\w+\.)*\w+(?:ForCausalLM|LMHeadModel)")
