@@ -1495,6 +1495,51 @@ def test_a_precision_that_only_running_tells_differs_from_none(more: str, speaks
     assert ("OOM803" in codes) is speaks
 
 
+_OWN_TRAINER = """\
+from transformers import Trainer
+class OurTrainer(Trainer):
+    def train(self):
+        {before}
+        for batch in self.loader:
+            loss = self.model(**batch).loss
+            loss.backward()
+            self.optimizer.step()
+"""
+_OF_OWN_TRAINER = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+from ours import OurTrainer
+args = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()[0]
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dtype="bfloat16")
+OurTrainer({args}model=model, train_dataset=d).train()
+"""
+
+
+@pytest.mark.parametrize("args", ["args=args, ", "config=args, "])
+@pytest.mark.parametrize(
+    ("before", "speaks"),
+    [
+        ("pass", False),
+        ("return super().train()", True),
+        ("deepspeed_init(self, self.steps)", True),
+        ("return find_batch_size(self._inner_training_loop)()", True),
+    ],
+)
+def test_a_loop_of_the_projects_own_compares_no_precisions(
+    before: str, speaks: bool, args: str
+) -> None:
+    files = {
+        "train.py": _OF_OWN_TRAINER.format(args=args),
+        "ours.py": _OWN_TRAINER.format(before=before),
+        "run.sh": (
+            "deepspeed train.py --output_dir o --deepspeed ds.json"
+            " --per_device_train_batch_size 2 --learning_rate 1e-5\n"
+        ),
+        "ds.json": _BF16,
+    }
+    codes = {each.rule.code for each in report_of(files).diagnoses}
+    assert ("OOM803" in codes) is speaks
+
+
 _LOADS_BEHIND = """\
 from peft import AutoPeftModelForCausalLM
 from transformers import HfArgumentParser, Trainer, TrainingArguments
