@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
 from oomlint.dialects.releases import SKIPS_LOGITS
 from oomlint.errors import CannotEdit
+from oomlint.linting.rule import Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 
@@ -77,6 +78,49 @@ def test_liger_fuses_the_loss_of_evaluation_where_it_is_asked_to(
     assert needed == spared if fuses else needed > spared + 8 * 1024 * 152_064 * 5
     if not pins:
         assert SKIPS_LOGITS in run.open
+
+
+_EVALUATES = """\
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", dtype="bfloat16")
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+
+def cut(rows):
+    return tok(rows["text"], truncation=True, padding="max_length", max_length=2048)
+
+data = load_dataset("json", data_files="a.json")["train"].map(cut, batched=True)
+args = TrainingArguments(
+    "out",
+    per_device_train_batch_size=1,
+    eval_strategy="steps",
+    per_device_eval_batch_size=8,
+    bf16=True,
+    gradient_checkpointing=True,
+)
+Trainer(model=model, args=args, train_dataset=data, eval_dataset=data{more}).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "pins", "severity"),
+    [
+        ("", "transformers==5.16.0\nliger-kernel==0.6.2\n", Severity.ERROR),
+        ("", "transformers==4.54.1\nliger-kernel==0.6.2\n", None),
+        ("", "", Severity.INFO),
+        # An argument that transformers' own Trainer lost with 5.0.
+        (", tokenizer=tok", "", None),
+    ],
+)
+def test_a_fused_loss_relieves_evaluation_only_where_that_asks_for_it(
+    more: str, pins: str, severity: Severity | None
+) -> None:
+    files = {"train.py": _EVALUATES.format(more=more), "requirements.txt": pins}
+    report = report_of(files, "train.py", hardware="1xRTX-4090-24GB")
+    found = {each.rule.code: each.severity for each in report.diagnoses}
+    assert found["OOM602"] is Severity.ERROR
+    assert found.get("OOM103") is severity
 
 
 def test_who_asks_for_the_logits_of_evaluation_gets_them() -> None:

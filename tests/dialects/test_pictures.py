@@ -103,3 +103,21 @@ def test_llama_factory_cuts_no_picture_unless_it_is_told_to(
 )
 def test_a_script_tells_its_processor(processor: str, pixels: int | None) -> None:
     assert _vision({"train.py": SCRIPT.format(processor=processor)}).max_pixels == pixels
+
+
+@pytest.mark.parametrize(
+    ("option", "pixels"), [("", 16384 * 28 * 28), (" --max_pixels 2116800", 2_116_800)]
+)
+def test_a_command_says_more_than_the_default_of_the_scripts_option(
+    option: str, pixels: int
+) -> None:
+    script = SCRIPT.format(
+        processor=(
+            "parser = argparse.ArgumentParser()\n"
+            "parser.add_argument('--max_pixels', type=int, default=16384 * 28 * 28)\n"
+            "opts = parser.parse_args()\n"
+            "p = AutoProcessor.from_pretrained('q', max_pixels=opts.max_pixels)"
+        )
+    )
+    files = {"train.py": f"import argparse\n{script}", "run.sh": f"python train.py{option}\n"}
+    assert _vision(files).max_pixels == pixels

@@ -698,6 +698,45 @@ def test_an_adapter_that_is_loaded_to_be_trained_on(trainable: str, method: str)
         assert run.cells.level(f.trainable.r) is Level.ASSUMED
 
 
+_CONTINUES_OR_BEGINS = """\
+import argparse
+from peft import LoraConfig, PeftModel
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--adapter", default=None)
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", dtype="bfloat16")
+lora = LoraConfig(r=64, target_modules="all-linear")
+if args.adapter:
+    model = PeftModel.from_pretrained(model, args.adapter{trainable})
+    lora = None
+config = GRPOConfig(output_dir="out", bf16=True)
+GRPOTrainer(model=model, args=config, train_dataset=data, peft_config=lora).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainable", "option", "method", "level"),
+    [
+        (", is_trainable=True", "", "lora", Level.STATED),
+        (", is_trainable=True", " --adapter out/sft", "lora", Level.ASSUMED),
+        ("", " --adapter out/sft", "full", None),
+    ],
+)
+def test_an_adapter_that_an_option_has_loaded_in_the_place_of_a_new_one(
+    trainable: str, option: str, method: str, level: Level | None
+) -> None:
+    script = _CONTINUES_OR_BEGINS.format(trainable=trainable)
+    files = {"train.py": script, "run.sh": f"python train.py{option}\n"}
+    run = _run(files)
+    assert run.plan.trainable.method == method
+    if level is not None:
+        assert run.plan.trainable.r == 64
+        assert run.cells.level(f.trainable.r) is level
+
+
 @pytest.mark.parametrize(
     ("asked", "runs"),
     [
@@ -1453,6 +1492,51 @@ def test_a_precision_that_only_running_tells_differs_from_none(more: str, speaks
     files = {"train.py": _BY_CARD.replace("{more}", more), "ds.json": _BF16}
     report = report_of(files)
     codes = {each.rule.code for each in report.diagnoses}
+    assert ("OOM803" in codes) is speaks
+
+
+_OWN_TRAINER = """\
+from transformers import Trainer
+class OurTrainer(Trainer):
+    def train(self):
+        {before}
+        for batch in self.loader:
+            loss = self.model(**batch).loss
+            loss.backward()
+            self.optimizer.step()
+"""
+_OF_OWN_TRAINER = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+from ours import OurTrainer
+args = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()[0]
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dtype="bfloat16")
+OurTrainer({args}model=model, train_dataset=d).train()
+"""
+
+
+@pytest.mark.parametrize("args", ["args=args, ", "config=args, "])
+@pytest.mark.parametrize(
+    ("before", "speaks"),
+    [
+        ("pass", False),
+        ("return super().train()", True),
+        ("deepspeed_init(self, self.steps)", True),
+        ("return find_batch_size(self._inner_training_loop)()", True),
+    ],
+)
+def test_a_loop_of_the_projects_own_compares_no_precisions(
+    before: str, speaks: bool, args: str
+) -> None:
+    files = {
+        "train.py": _OF_OWN_TRAINER.format(args=args),
+        "ours.py": _OWN_TRAINER.format(before=before),
+        "run.sh": (
+            "deepspeed train.py --output_dir o --deepspeed ds.json"
+            " --per_device_train_batch_size 2 --learning_rate 1e-5\n"
+        ),
+        "ds.json": _BF16,
+    }
+    codes = {each.rule.code for each in report_of(files).diagnoses}
     assert ("OOM803" in codes) is speaks
 
 

@@ -407,6 +407,25 @@ def test_keys_that_any_file_of_the_projects_own_copy_of_a_package_declares(tmp_p
     assert [wrong.entry.key for wrong in run.wrong] == ["rlhf_type"][knows:]
 
 
+@pytest.mark.parametrize(
+    ("folder", "name", "strays"),
+    [
+        ("ms-swift-3.1.1", "ms-swift", ["their_weight"]),
+        ("third_party/ms-swift", "ms_swift", ["their_weight"]),
+        ("ms-swift-3.1.1", "another", ["our_weight", "their_weight"]),
+    ],
+)
+def test_keys_that_the_frameworks_whole_repository_in_a_folder_declares(folder, name, strays):
+    command = "swift sft --model Qwen/Qwen2.5-7B --dataset a.jsonl"
+    files = {
+        "scripts/run.sh": f"{command} --our_weight 2 --their_weight 3\n",
+        f"{folder}/setup.py": f"from setuptools import setup\nsetup(name='{name}')\n",
+        f"{folder}/swift/llm/args.py": "class Ours:\n    our_weight: float = 1.0\n",
+    }
+    [run] = link(files).runs
+    assert [stray.path for stray in run.stray] == strays
+
+
 def test_a_package_above_the_project_is_no_copy_of_its_own(tmp_path):
     (tmp_path / "swift").mkdir()
     (tmp_path / "swift/args.py").write_text("class Ours:\n    our_weight: float = 1.0\n")

@@ -349,8 +349,10 @@ class Linker:
             found = next(filter(None, files), None)
             if found is None:
                 return f"{name} is not here"
-            if any(c.path == found for c in claims) or self._parses_arguments(found):
+            if any(c.path == found for c in claims):
                 return ""
+            if self._parses_arguments(found):
+                return self._own_loop(found)
             return f"what {name} does is not followed"
         return ""
 
@@ -386,6 +388,17 @@ class Linker:
                 claims = self._recogniser.claims(found)
                 if any(c.kind == "part" and c.dialect.name in _SHARDING for c in claims):
                     return f"what the program does with --{key} {found} is not followed"
+        return ""
+
+    def _own_loop(self, script: str) -> str:
+        """Why it is not known what a script does that hands a library's arguments to a trainer with a loop of its own,
+        in words; empty where it has none."""
+        with suppress(FileError):
+            document = self.workspace.document(script)
+            facts = () if document is None else document.facts
+            loop = next((fact for fact in facts if fact.kind == "own-loop"), None)
+            if loop is not None:
+                return f"{loop.detail['class']}.train is the project's own and not followed"
         return ""
 
     def _parses_arguments(self, script: str) -> bool:

@@ -24,12 +24,15 @@ sharding where those are enough.
 
 Architectures that Liger does not know; a LoRA adapter on the output head; losses with label
 smoothing; metrics that need the logits during training. Liger has to be installed. Where no file says how long
-samples are and short ones fit, the rule only remarks on them.
+samples are and short ones fit, the rule only remarks on them. So it does where the peak is in evaluation and no file says that
+transformers is 5.15 and Liger 0.6 or later: older ones fuse the loss in training alone.
 
 ## Sources
 
 * transformers 5.23 `loss/loss_utils.py:61` (`logits.float()`)
 * Liger Kernel, arXiv 2410.10989; cut cross-entropy, arXiv 2411.09009
+* liger-kernel 0.6.1 `transformers/model/gemma3.py` (`skip_logits = self.training and ...`); transformers 5.15
+  `trainer.py` (`prediction_step` asks for it)
 * https://github.com/hiyouga/LLaMA-Factory/issues/2744 (out of memory at `shift_logits`)
 """
 
@@ -38,7 +41,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.judgement import Peak, is_needed_by_any_samples, judge_gpu, relief
+from oomlint.dialects.releases import EVALUATES_FUSED, SKIPS_LOGITS
+from oomlint.judgement import Peak, Relief, is_needed_by_any_samples, judge_gpu, relief
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -85,6 +89,9 @@ _LIGER = "liger_fused_linear_cross_entropy: true\n"
 _SHARE = 0.15
 _HALF = 0.5
 _FUSED = {f.loss.logits_materialised: "fused"}
+# Liger's models fuse the loss of evaluation only where they are asked to.
+_ASKING = (EVALUATES_FUSED, SKIPS_LOGITS)
+_IN_EVALUATION = "if the releases that run fuse it in evaluation too, which no file says"
 
 
 class LogitsMaterializedLargeVocab(Rule, code="OOM103", fixes=Applicability.SAFE, cost=4):
@@ -127,9 +134,11 @@ class LogitsMaterializedLargeVocab(Rule, code="OOM103", fixes=Applicability.SAFE
         if found is not None:
             if found.is_worthwhile:
                 assert found.severity is not None
-                cure = (f"with a fused cross-entropy {found.sentence}",)
+                cure: tuple[str, ...] = (f"with a fused cross-entropy {found.sentence}",)
                 fuse = Proposal.set("use a fused linear cross-entropy (Liger kernel)", _FUSED)
                 severity = _of_any_samples(run, found.severity)
+                if _hangs_on_release(run, before):
+                    severity, cure = min(severity, Severity.INFO), (*cure, _IN_EVALUATION)
                 yield self._logits(run, before, severity, logits, cure, fuse)
         elif before.limit is not None and logits >= _HALF * before.predicted:
             others = (
@@ -158,6 +167,15 @@ class LogitsMaterializedLargeVocab(Rule, code="OOM103", fixes=Applicability.SAFE
             judged=before,
             proposals=proposals,
         )
+
+
+def _hangs_on_release(run: Run, before: Peak) -> bool:
+    """Whether the peak falls only with releases that fuse the loss of evaluation, and no file says that these run."""
+    changed = run.what_if(_FUSED)
+    if not any(change in changed.open for change in _ASKING):
+        return False
+    after = judge_gpu(changed.assuming({f.eval.fuses_loss: False}))
+    return after is not None and not Relief(before, after, _FUSED).is_worthwhile
 
 
 def _of_any_samples(run: Run, severity: Severity) -> Severity:

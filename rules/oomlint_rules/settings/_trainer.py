@@ -19,10 +19,21 @@ def trainer_compares(run: Run) -> bool:
         return False
     if unread_program(run):
         return False
-    return not any(map(_is_for_own_loop, (block for block, _ in run.parts.blocks)))
+    blocks = [block for block, _ in run.parts.blocks]
+    return not any(_is_for_own_loop(block) or _calls_own_loop(block) for block in blocks)
 
 
 def _is_for_own_loop(block: Block) -> bool:
     """Whether a command names its file by the option of ``deepspeed.add_config_arguments``, which
     the Trainer does not have: DeepSpeed alone then makes the sizes of batches out."""
     return isinstance(block.document, ShellDocument) and "deepspeed_config" in block.mapping.entries
+
+
+def _calls_own_loop(block: Block) -> bool:
+    """Whether the trainer that a script calls has a loop of the project's own: the library's compares as it begins
+    (transformers 5.23 trainer.py, deepspeed_init)."""
+    if block.table.section != "trainer":
+        return False
+    called = block.document.source.text[block.anchor.start : block.anchor.end]
+    facts = block.document.facts
+    return any(fact.kind == "own-loop" and fact.detail["class"] == called for fact in facts)

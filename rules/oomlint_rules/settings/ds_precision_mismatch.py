@@ -22,7 +22,8 @@ numerics holds.
 
 ## When not to
 
-Where a script reads the JSON itself and passes matching flags on.
+Where a script reads the JSON itself and passes matching flags on. Where the trainer is the project's own and its
+`train` never comes to transformers' loop, nothing compares them, and nothing is said.
 
 ## Sources
 

@@ -44,7 +44,8 @@ def calls_beside(
             yield like, ALIKE_ADAPTERS
         wrapped = WRAPS if like is None else LOADED_ADAPTER
         yield from ((call, wrapped) for call in calls if wraps(call))
-        yield from ((call, LOADED_ADAPTER) for call in calls if trains_what_it_loads(call))
+    # Where an option decides, one may be loaded in the place of what a config of the script's would make.
+    yield from ((call, LOADED_ADAPTER) for call in calls if trains_what_it_loads(call))
     for call in calls:
         if call.callee.endswith(
             ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")

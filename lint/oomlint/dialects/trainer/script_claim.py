@@ -39,6 +39,7 @@ from oomlint.documents.base import (
     Scalar,
     Sequence as Items,
 )
+from oomlint.documents.python.nodes import PythonScalar
 from oomlint.documents.text import Span
 
 # TRL 1.16 trainer/dpo_trainer.py and kto_trainer.py, and what is made of them.
@@ -142,7 +143,8 @@ def _told_of_vision(document: Document) -> Iterator[Block]:
         if fact.kind in said:
             table, locked = said.pop(fact.kind)
             at, value = fact.location.span, fact.detail.get("pixels", True)
-            entry = Entry(table.rows[0].key, at, Scalar(at, value), at)
+            told = PythonScalar(at, value, option=fact.detail.get("option", ""))
+            entry = Entry(table.rows[0].key, at, told, at)
             mapping = Mapping(at, {entry.key: entry}, locked=locked)
             yield Block(document, mapping, table, at, locked=locked)
 

@@ -15,7 +15,7 @@ from oomlint.dialects.accelerate.meaning import distributed_type
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.meaning import Meaning, Said, Sourced
+from oomlint.dialects.meaning import Bounds, Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, plain_value, unread_at
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.call_arguments import is_decided
@@ -104,7 +104,7 @@ def adapts(run: Cells) -> Any:
     if not is_script(run):
         return None
     if run.given.once(_chooses_adapter):
-        return True if run[script.adapter] else None
+        return True if run[script.adapter] or reaches(run, LOADED_ADAPTER) else None
     return True if reaches(run, ADAPTER, LOADED_ADAPTER) or run[script.adapter] else None
 
 
@@ -165,6 +165,19 @@ def of_loaded_adapter(run: Cells) -> Any:
     return {field: Sourced(value, why, is_assumed=True) for field, value in _OF_LOADED.items()}
 
 
+@scripts.override(f.trainable.r)
+def as_the_scripts_own(run: Cells) -> Any:
+    """Of an adapter that is loaded in the place of the script's own, which it was most likely trained as."""
+    if not is_script(run) or not run.given.once(_chooses_adapter) or run[script.adapter]:
+        return None
+    rank = run.base(f.trainable.r)
+    if rank is None or not reaches(run, LOADED_ADAPTER):
+        return None
+    return Sourced(
+        rank, "which adapter is trained no file here tells: as the script's own", is_assumed=True
+    )
+
+
 @scripts.derive(f.quant.prepares_kbit)
 def prepares(run: Cells) -> Any:
     """Without quantized weights it changes nothing (peft 0.21.2 utils/other.py:190)."""
@@ -192,6 +205,31 @@ _BEFORE_5 = frozenset(
 
 def _is_old(blocks: list[Block]) -> bool:
     return not _BEFORE_5.isdisjoint(name for block in blocks for name in block.mapping.entries)
+
+
+# transformers 4.57 trainer.py __init__ takes it, with a warning that it goes in 5.0.0; 5.0.0 does not.
+_OF_TRAINER_BEFORE_5 = "tokenizer"
+
+
+def _gives_trainer_of_4(blocks: list[Block]) -> bool:
+    """Whether one of transformers' own trainers is given what those of release 5 refuse."""
+    return any(
+        _OF_TRAINER_BEFORE_5 in block.mapping.entries
+        for block in blocks
+        if block.table.section == "trainer" and isinstance(block.document, PythonDocument)
+        if f"transformers.{_callee(block)}" in block.document.imports
+    )
+
+
+def _callee(block: Block) -> str:
+    return block.document.source.text[block.anchor.start : block.anchor.end]
+
+
+@scripts.requires
+def release_of_trainer(run: Cells) -> Iterator[Bounds]:
+    """Where nobody pins transformers it is one that the script runs with."""
+    if run.given.once(_gives_trainer_of_4):
+        yield "transformers", (), (5,)
 
 
 _BUILT = re.compile(r"(?:\w+\.)*\w+(?:ForCausalLM|LMHeadModel)")

@@ -55,14 +55,17 @@ _DECIDES: Mapping[str, str] = {
 }
 # Who starts a step, and what one consists of.
 _STEPS = frozenset({"training_step", "_inner_training_loop"})
+# HF/trainer.py: what ``train`` starts, and what that begins with where DeepSpeed is on; loops copied of it do so, too.
+_LIBRARYS_LOOP = frozenset({"_inner_training_loop", "deepspeed_init"})
 _BATCH_SIZE = re.compile(r"^_?(?:per_device_)?train_batch_size$")
 # HF/trainer.py get_optimizer_cls_and_kwargs: the class that ``optim`` names.
 _OPTIMIZER = "get_optimizer_cls_and_kwargs"
 
 
 def own_trainer_facts(file: Module, calls: Sequence[Call], modules: Modules) -> Iterator[Fact]:
-    """Facts of the kind ``own-way`` (``class``, ``method``, ``decides``): a method that is not followed of a trainer
-    of the project's own that the script calls, or (``of``) the package of one that is not known, or (``model``) the
+    """Facts of the kind ``own-loop`` (``class``, ``method``): that a trainer of the project's own that the script calls
+    never comes to the library's loop; of the kind ``own-way`` (``class``, ``method``, ``decides``): a method that is not
+    followed of such, or (``of``) the package of one that is not known, or (``model``) the
     class of the project's own that makes what it is given; and those of :func:`.loss_facts.class_facts` of trainers
     whose class stands in another file."""
     for name in dict.fromkeys(call.callee for call in calls if _TRAINER.search(call.callee)):
@@ -70,6 +73,7 @@ def own_trainer_facts(file: Module, calls: Sequence[Call], modules: Modules) -> 
         for home, cls in trainer.line:
             if home.source is not file.source:
                 yield from class_facts(cls, name, home.source, NodeSpans(home.source))
+        yield from trainer.own_loop()
         yield from trainer.own_ways()
         yield from _of_strangers(name, file, trainer.line, calls)
         yield from _of_own_model(name, file, calls, modules)
@@ -191,6 +195,16 @@ class _Trainer(Struct, frozen=True, eq=False, dict=True):
             detail = {"class": self.name, "method": method, "decides": decides}
             yield Fact("own-way", where, detail)
 
+    def own_loop(self) -> Iterator[Fact]:
+        """Where ``train`` is the project's own, and comes back to the library's no more than it does what that begins
+        with."""
+        home, function = self.methods.get("train", (None, None))
+        if home is None or function is None:
+            return
+        if not any(_is_above(node, "train") or _names_loop(node) for node in self._nodes(function)):
+            where = Location(home.source.path, NodeSpans(home.source).span(function))
+            yield Fact("own-loop", where, {"class": self.name, "method": "train"})
+
     def _is_followed(self, function: Function, decides: str) -> bool:
         nodes = list(self._nodes(function))
         if any(_is_above(node, function.name) for node in nodes):
@@ -233,6 +247,13 @@ def _is_above(node: ast.AST, method: str) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name)):
             return name == method
+    return False
+
+
+def _names_loop(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name in _LIBRARYS_LOOP
     return False
 
 

@@ -17,6 +17,7 @@ _NAMED = (
     ("pyproject.toml", rb"(?m)^name\s*=\s*[\"']([\w.-]+)"),
     ("setup.py", rb"\bname\s*=\s*[\"']([\w.-]+)"),
 )
+NAMING_FILES = tuple(file for file, _ in _NAMED)
 _EXAMPLES = frozenset({"examples", "docs", "notebooks"})
 
 
@@ -32,7 +33,7 @@ def checkout_around(workspace: Workspace, path: str) -> tuple[str, Path] | None:
     project = workspace.project_around(path)
     for folder in workspace.search_folders(path):
         if project in folder.parents and workspace.file(path).is_relative_to(folder):
-            name = _distribution(workspace, folder)
+            name = distribution_of(workspace, folder)
             if name in PACKAGES and not _has_known_examples(name):
                 return name, folder
     return None
@@ -44,7 +45,8 @@ def _has_known_examples(name: str) -> bool:
     return any(each.name == name and each.examples for each in FRAMEWORKS)
 
 
-def _distribution(workspace: Workspace, folder: Path) -> str:
+def distribution_of(workspace: Workspace, folder: Path) -> str:
+    """What a folder is installed as; empty where nothing in it can be."""
     for file, pattern in _NAMED:
         if workspace.holds(folder, file):
             text = workspace.read_or_none(workspace.name(folder / file)) or b""

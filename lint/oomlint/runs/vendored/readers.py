@@ -18,7 +18,12 @@ from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import Document, parser_of
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
-from oomlint.runs.vendored.files import MOST_OF_PACKAGE, PACKAGE_DEEPEST, copies_around, programs_in
+from oomlint.runs.vendored.files import (
+    MOST_OF_PACKAGE,
+    PACKAGE_DEEPEST,
+    copies_carried,
+    programs_in,
+)
 
 if TYPE_CHECKING:
     from oomlint.documents.python.options import ScriptOptions
@@ -89,7 +94,7 @@ class OwnReaders:
     def declared_by_copy(self, claim: Claim) -> Declared:
         """What the project's copy of the framework's whole package declares: later releases, and people who change
         it, do so in files that none of this one's are named as."""
-        folders = list(copies_around(self.workspace, claim.dialect, claim.path))
+        folders = list(copies_carried(self.workspace, claim.dialect, claim.path))
         for folder in folders:
             if folder not in self._copies:
                 self._copies[folder] = self._declared_below(folder)
