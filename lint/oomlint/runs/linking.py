@@ -292,10 +292,14 @@ class Linker:
         declared = without_declared(self.workspace, run, claims, self._own_readers)
         if any(c.is_launched or c.is_program for c in claims):
             return declared
-        is_asked = len(declared.stray) < len(run.stray)
-        if not is_asked and not any(map(self._own_readers.declare, run.stray)):
+        is_own = (
+            len(declared.stray) < len(run.stray)
+            or any(map(self._own_readers.declare, run.stray))
+            or self._own_readers.load(main.path)
+        )
+        if not is_own:
             return declared
-        # Some of its keys are for a program of the project's own, which reads the others, too.
+        # A program of the project's own reads the file, or some of its keys, and so the others, too.
         doubted = replace(
             parts, blocks=tuple(doubted_again(parts.blocks, _READ_BY_OWN.format(main.path)))
         )

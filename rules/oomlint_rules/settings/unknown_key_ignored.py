@@ -65,6 +65,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
+from oomlint_rules._conditions import may_take
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example, text
 from oomlint_rules.settings._levels import other_level
 
@@ -253,12 +254,13 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
         if row is not None and row.default is not None and not run.is_explicit(row.field):
             details = (*details, f"as it stands {nearest} is at its default, {row.default}")
         is_misspelt = row is not None and bool(row.field) and _is_spelt_alike(stray.path, nearest)
+        doubt = stray.block.doubt
         return self.finding(
             run,
-            Severity.WARNING if is_misspelt else Severity.INFO,
+            Severity.WARNING if is_misspelt and not doubt else Severity.INFO,
             title,
             at=stray,
-            details=details,
+            details=(*details, *may_take(doubt)),
             proposals=_rename(stray),
         )
 
@@ -276,10 +278,10 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
             details = (*details, "unless a program of the project's own reads the file")
         return self.finding(
             run,
-            severity if untold is None else Severity.INFO,
+            Severity.INFO if untold is not None or stray.block.doubt else severity,
             title,
             at=stray,
-            details=details,
+            details=(*details, *may_take(stray.block.doubt)),
             confidence="high" if stray.nearest else "medium",
             proposals=_rename(stray),
         )
