@@ -148,7 +148,7 @@ def _classes(package: str) -> Classes:
 
 def fields_of(qualified: str, run: Cells) -> Mapping[str, tuple[Field, ...]] | None:
     """The fields that a library's class has in any release that may run, with what each is in some of these; ``None`` of a
-    class that no table has, or whose release nobody knows."""
+    class that no table or no release that may run has, or whose release nobody knows."""
     package, _, rest = qualified.partition(".")
     name = rest.rpartition(".")[2]
     if package not in _WITH_FIELDS or ".experimental." in qualified:
@@ -157,6 +157,10 @@ def fields_of(qualified: str, run: Cells) -> Mapping[str, tuple[Field, ...]] | N
     if reach is None or (name not in classes.fields and name not in classes.bases):
         return None
     found: dict[str, tuple[Field, ...]] = {}
+    every_span = [span for _, span in classes.bases.get(name, ())]
+    every_span += [each.span for every in classes.fields.get(name, {}).values() for each in every]
+    if not any(map(reach.meets, every_span)):
+        return None  # no release that may run has the class: what ends the program is its import
     for base, span in classes.bases.get(name, ()):
         inherited = fields_of(f"transformers.{base}", run) if reach.meets(span) else {}
         if inherited is None:
