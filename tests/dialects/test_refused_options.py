@@ -158,6 +158,25 @@ def test_options_of_a_library_by_its_releases(options: str, release: str, reason
 
 
 @pytest.mark.parametrize(
+    ("release", "reason"),
+    [
+        ("==0.11.4", ""),  # has no such class: whatever ends the program, no option does
+        ("==0.20.0", "train.py stops at --eos_token, which its parser does not know"),
+    ],
+)
+def test_of_a_class_that_the_release_lacks_no_option_is_known(release: str, reason: str) -> None:
+    script = _CLASSES.format(rest="").replace("TrainingArguments)", "Own)")
+    script = script.replace("Trainer, TrainingArguments\n", "Trainer\nimport trl\n")
+    own = "@dataclass\nclass Own(trl.GRPOConfig):\n    cache_dir: Optional[str] = None\n\nmodel, options"
+    files = {
+        "train.py": script.replace("model, options", own, 1),
+        "run.sh": f"python train.py --output_dir out --model x {_SIZES} --eos_token x\n",
+        "requirements.txt": f"trl{release}\n",
+    }
+    assert _refused(files) == reason
+
+
+@pytest.mark.parametrize(
     ("options", "reason"),
     [
         ("--rank 8", "train.py requires --model, which the command does not give"),

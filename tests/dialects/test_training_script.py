@@ -1465,6 +1465,27 @@ def test_datasets_of_the_projects_own_say_how_long_samples_are(
     assert _run(_DATASETS.replace("{other}", other)).plan.seq.max_len == length
 
 
+@pytest.mark.parametrize(
+    ("length", "level", "told"),
+    [("128", Level.STATED, 128), ("found()", Level.UNREAD, None)],
+)
+def test_a_dataset_of_the_projects_own_may_take_the_length_by_its_place(
+    length: str, level: Level, told: int | None
+) -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments\n"
+        "from own_data import CustomDataset\n"
+        f"SEQ_LENGTH = {length}\n"
+        'tokenizer = AutoTokenizer.from_pretrained("gpt2-large")\n'
+        'model = AutoModelForCausalLM.from_pretrained("gpt2-large")\n'
+        'data = CustomDataset("a.txt", SEQ_LENGTH, tokenizer=tokenizer, random_chunk=True)\n'
+        'args = TrainingArguments(output_dir="o", per_device_train_batch_size=8)\n'
+        "Trainer(model=model, args=args, train_dataset=data).train()\n"
+    )
+    run = _run(script)
+    assert (run.plan.seq.max_len, run.level(f.seq.max_len)) == (told, level)
+
+
 _BY_CARD = """\
 import torch
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments

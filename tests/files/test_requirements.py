@@ -180,6 +180,21 @@ def test_a_lock_counts_before_a_project_file() -> None:
     assert run.plan.versions == {"trl": "0.21.0"}
 
 
+@pytest.mark.parametrize(
+    ("name", "install", "versions"),
+    [
+        ("setup.sh", "uv pip install --python .venv/bin/python \\\n    'trl>=1.8.0'\n", {}),
+        ("setup.sh", "uv sync\nuv pip install 'trl>=0.20'\n", {"trl": "0.21.0"}),
+        ("notes.sh", "uv pip install 'trl>=1.8.0'\n", {"trl": "0.21.0"}),
+    ],
+)
+def test_a_script_that_asks_for_a_later_release_than_the_lock_has_installs_that(
+    name: str, install: str, versions: dict[str, str]
+) -> None:
+    lock = '[[package]]\nname = "trl"\nversion = "0.21.0"\n'
+    assert _run(uv_lock=lock, **{name.replace(".", "_"): install}).plan.versions == versions
+
+
 def test_versions_decide_defaults_that_changed() -> None:
     old = _run(requirements_txt="trl==0.19.1\ntransformers==4.52.4\n").plan
     assert old.checkpointing.mode == "none"

@@ -35,6 +35,33 @@ def test_severity(tmp_path: Path, text: str, pin: str, severity: Severity | None
     assert found == ([] if severity is None else [severity])
 
 
+_DPO = """\
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+args = DPOConfig(output_dir="out", model_init_kwargs={{"use_cache": False}}, {}={{"use_cache": False}})
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+DPOTrainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "pin", "severity"),
+    [
+        ("ref_model_init_kwargs", "", Severity.INFO),
+        ("ref_model_init_kwargs", "trl==0.12.0\n", None),
+        ("ref_model_init_kwargs", "trl>=1.0\n", Severity.ERROR),
+        ("ref_model_init_kwargs", "trl==1.0.0\n", Severity.ERROR),
+        ("sample_num_steps", "", Severity.ERROR),  # another class's
+    ],
+)
+def test_an_argument_of_earlier_releases(key: str, pin: str, severity: Severity | None) -> None:
+    files = {"train.py": _DPO.format(key), "requirements.txt": pin}
+    found = report_of(files, rules=[UnknownKeyIgnored]).diagnoses
+    assert [each.severity for each in found] == ([] if severity is None else [severity])
+    # The nearest name stands there already.
+    assert key.startswith("sample") or not any(each.finding.proposals for each in found)
+
+
 @pytest.mark.parametrize(
     ("key", "start", "severity"),
     [

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.linked import report_of
 
 from oomlint.files.workspace import Workspace
 from oomlint.fix.apply import fix_all
@@ -448,3 +449,22 @@ def test_of_what_runs_say_alike_of_a_place_the_severest_speaks():
     assert told("a.sh") == [Severity.INFO]
     assert told("b.sh") == [Severity.ERROR]
     assert told(*texts) == [Severity.ERROR]
+
+
+_UNPACKED = """\
+import json, sys
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+told = json.load(open(sys.argv[1]))
+args = SFTConfig(**rewritten(told), output_dir="out")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+SFTTrainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_steps_that_nobody_read_are_none_to_count_from() -> None:
+    files = {"train.py": _UNPACKED, "run.sh": "deepspeed --num_gpus=8 train.py sft.json\n"}
+    found = report_of(files, hardware="4xRTX-4090-24GB").diagnoses
+    (told,) = (each for each in found if each.rule.code == "OOM706")
+    titles = [proposal.title for proposal in told.finding.proposals]
+    assert titles == ["start 4 processes a node, with 1/2 of the global batch that 8 have"]

@@ -461,3 +461,42 @@ def test_a_program_that_loads_yaml_may_read_what_nothing_starts(
         found = [x for x in report_of(files).diagnoses if x.rule.code in codes]
         assert {x.rule.code for x in found} == codes
         assert {x.severity for x in found} == {severity}
+
+
+_NAMED = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: a\noutput_dir: out\nload_in_4bit: true\nmax_seq_length: 2048\nlora:\n  r: 16\n"
+_OPENS = """\
+import argparse, yaml
+from pathlib import Path
+parser = argparse.ArgumentParser()
+parser.add_argument("--config", default="configs/sft.yaml")
+with Path(parser.parse_args().config).open() as file:
+    config = yaml.safe_load(file)
+print(config["model_name_or_path"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "severities"),
+    [
+        (_OPENS, {"OOM816": Severity.INFO, "OOM801": Severity.INFO}),
+        (
+            _OPENS.replace("sft.yaml", "b.yaml"),
+            {"OOM816": Severity.ERROR, "OOM801": Severity.WARNING},
+        ),
+        (
+            f"{_OPENS}import subprocess\nsubprocess.run(config['command'])\n",
+            {"OOM816": Severity.ERROR, "OOM801": Severity.WARNING},
+        ),
+    ],
+    ids=["named", "another", "starter"],
+)
+def test_a_file_that_a_program_loads_by_itself_need_not_be_a_framework_s(
+    program: str, severities: dict[str, Severity]
+) -> None:
+    files = {
+        "configs/sft.yaml": _NAMED,
+        "training/sft.py": program,
+        "requirements.txt": "trl==0.14.0\n",
+    }
+    found = {x.rule.code: x.severity for x in report_of(files).diagnoses}
+    assert {code: found.get(code) for code in severities} == severities

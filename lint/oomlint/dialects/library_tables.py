@@ -7,13 +7,14 @@ say is asked for all releases that a project allows: only what none of them take
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from pathlib import Path
 
 from msgspec import Struct
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.table import Past
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import Release, release_of
 
@@ -147,7 +148,7 @@ def _classes(package: str) -> Classes:
 
 def fields_of(qualified: str, run: Cells) -> Mapping[str, tuple[Field, ...]] | None:
     """The fields that a library's class has in any release that may run, with what each is in some of these; ``None`` of a
-    class that no table has, or whose release nobody knows."""
+    class that no table or no release that may run has, or whose release nobody knows."""
     package, _, rest = qualified.partition(".")
     name = rest.rpartition(".")[2]
     if package not in _WITH_FIELDS or ".experimental." in qualified:
@@ -156,6 +157,10 @@ def fields_of(qualified: str, run: Cells) -> Mapping[str, tuple[Field, ...]] | N
     if reach is None or (name not in classes.fields and name not in classes.bases):
         return None
     found: dict[str, tuple[Field, ...]] = {}
+    every_span = [span for _, span in classes.bases.get(name, ())]
+    every_span += [each.span for every in classes.fields.get(name, {}).values() for each in every]
+    if not any(map(reach.meets, every_span)):
+        return None  # no release that may run has the class: what ends the program is its import
     for base, span in classes.bases.get(name, ()):
         inherited = fields_of(f"transformers.{base}", run) if reach.meets(span) else {}
         if inherited is None:
@@ -166,6 +171,40 @@ def fields_of(qualified: str, run: Cells) -> Mapping[str, tuple[Field, ...]] | N
         if possible:
             found[field] = possible
     return found
+
+
+def past_fields(package: str, classes: Callable[[str], bool]) -> Past:
+    """The fields that classes of a library had, of those by whose name it is asked, each with the first release without
+    it."""
+    return Past(package, _PastFields(package, classes))
+
+
+class _PastFields(Mapping[str, str]):
+    """Read when it is first asked: few files have a key that no release of today knows."""
+
+    def __init__(self, package: str, classes: Callable[[str], bool]) -> None:
+        self._package, self._classes = package, classes
+
+    @cached_property
+    def _gone(self) -> Mapping[str, str]:
+        found: dict[str, Span] = {}
+        for name, fields in _classes(self._package).fields.items():
+            for field, every in fields.items() if self._classes(name) else ():
+                found[field] = max(found.get(field, every[-1].span), every[-1].span, key=_went)
+        return {field: span.written[1] for field, span in found.items() if span.written[1]}
+
+    def __getitem__(self, field: str) -> str:
+        return self._gone[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._gone)
+
+    def __len__(self) -> int:
+        return len(self._gone)
+
+
+def _went(span: Span) -> Release:
+    return span.gone
 
 
 def field_names(qualified: str) -> Iterator[str]:

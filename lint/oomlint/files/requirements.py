@@ -80,6 +80,12 @@ def floors(name: str, text: str) -> dict[str, str]:
     return _versions(_requirements(name, text), lambda _, clauses: _floor(clauses))
 
 
+def set_up_floors(name: str, text: str) -> dict[str, str]:
+    """The same of what a script of that name installs that sets the project up, none of another file."""
+    is_script = re.fullmatch(_SETS_UP, name.rpartition("/")[2].lower()) is not None
+    return floors(name, text) if is_script else {}
+
+
 def _requirements(name: str, text: str) -> list[tuple[str, str]]:
     """Packages and the clauses about their versions, of a file that may pin them."""
     base = name.rpartition("/")[2].lower()

@@ -32,6 +32,7 @@ from oomlint.files.requirements import (
     is_requirements,
     merged,
     pins,
+    set_up_floors,
     submodules,
 )
 
@@ -412,6 +413,10 @@ class Workspace:
     def floors(self, from_file: str) -> dict[str, tuple[str, str]]:
         """Package → the oldest version that the project around a file allows, and the file."""
         return self._pinned_around(self._folder_of(from_file), floors)
+
+    def set_up_floors(self, from_file: str) -> dict[str, tuple[str, str]]:
+        """The same of the scripts that set up the project around a file."""
+        return self._pinned_around(self._folder_of(from_file), set_up_floors)
 
     def absent(self, from_file: str) -> frozenset[str]:
         """Packages that the project around a file has as submodules which are not checked out: of which release

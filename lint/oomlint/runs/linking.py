@@ -293,10 +293,14 @@ class Linker:
         declared = without_declared(self.workspace, run, claims, self._own_readers)
         if any(c.is_launched or c.is_program for c in claims):
             return declared
-        is_asked = len(declared.stray) < len(run.stray)
-        if not is_asked and not any(map(self._own_readers.declare, run.stray)):
+        is_own = (
+            len(declared.stray) < len(run.stray)
+            or any(map(self._own_readers.declare, run.stray))
+            or self._own_readers.load(main.path)
+        )
+        if not is_own:
             return declared
-        # Some of its keys are for a program of the project's own, which reads the others, too.
+        # A program of the project's own reads the file, or some of its keys, and so the others, too.
         doubted = replace(
             parts, blocks=tuple(doubted_again(parts.blocks, _READ_BY_OWN.format(main.path)))
         )
@@ -357,8 +361,11 @@ class Linker:
         return ""
 
     def _other_reader(self, claims: Sequence[Claim]) -> str:
-        """A program of the project's that may read a config which no command here starts the framework with, in words."""
+        """A program of the project's that may read a config which no command here starts the framework with, and which the
+        user did not name, in words."""
         if any(claim.is_launched or claim.is_program for claim in claims):
+            return ""
+        if self._unused.is_named(claims[0].path):
             return ""
         program = self._own_readers.loader_of(claims[0])
         return f"{program} loads such files by itself" if program else ""

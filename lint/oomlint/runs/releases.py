@@ -8,13 +8,21 @@ from oomlint.dialects.base import Claim
 from oomlint.documents import kind_of
 from oomlint.files.requirements import chosen_anew, installed, is_commit
 from oomlint.files.workspace import Workspace
+from oomlint.plan.library_changes import release_of
 
 
 def pinned(workspace: Workspace, claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:
     """What the project around the files of a run pins, and what its scripts install, commits included."""
     found: dict[str, tuple[str, str]] = {}
     for claim in claims:
-        found = {**workspace.versions(claim.path), **found}
+        set_up = workspace.set_up_floors(claim.path)
+        # pip and "uv pip" know nothing of a lock: a script that asks for a later release has it installed.
+        kept = {
+            package: at
+            for package, at in workspace.versions(claim.path).items()
+            if package not in set_up or not _is_before(at[0], set_up[package][0])
+        }
+        found = {**kept, **found}
     for package in _anew(claims):
         found.pop(package, None)
     for claim in claims:
@@ -44,6 +52,12 @@ def floors(workspace: Workspace, claims: Iterable[Claim]) -> dict[str, str]:
     anew = _anew(claims)
     kept = {package: version for package, version in oldest.items() if package not in anew}
     return kept | {package: version for package, version in anew.items() if version is not None}
+
+
+def _is_before(version: str, floor: str) -> bool:
+    """Whether a release that is pinned is older than one."""
+    release, oldest = release_of(version), release_of(floor)
+    return release is not None and oldest is not None and release < oldest
 
 
 def _anew(claims: Iterable[Claim]) -> dict[str, str | None]:

@@ -76,7 +76,7 @@ class Unused:
 
     def line(self, path: str, line: int, run: Run) -> str:
         """Why a line of a file of a run is never run. A function that is a config itself is asked for by its name."""
-        name = "" if self._is_named(path) else self._texts.uncalled(path, line)
+        name = "" if self.is_named(path) else self._texts.uncalled(path, line)
         if not name or any(claim.name == f"{path}:{name}" for claim in run.claims):
             return ""
         return f"nothing here calls {name}, in which it stands"
@@ -84,7 +84,7 @@ class Unused:
     def file(self, path: str, *, beside_runs: bool) -> str:
         """Why nobody reads a config of which no run is known. One that lies beside nothing that trains may be all that
         there is: nothing says that it is unused."""
-        if self._is_named(path) or set(self._texts.naming(path)) - {path}:
+        if self.is_named(path) or set(self._texts.naming(path)) - {path}:
             return ""
         if not beside_runs and not self._texts.train(path):
             return ""
@@ -94,7 +94,7 @@ class Unused:
         root = run.claims[0] if run.parts.root is None else run.parts.root
         files = [path for path in run.files if not path.endswith(".py") or path == root.path]
         files = list(dict.fromkeys((root.path, *files)))
-        if any(map(self._is_named, files)):
+        if any(map(self.is_named, files)):
             return ""
         framework = self._examples.shipping(files)
         if framework:
@@ -124,7 +124,7 @@ class Unused:
             )
         return f"it is named after {program}, which trains nothing, and no other file names it"
 
-    def _is_named(self, path: str) -> bool:
+    def is_named(self, path: str) -> bool:
         """Whether the user named the file, or a folder of the project's that it is in: not the project as a whole."""
         file, project = self._workspace.file(path), self._workspace.project_around(path)
         folders = (f for f in self._workspace.named if project in f.parents)

@@ -59,6 +59,7 @@ from oomlint.judgement import (
     slot_missing,
 )
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._conditions import ray_starts
@@ -313,7 +314,7 @@ def _with_the_same_batch(run: Run, field: Any, gpus: int) -> Proposal:
         return Proposal.set(title, changes, Applicability.DISPLAY)
     batch, steps = run.plan.batch.global_, run.plan.batch.grad_accum
     after = changed(run, changes)
-    if batch is None or after is None or after.plan.batch.global_ is None:
+    if _is_open(run) or batch is None or after is None or after.plan.batch.global_ is None:
         return _with_an_unknown_batch(run, title, changes, gpus)
     fewer = after.plan.batch.global_
     if fewer != batch and steps is not None and steps * batch % fewer == 0:
@@ -334,7 +335,7 @@ def _with_an_unknown_batch(run: Run, title: str, changes: Mapping[Any, Any], gpu
     ranks, steps = run.plan.parallel.gpus_per_node or gpus, run.plan.batch.grad_accum
     if ranks == gpus:
         return Proposal.set(title, changes, level)
-    if steps is not None and steps * ranks % gpus == 0:
+    if not _is_open(run) and steps is not None and steps * ranks % gpus == 0:
         more = steps * ranks // gpus
         with_steps = {**changes, f.batch.grad_accum: more}
         kept = changed(run, with_steps)
@@ -344,6 +345,11 @@ def _with_an_unknown_batch(run: Run, title: str, changes: Mapping[Any, Any], gpu
     return Proposal.set(
         f"{title}, with {share} of the global batch that {ranks} have", changes, level
     )
+
+
+def _is_open(run: Run) -> bool:
+    """Whether the steps are said where nobody read them: what the plan has in their place is no number to count from."""
+    return run.level(f.batch.grad_accum) is Level.UNREAD
 
 
 def _accumulate(steps: int) -> str:

@@ -327,7 +327,11 @@ def _has_it(run: Run, stray: StrayKey) -> bool:
 
 
 def _may_have_it(run: Run, stray: StrayKey) -> bool:
-    return bool(stray.until) and _pinned(run, stray) is None
+    past, until = stray.block.table.past, release_of(stray.until)
+    if past is None or until is None or _pinned(run, stray) is not None:
+        return False
+    floor = release_of(run.parts.floors.get(past.package))
+    return floor is None or floor < until
 
 
 def _is_empty(stray: StrayKey) -> bool:
@@ -337,9 +341,10 @@ def _is_empty(stray: StrayKey) -> bool:
 
 def _rename(stray: StrayKey) -> Iterable[Proposal]:
     """The nearest key as a fix, if it could take the value that stands there: a safe one where it is the same
-    name but for its spelling, since a key that is only near may mean something else."""
+    name but for its spelling, since a key that is only near may mean something else. None where the nearest stands
+    there too: nobody writes one name twice."""
     for nearest in stray.nearest[:1]:
-        if _takes(stray, nearest):
+        if _takes(stray, nearest) and nearest not in stray.mapping.entries:
             level = Applicability.SAFE if nearest == stray.meant else Applicability.DISPLAY
             wish = RenameKey(stray, nearest)
             yield Proposal(f"rename {stray.path} to {nearest}", (wish,), level)

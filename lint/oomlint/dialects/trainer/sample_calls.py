@@ -52,6 +52,7 @@ def cut_datasets(calls: Sequence[Call]) -> Iterator[Call]:
             said = next(e.value for name, e in given.items() if name in LENGTH_NAMES)
             length = plain_value(said, "yaml12")
             if not isinstance(length, int):
+                yield call  # not known, which is more than nothing: no other limit is that of its samples
                 return
             lengths[call] = length
     if not lengths:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.library_tables import past_fields
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.table import Block, Past, Table
 from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
 from oomlint.dialects.trainer.own_classes import classes_of, of_library
@@ -30,6 +31,24 @@ _SCRIPT = re.compile(
     r"^(?:run_)?(sft|dpo|orpo|simpo|cpo|kto|bco|reward|grpo|gspo|rloo|ppo|gkd)(?:$|_)"
 )
 _SUBCOMMANDS = frozenset({"sft", "dpo", "kto", "grpo", "rloo", "reward", "orpo"})
+
+
+def _told_by_class(name: str) -> str | None:
+    stem = re.sub(r"(Config|Trainer)$", "", name.rpartition(".")[2]).lower()
+    return {"onlinedpo": "dpo", "nashmd": "dpo", "prm": "rm"}.get(stem) or OBJECTIVES.get(stem)
+
+
+def objective_of_class(name: str) -> str:
+    """``trl.DPOTrainer`` or ``DPOConfig``: what it optimises."""
+    return _told_by_class(name) or "sft"
+
+
+def _past_of(objective: str) -> Past:
+    """What the config classes of an objective took in some release, and take no more."""
+    return past_fields(
+        "trl", lambda name: name.endswith("Config") and _told_by_class(name) == objective
+    )
+
 
 # A table for the options of each objective's script: the command decides what is trained.
 OPTIONS = {
@@ -52,7 +71,10 @@ OPEN_OPTIONS = {
     objective: replace(table, rows=over(TRL.rows, MODEL_ROWS), ignores_unknown=None)
     for objective, table in OPTIONS.items()
 }
-CALLS = {objective: call_table(f"TRL {objective} call") for objective in OPTIONS}
+CALLS = {
+    objective: replace(call_table(f"TRL {objective} call"), past=_past_of(objective))
+    for objective in OPTIONS
+}
 # Of a script whose name tells nothing of its objective.
 RECIPE_OPTIONS = replace(OPEN_OPTIONS["sft"], name="TRL recipe options")
 _OBJECTIVE_OF_TABLE = {
@@ -70,14 +92,6 @@ _TELLING = {
     "rm": ("center_rewards_coefficient",),
     "sft": ("packing", "dataset_text_field", "completion_only_loss", "assistant_only_loss"),
 }
-
-
-def objective_of_class(name: str) -> str:
-    """``trl.DPOTrainer`` or ``DPOConfig``: what it optimises."""
-    stem = re.sub(r"(Config|Trainer)$", "", name.rpartition(".")[2]).lower()
-    return {"onlinedpo": "dpo", "nashmd": "dpo", "prm": "rm"}.get(stem) or OBJECTIVES.get(
-        stem, "sft"
-    )
 
 
 def objective_of_name(name: str) -> str | None:

@@ -310,9 +310,29 @@ def matters(name: str, last: str) -> bool:
 
 
 def cuts_samples(call: ast.Call, last: str) -> bool:
-    """``OwnDataset(path, tokenizer=tokenizer, max_len=512)``: a dataset that makes tokens, told how many."""
+    """``OwnDataset(path, tokenizer=tokenizer, max_len=512)``: a dataset that makes tokens, told how many, by name or
+    in a variable that is called so."""
     given = {keyword.arg for keyword in call.keywords}
-    return last.endswith("Dataset") and "tokenizer" in given and not LENGTH_NAMES.isdisjoint(given)
+    is_own = last.endswith("Dataset") and "tokenizer" in given
+    return is_own and (not LENGTH_NAMES.isdisjoint(given) or _length_by_place(call) is not None)
+
+
+def _length_by_place(call: ast.Call) -> tuple[str, str] | None:
+    """Of ``OwnDataset(path, SEQ_LENGTH, tokenizer=tokenizer)`` the place of the length, as arguments without a name are
+    called, and what it is called."""
+    for place, argument in enumerate(call.args):
+        name = (dotted(argument) or "").rpartition(".")[2].lower()
+        if name in LENGTH_NAMES:
+            return str(place), name
+    return None
+
+
+def _with_named_length(arguments: PythonMapping, call: ast.Call) -> PythonMapping:
+    place, name = _length_by_place(call) or ("", "")
+    entry = arguments.entries.get(place)
+    if entry is None or not LENGTH_NAMES.isdisjoint(arguments.entries):
+        return arguments
+    return replace(arguments, entries={**arguments.entries, name: replace(entry, key=name)})
 
 
 _Reached = TypeVar("_Reached", ReachedCall, Store)
@@ -428,6 +448,8 @@ def read_calls(
         )
         if named is not None:
             arguments = _after(arguments, evaluator.node(*named))
+        if cuts_samples(step.node, last):
+            arguments = _with_named_length(arguments, step.node)
         if id(step.node) in own:
             arguments = _cut_to(own[id(step.node)], arguments)
         # A tokenizer goes by one word, whatever its variable is called.

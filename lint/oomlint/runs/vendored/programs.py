@@ -11,7 +11,7 @@ from oomlint.dialects.machine.launch import Launch
 from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.vendored.files import DEEPEST, programs_in
-from oomlint.runs.vendored.readers import TRAINS
+from oomlint.runs.vendored.readers import STARTS_PROCESSES, TRAINS
 
 # Programs that train by these have options of the same names (transformers 4.57 examples/flax,
 # examples/tensorflow; its research_projects over Lightning).
@@ -32,7 +32,6 @@ _STARTS = (
 )
 # Of a config with fewer, a program names most keys by chance.
 _FEWEST_KEYS = 6
-_AS_PROCESS = rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\("
 # Who runs backward, or asks torch for gradients as a function's value (torch 2.9 func, autograd.grad).
 _DIFFERENTIATES = rb"\.backward\(|\bgrad_and_value\(|\bautograd\.grad\("
 
@@ -101,7 +100,7 @@ class OwnPrograms:
             name = self.workspace.resolve(script, launch.path)
             data = (name and self.workspace.read_or_none(name)) or b""
             if (
-                re.search(_AS_PROCESS, data)
+                re.search(STARTS_PROCESSES, data)
                 and re.search(_STARTS, data)
                 and not re.search(TRAINS, data)
             ):

@@ -55,6 +55,8 @@ _TO_WRITE = rb"[\"']\s*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 # Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
 _PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
+# How a program starts others.
+STARTS_PROCESSES = rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\("
 _OF_TRAINING = r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$"
 
 
@@ -149,6 +151,24 @@ class OwnReaders:
             self._words[folder] = frozenset(self._asked(folder))
         return stray.entry.key.encode() in self._words[folder]
 
+    def load(self, path: str) -> bool:
+        """Whether a program of the project that loads files by itself names a config, as an option's default, say, and
+        neither parses it into a library's arguments nor starts a process that may."""
+        word = os.path.basename(path).encode("utf-8", "surrogateescape")
+        for name in programs_in(self.workspace, str(self.workspace.project_around(path))):
+            data = self.workspace.read_or_none(name) or b""
+            if word not in data or not re.search(_LOADS, data):
+                continue
+            if re.search(_PARSES, data) or re.search(STARTS_PROCESSES, data):
+                continue
+            named = (each.decode("utf-8", "replace") for each in re.findall(QUOTED, data))
+            if any(
+                each.endswith(os.path.basename(path)) and self.workspace.resolve(each, name) == path
+                for each in named
+            ):
+                return True
+        return False
+
     def replace(self, wrong: WrongValue) -> bool:
         """Whether a value is made of others (``${num_gpus}``) and a program of the project puts another in its place
         before the framework sees it."""
@@ -184,7 +204,7 @@ class OwnReaders:
         if loads is None:
             return ""
         programs = programs_in(self.workspace, str(self.workspace.project_around(path)))
-        copies = tuple(map(Path, copies_around(self.workspace, claim.dialect, path)))
+        copies = tuple(map(Path, copies_carried(self.workspace, claim.dialect, path)))
         for name in programs:
             is_copied = any(self.workspace.file(name).is_relative_to(copy) for copy in copies)
             text = b"" if is_copied else self.workspace.read_or_none(name) or b""
