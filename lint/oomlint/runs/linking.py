@@ -296,7 +296,7 @@ class Linker:
         is_own = (
             len(declared.stray) < len(run.stray)
             or any(map(self._own_readers.declare, run.stray))
-            or self._own_readers.load(main.path)
+            or self._own_readers.load(main)
         )
         if not is_own:
             return declared

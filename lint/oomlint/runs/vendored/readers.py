@@ -151,15 +151,20 @@ class OwnReaders:
             self._words[folder] = frozenset(self._asked(folder))
         return stray.entry.key.encode() in self._words[folder]
 
-    def load(self, path: str) -> bool:
-        """Whether a program of the project that loads files by itself names a config, as an option's default, say, and
-        neither parses it into a library's arguments nor starts a process that may."""
+    def load(self, config: Claim) -> bool:
+        """Whether a program of the project that loads files by itself names a config, as an option's default, say, asks
+        for one of its keys, and neither parses it into a library's arguments nor starts a process that may."""
+        path = config.path
+        keys = {key.encode() for block in config.blocks for key in block.mapping.entries}
         word = os.path.basename(path).encode("utf-8", "surrogateescape")
         for name in programs_in(self.workspace, str(self.workspace.project_around(path))):
             data = self.workspace.read_or_none(name) or b""
             if word not in data or not re.search(_LOADS, data):
                 continue
             if re.search(_PARSES, data) or re.search(STARTS_PROCESSES, data):
+                continue
+            asked = {quoted or named for quoted, named in re.findall(_ASKED, data)}
+            if asked.isdisjoint(keys):
                 continue
             named = (each.decode("utf-8", "replace") for each in re.findall(QUOTED, data))
             if any(
