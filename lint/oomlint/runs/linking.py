@@ -296,7 +296,8 @@ class Linker:
         is_own = (
             len(declared.stray) < len(run.stray)
             or any(map(self._own_readers.declare, run.stray))
-            or self._own_readers.load(main)
+            # What the framework takes whole is left to it: who else may read it takes a look at all programs.
+            or (bool(run.stray or run.wrong) and self._own_readers.load(main))
         )
         if not is_own:
             return declared

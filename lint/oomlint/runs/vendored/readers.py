@@ -17,6 +17,7 @@ from oomlint.dialects.table import StrayKey, WrongValue
 from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import Document, parser_of
 from oomlint.errors import FileError
+from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.vendored.files import (
     MOST_OF_PACKAGE,
@@ -157,9 +158,9 @@ class OwnReaders:
         path = config.path
         keys = {key.encode() for block in config.blocks for key in block.mapping.entries}
         word = os.path.basename(path).encode("utf-8", "surrogateescape")
-        for name in programs_in(self.workspace, str(self.workspace.project_around(path))):
-            data = self.workspace.read_or_none(name) or b""
-            if word not in data or not re.search(_LOADS, data):
+        texts = texts_below(self.workspace, self.workspace.project_around(path))
+        for name, data in texts.holding(word):
+            if not name.endswith(".py") or not re.search(_LOADS, data):
                 continue
             if re.search(_PARSES, data) or re.search(STARTS_PROCESSES, data):
                 continue
