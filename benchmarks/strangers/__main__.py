@@ -54,6 +54,8 @@ FIRST_READINGS = (
     ("twenty-third, 2026-11-29", "findings-23.jsonl", 59),
     ("twenty-fourth, 2026-11-29", "findings-24.jsonl", 80),
     ("twenty-fifth, 2026-11-29", "findings-25.jsonl", 80),
+    ("twenty-sixth, 2026-11-29", "findings-26.jsonl", 202),
+    ("twenty-seventh, 2026-11-29", "findings-27.jsonl", 100),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15
