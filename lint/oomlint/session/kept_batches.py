@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import sys
 import zlib
 from collections.abc import Sequence
 from enum import Enum
@@ -71,8 +72,9 @@ class KeptBatches:
         self, names: Sequence[str], answer: object, sights: Sights, about: Sequence[Any]
     ) -> None:
         if is_certain(sights):
-            data = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-            entry = zlib.compress(json.dumps(sights).encode() + b"\n" + data, _LEVEL)
+            data = io.BytesIO()
+            _Pickler(data, pickle.HIGHEST_PROTOCOL).dump(answer)
+            entry = zlib.compress(json.dumps(sights).encode() + b"\n" + data.getvalue(), _LEVEL)
             write_entry(self._key(names, about), BATCH, entry)
 
     def _key(self, names: Sequence[str], about: Sequence[Any]) -> str:
@@ -95,6 +97,17 @@ _PLAIN = (Struct, Enum, Rule, Workspace, Disk, Field, PurePath)
 _MODULES = ("oomlint", "oomlint_rules", "pathlib")
 # Of records that take keywords alone, pickle notes this function of msgspec (0.18 on), which calls their class.
 _REBUILD = ("msgspec._utils", "rebuild")
+
+
+class _ByValue(pickle.Pickler):
+    """Writes a member of an enumeration as its class and its value, as Python does but for 3.11.0 to 3.11.3, whose enum.py
+    has pickle call ``getattr``, which is no record of ours."""
+
+    def reducer_override(self, value: object) -> Any:
+        return (type(value), (value.value,)) if isinstance(value, Enum) else NotImplemented
+
+
+_Pickler = _ByValue if (3, 11) <= sys.version_info[:3] < (3, 11, 4) else pickle.Pickler
 
 
 class _Unpickler(pickle.Unpickler):
