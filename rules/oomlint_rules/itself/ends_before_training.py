@@ -62,7 +62,6 @@ Where the script is kept for its parts and nobody starts it, silence the line:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
@@ -175,16 +174,13 @@ def _renamed(run: Run, at: Location | None, fact: Fact | None) -> Iterable[Propo
 
 def _asked_by_its_new_name(run: Run, fact: Fact, now: str) -> tuple[Edit, ...]:
     """Edits wherever the script asks for the argument; none where it also does so in a way that was not followed."""
-    path, old = fact.location.path, f".{fact.detail['argument']}"
-    text = next(
-        (block.document.source.text for block, _ in run.parts.blocks if block.path == path), ""
-    )
-    ends = {each.location.span.end for each in run.facts if _asks_the_same(each, fact)}
-    if len(re.findall(rf"\{old}\b", text)) != len(ends):
-        return ()
-    if not all(text[:end].endswith(old) for end in ends):
-        return ()
-    return tuple(Edit(path, end - len(old) + 1, end, now) for end in sorted(ends))
+    from oomlint.documents.python.asked_arguments import renamed  # asked of scripts alone
+
+    path = fact.location.path
+    sources = (block.document.source for block, _ in run.parts.blocks if block.path == path)
+    source = next(sources, None)
+    asked = [each.location.span for each in run.facts if _asks_the_same(each, fact)]
+    return () if source is None else renamed(source, asked, str(fact.detail["argument"]), now)
 
 
 def _asks_the_same(fact: Fact, other: Fact) -> bool:

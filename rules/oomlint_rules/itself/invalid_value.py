@@ -21,7 +21,9 @@ say.
 ## When not to
 
 If your version of the framework takes the value, oomlint's table is behind: please report
-it, and silence the line with `# oomlint: ignore[invalid-value]`.
+it, and silence the line with `# oomlint: ignore[invalid-value]`. Where no command starts the framework with a YAML or TOML
+file, and a program of the project that trains loads such files by itself, it may be that one's: then the finding is a remark,
+unless you name the file.
 
 ## Sources
 

@@ -28,7 +28,8 @@ prediction again afterwards. A key that belongs to a plug-in of yours can be kep
 ## When not to
 
 Where the near name is a coincidence and the key is read by your own code (a warning, where nothing is seen to start the
-framework and the key is like none that it has); where a refused
+framework and the key is like none that it has; a remark, where a program of the project that trains loads YAML or TOML by
+itself, and you do not name the file); where a refused
 key is one that a newer version of the framework has; or where `ALLOW_EXTRA_ARGS=1` tells
 LLaMA-Factory to let unknown keys pass.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from oomlint.documents.python.nodes import Guard
 from oomlint.documents.python.parsers import dataclass_variables
 from oomlint.documents.python.scopes import call_name
 from oomlint.documents.python.tree import Tree
+from oomlint.documents.text import Edit, Source, Span
 
 _OF_TRAINING = re.compile(r"^(?:trl|transformers)\.(?:.*\.)?\w*(?:Config|TrainingArguments)$")
 MAIN_PROCESS = frozenset(
@@ -33,6 +34,17 @@ _PERHAPS = (
     ast.GeneratorExp,
 )
 _LEAVES = frozenset({"exit", "_exit", "quit"})
+
+
+def renamed(source: Source, asked: Collection[Span], argument: str, now: str) -> tuple[Edit, ...]:
+    """Edits that have a script ask for an argument under another name wherever it does (``args.max_seq_length``, each
+    ``asked`` up to its end); none where the word is an attribute elsewhere, too."""
+    old, ends = f".{argument}", {span.end for span in asked}
+    if len(re.findall(rf"\{old}\b", source.text)) != len(ends):
+        return ()
+    if not all(source.text[:end].endswith(old) for end in ends):
+        return ()
+    return tuple(Edit(source.path, end - len(argument), end, now) for end in sorted(ends))
 
 
 class Asked(Struct, frozen=True):

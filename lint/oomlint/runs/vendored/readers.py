@@ -36,26 +36,22 @@ _OPTION = rb"[\"']--([\w-]+)[\"']"
 # An option of argparse that takes several values (``nargs='+'``), with what brackets stand in its call one deep: looked
 # for so far and no further, since a list of options has no end of a call.
 LIST = rb"[\"']--([\w-]+)[\"'](?:[^()]|\([^()]{0,200}\)){0,600}?\bnargs\s*=\s*(?:[\"'][*+]|[2-9])"
-# What opens a config in Python: PyYAML, ruamel, OmegaConf, json, tomllib and toml, and what people
-# call a function that does so.
-_LOADS = rb"\b(?:yaml|json|toml\w*|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
-# The same of YAML, with the parsers that are given a file of it and with Hydra, and of TOML.
-_LOADS_KIND = (
-    (
-        YAML_SUFFIXES,
-        (
-            rb"\b(?:yaml|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
-            rb"|\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\(|\bhydra\.main\b"
-        ),
-    ),
-    (TOML_SUFFIXES, rb"\btoml\w*\.load"),
+# Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
+_PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
+# What opens a config in Python: PyYAML, ruamel and OmegaConf, with what people call a function that does so; json, tomllib
+# and toml.
+_LOADS_YAML = rb"\b(?:yaml|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
+_LOADS_TOML = rb"\btoml\w*\.\w*load\w*\("
+_LOADS = rb"|".join((_LOADS_YAML, _LOADS_TOML, rb"\bjson\.\w*load\w*\("))
+# What may be given a config of a kind: a parser or Hydra, too.
+_TAKES = (
+    (YAML_SUFFIXES, rb"|".join((_LOADS_YAML, _PARSES, rb"\bhydra\.main\b"))),
+    (TOML_SUFFIXES, _LOADS_TOML),
 )
 # What a program that trains by itself has.
 TRAINS = rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
 _TO_WRITE = rb"[\"']\s*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
-# Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
-_PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
 # How a program starts others.
 STARTS_PROCESSES = rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\("
 _OF_TRAINING = r"^(?:transformers|trl)\b.*(?:TrainingArguments|Config)$"
@@ -91,6 +87,7 @@ class OwnReaders:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._copies: dict[str, Declared] = {}
+        self._loaders: dict[tuple[Path, str, bytes], str] = {}
         self._words: dict[str, frozenset[bytes]] = {}
         self._options: dict[str, frozenset[bytes]] = {}
 
@@ -205,16 +202,21 @@ class OwnReaders:
     def loader_of(self, claim: Claim) -> str:
         """The first program of the project, outside of its copy of the framework, that trains and loads YAML or TOML by
         itself, where that is what a config is; of JSON none is asked for, which programs load for so much else."""
-        path, suffix = claim.path, kind_of(claim.path)
-        loads = next((words for kinds, words in _LOADS_KIND if suffix in kinds), None)
-        if loads is None:
+        takes = next((words for kinds, words in _TAKES if kind_of(claim.path) in kinds), None)
+        if takes is None:
             return ""
-        programs = programs_in(self.workspace, str(self.workspace.project_around(path)))
-        copies = tuple(map(Path, copies_carried(self.workspace, claim.dialect, path)))
+        key = (self.workspace.project_around(claim.path), claim.dialect.name, takes)
+        if key not in self._loaders:
+            self._loaders[key] = self._loader(claim, takes)
+        return self._loaders[key]
+
+    def _loader(self, claim: Claim, takes: bytes) -> str:
+        programs = programs_in(self.workspace, str(self.workspace.project_around(claim.path)))
+        copies = tuple(map(Path, copies_carried(self.workspace, claim.dialect, claim.path)))
         for name in programs:
             is_copied = any(self.workspace.file(name).is_relative_to(copy) for copy in copies)
             text = b"" if is_copied else self.workspace.read_or_none(name) or b""
-            if re.search(loads, text) and re.search(TRAINS, text):
+            if re.search(takes, text) and re.search(TRAINS, text):
                 return name
         return ""
 
