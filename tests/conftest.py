@@ -21,6 +21,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the tests that are marked slow too")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist says how itself
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Let a worker that has done its tests take over half of what another has left, unless ``--dist`` says otherwise.
+
+    By default each is handed its last tests early, and those that take longest lie side by side.
+    """
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave slow tests out, but where all are wanted, or they are by a mark or the name of their file."""
     if config.getoption("--all") or config.getoption("markexpr"):
