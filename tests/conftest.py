@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     what most of them are there to do.
 
     And look for garbage as seldom as the language server does (``lsp/session.py``): a check leaves little
-    that refers to itself. Side by side on one machine this takes 9 % (``test_promises.py``) to 27 % of
+    that refers to itself. Side by side on one machine that saves 9 % (``test_promises.py``) to 27 % of
     the CPU time (drafts, memory and one dialect), for which the latter hold 227 MiB, not 209.
     """
     gc.set_threshold(100_000, 20, 50)
