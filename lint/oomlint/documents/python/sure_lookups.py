@@ -19,6 +19,7 @@ from oomlint.documents.python.modules import MOST_FILES, Module, Modules, is_ins
 from oomlint.documents.python.scopes import Binding, Scope, call_name, dotted
 from oomlint.documents.python.straight_line import Evaluated
 from oomlint.documents.python.tree import Tree
+from oomlint.documents.python.walking import walk
 
 # By these, attributes and keys come from where no reader sees them.
 _BY_OTHER_WAYS = re.compile(
@@ -243,7 +244,7 @@ def _declared(cls: ast.ClassDef) -> set[str]:
     attribute (CPython 3.13 ``dataclasses.py`` ``_process_class``), and of others somebody means to give it."""
     return {
         each.target.id
-        for each in ast.walk(cls)
+        for each in walk(cls)
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
     }
 
