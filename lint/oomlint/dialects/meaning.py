@@ -22,13 +22,13 @@ user's options, the files, :meth:`~Meaning.derive`, the defaults of the tables' 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from oomlint.dialects.table import Origin, Setting
+from oomlint.dialects.table import Block, Origin, Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.library_changes import LibraryChange, Release
 
@@ -52,6 +52,8 @@ Said: TypeAlias = "Setting | Origin | Left | None"
 """What the files say of a field: a setting, the place of one that cannot be read, that it is left
 to others, or nothing."""
 Reader: TypeAlias = "Callable[[Cells, Any, Said], Said]"
+Unsaid: TypeAlias = Callable[[list[Block]], Container[Any]]
+"""Finds in the blocks of a run the fields of which a reader makes something although nothing is said of them."""
 Bounds: TypeAlias = tuple[str, Release, Release]
 """A library, its oldest release possible, and the first one that is too new (``()``: open)."""
 
@@ -66,6 +68,21 @@ class Sourced:
 
     def __init__(self, value: Any, source: str, *, is_assumed: bool = False) -> None:
         self.value, self.source, self.is_assumed = value, source, is_assumed
+
+
+class _Read(Struct, frozen=True, eq=False):
+    """A reader of statements, and about which fields it is asked: about all without any; ``unsaid`` as in :meth:`Meaning.said`."""
+
+    fields: frozenset[Any] | None
+    reader: Reader
+    unsaid: Unsaid | None
+
+    def is_about(self, field: Any) -> bool:
+        return self.fields is None or field in self.fields
+
+
+def _no_fields(_blocks: list[Block]) -> Container[Any]:
+    return ()
 
 
 NOTHING: Any = object()
@@ -112,13 +129,14 @@ class Meaning:
     def __init__(self, *included: Meaning) -> None:
         self.included = included
         self.derivations: list[Derivation] = []
-        self.readers: list[tuple[frozenset[Any] | None, Reader, bool]] = []
+        self.readers: list[_Read] = []
         self.bounds: list[Callable[[Cells], Iterable[Bounds]]] = []
         self.likely_bounds: list[Callable[[Cells], Iterable[Bounds]]] = []
         self.writers: dict[Any, Writer] = {}
         self._chains: dict[Any, tuple[Derivation, ...]] | None = None
         self._overrides: dict[Any, tuple[Derivation, ...]] = {}
-        self._readers_of: dict[tuple[Any, bool], tuple[Reader, ...]] = {}
+        self._readers_of: dict[Any, tuple[Reader, ...]] = {}
+        self._unsaid_of: dict[Any, tuple[Unsaid, ...] | None] = {}
 
     # -- declaring -------------------------------------------------------------------
 
@@ -170,15 +188,18 @@ class Meaning:
         _check((field,))
         self.derivations.append(Derivation(self, (field,), "derive", source, lambda _run: value))
 
-    def said(self, *fields: Any, if_any: bool = False) -> Callable[[Reader], Reader]:
+    def said(
+        self, *fields: Any, if_any: bool = False, unsaid: Unsaid | None = None
+    ) -> Callable[[Reader], Reader]:
         """Declare what the framework makes of the *statements* about fields (of all fields where
         none is named): which of them count, and what they stand for. The function gets the cells,
         the field and what the files say of it, and returns what counts as said. One that leaves it at
-        that where nothing is said need not be asked then: ``if_any``."""
+        that where nothing is said need not be asked then: ``if_any``, or not but of the fields that ``unsaid`` finds."""
         _check(fields)
+        found = _no_fields if if_any else unsaid
 
         def decorator(reader: Reader) -> Reader:
-            self.readers.append((frozenset(fields) or None, reader, if_any))
+            self.readers.append(_Read(frozenset(fields) or None, reader, found))
             return reader
 
         return decorator
@@ -242,23 +263,25 @@ class Meaning:
             self._compiled()
         return self._overrides.get(field, ())
 
-    def readers_of(self, field: Any, *, is_said: bool = True) -> tuple[Reader, ...]:
-        """What decides on the statements about a field; the included meanings' come first. Where nothing ``is_said``,
-        none if all of them leave it at that."""
-        found = self._readers_of.get((field, is_said))
+    def readers_of(self, field: Any) -> tuple[Reader, ...]:
+        """What decides on the statements about a field; the included meanings' come first."""
+        found = self._readers_of.get(field)
         if found is None:
-            everything = reversed(self.everything)
-            readers = [
-                (reader, if_any)
-                for meaning in everything
-                for fields, reader, if_any in meaning.readers
-                if fields is None or field in fields
-            ]
-            # What one of them makes of silence the others are asked about.
-            are_idle = not is_said and all(if_any for _, if_any in readers)
-            found = () if are_idle else tuple(reader for reader, _ in readers)
-            self._readers_of[field, is_said] = found
+            found = self._readers_of[field] = tuple(each.reader for each in self._about(field))
         return found
+
+    def unsaid_of(self, field: Any) -> tuple[Unsaid, ...] | None:
+        """What finds whether anything makes something of it that nothing is said of a field; ``None`` where a reader has to
+        be asked. What one of them makes of silence the others are asked about."""
+        if field not in self._unsaid_of:
+            found = {each.unsaid for each in self._about(field)} - {_no_fields}
+            known = tuple(each for each in found if each is not None)
+            self._unsaid_of[field] = known if len(known) == len(found) else None
+        return self._unsaid_of[field]
+
+    def _about(self, field: Any) -> Iterator[_Read]:
+        for meaning in reversed(self.everything):
+            yield from (each for each in meaning.readers if each.is_about(field))
 
     def writer(self, field: Any) -> Writer | None:
         """How a wish for a field is said, if not by a row."""
@@ -269,7 +292,7 @@ class Meaning:
         """Every field that is derived, or of which the statements are read otherwise than they stand."""
         self._compiled()
         assert self._chains is not None
-        read = (fields or () for meaning in self.everything for fields, _, _ in meaning.readers)
+        read = (each.fields or () for meaning in self.everything for each in meaning.readers)
         return frozenset(self._chains.keys() | self._overrides.keys()).union(*read)
 
     def _compiled(self) -> dict[Any, tuple[Derivation, ...]]:
