@@ -22,7 +22,7 @@ user's options, the files, :meth:`~Meaning.derive`, the defaults of the tables' 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -70,15 +70,12 @@ class Sourced:
         self.value, self.source, self.is_assumed = value, source, is_assumed
 
 
-class _Read(Struct, frozen=True, eq=False):
+class _Reading(Struct, frozen=True, eq=False):
     """A reader of statements, and about which fields it is asked: about all without any; ``unsaid`` as in :meth:`Meaning.said`."""
 
     fields: frozenset[Any] | None
     reader: Reader
     unsaid: Unsaid | None
-
-    def is_about(self, field: Any) -> bool:
-        return self.fields is None or field in self.fields
 
 
 def _no_fields(_blocks: list[Block]) -> Container[Any]:
@@ -129,14 +126,13 @@ class Meaning:
     def __init__(self, *included: Meaning) -> None:
         self.included = included
         self.derivations: list[Derivation] = []
-        self.readers: list[_Read] = []
+        self.readers: list[_Reading] = []
         self.bounds: list[Callable[[Cells], Iterable[Bounds]]] = []
         self.likely_bounds: list[Callable[[Cells], Iterable[Bounds]]] = []
         self.writers: dict[Any, Writer] = {}
         self._chains: dict[Any, tuple[Derivation, ...]] | None = None
         self._overrides: dict[Any, tuple[Derivation, ...]] = {}
-        self._readers_of: dict[Any, tuple[Reader, ...]] = {}
-        self._unsaid_of: dict[Any, tuple[Unsaid, ...] | None] = {}
+        self._read: dict[Any, tuple[tuple[Reader, ...], tuple[Unsaid, ...] | None]] = {}
 
     # -- declaring -------------------------------------------------------------------
 
@@ -199,7 +195,7 @@ class Meaning:
         found = _no_fields if if_any else unsaid
 
         def decorator(reader: Reader) -> Reader:
-            self.readers.append(_Read(frozenset(fields) or None, reader, found))
+            self.readers.append(_Reading(frozenset(fields) or None, reader, found))
             return reader
 
         return decorator
@@ -265,23 +261,31 @@ class Meaning:
 
     def readers_of(self, field: Any) -> tuple[Reader, ...]:
         """What decides on the statements about a field; the included meanings' come first."""
-        found = self._readers_of.get(field)
-        if found is None:
-            found = self._readers_of[field] = tuple(each.reader for each in self._about(field))
-        return found
+        return self._about(field)[0]
 
     def unsaid_of(self, field: Any) -> tuple[Unsaid, ...] | None:
         """What finds whether anything makes something of it that nothing is said of a field; ``None`` where a reader has to
         be asked. What one of them makes of silence the others are asked about."""
-        if field not in self._unsaid_of:
-            found = {each.unsaid for each in self._about(field)} - {_no_fields}
-            known = tuple(each for each in found if each is not None)
-            self._unsaid_of[field] = known if len(known) == len(found) else None
-        return self._unsaid_of[field]
+        return self._about(field)[1]
 
-    def _about(self, field: Any) -> Iterator[_Read]:
-        for meaning in reversed(self.everything):
-            yield from (each for each in meaning.readers if each.is_about(field))
+    def _about(self, field: Any) -> tuple[tuple[Reader, ...], tuple[Unsaid, ...] | None]:
+        """Readers, and what finds for them: the same of all fields that no reader names."""
+        named = field if field in self._named else None
+        found = self._read.get(named)
+        if found is None:
+            every = (each for meaning in reversed(self.everything) for each in meaning.readers)
+            read = [each for each in every if each.fields is None or named in each.fields]
+            finders = {each.unsaid for each in read} - {_no_fields}
+            known = tuple(each for each in finders if each is not None)
+            readers = tuple(each.reader for each in read)
+            found = self._read[named] = (readers, known if len(known) == len(finders) else None)
+        return found
+
+    @cached_property
+    def _named(self) -> frozenset[Any]:
+        """The fields that a reader is about by their names."""
+        read = (each.fields or () for meaning in self.everything for each in meaning.readers)
+        return frozenset[Any]().union(*read)
 
     def writer(self, field: Any) -> Writer | None:
         """How a wish for a field is said, if not by a row."""
@@ -292,8 +296,7 @@ class Meaning:
         """Every field that is derived, or of which the statements are read otherwise than they stand."""
         self._compiled()
         assert self._chains is not None
-        read = (each.fields or () for meaning in self.everything for each in meaning.readers)
-        return frozenset(self._chains.keys() | self._overrides.keys()).union(*read)
+        return self._named.union(self._chains, self._overrides)
 
     def _compiled(self) -> dict[Any, tuple[Derivation, ...]]:
         if self._chains is None:

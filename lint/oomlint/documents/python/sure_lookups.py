@@ -130,10 +130,14 @@ class SureLookups:
     def _of_class(self, node: ast.Attribute, home: _Home) -> SureLookup | None:
         scopes = home.tree.scopes
         cls = scopes.classes.get(home.name) if home.scope is scopes.module else None
-        if cls is None or not _is_plain(cls) or _BY_OTHER_WAYS.search(home.text):
+        if cls is None or node.attr in scopes.of_node[id(cls)].bindings:
             return None
-        own = scopes.of_node[id(cls)].bindings.keys() | _declared(cls)
-        if node.attr in own or node.attr in home.tree.stores_of(cls) or self._is_set(node.attr):
+        # Most attributes are there: what goes through a class or a file for one comes behind.
+        if node.attr in home.tree.stores_of(cls) or not _is_plain(cls):
+            return None
+        if _BY_OTHER_WAYS.search(home.text) or node.attr in _declared(cls):
+            return None
+        if self._is_set(node.attr):
             return None
         return self._failing(node, home, f"{home.name} has no {node.attr}")
 
