@@ -7,7 +7,7 @@ from oomlint.dialects.cells import Cells, CircularDerivation, Given, Surrounding
 from oomlint.dialects.facts import facts
 from oomlint.dialects.kinds import COUNT
 from oomlint.dialects.meaning import NOTHING, Left, Meaning, Sourced, expressed, writable
-from oomlint.dialects.table import Block, Row, Setting, Table
+from oomlint.dialects.table import Block, Origin, Row, Setting, Table
 from oomlint.documents.text import Source, Span
 from oomlint.documents.yaml.document import parse_yaml
 from oomlint.errors import CannotEdit, UsageError
@@ -119,6 +119,28 @@ def test_an_option_of_the_user_beats_the_files_and_none_leaves_a_field_to_others
     cells = cells_of("len: 5\nmicro: 1\n", options={f.seq.max_len: 4, f.batch.micro: None})
     assert (cells[f.seq.max_len], cells.says(f.seq.max_len)) == (4, True)
     assert cells.is_auto(f.batch.micro)
+
+
+def test_of_what_nobody_says_a_reader_is_asked_where_it_may_make_something_of_that():
+    meaning, asked = Meaning(), []
+
+    @meaning.said(unsaid=lambda blocks: {own.key} if blocks else ())
+    def five(run, field, said):
+        asked.append(field)
+        return said or Setting(5, Origin("explicit"))
+
+    cells = cells_of("len: 3", meaning=meaning)
+    fields = (f.seq.max_len, own.key, own.other)
+    assert [cells[field] for field in fields] == [3, 5, None]
+    assert asked == [f.seq.max_len, own.key]
+
+    @meaning.said(own.other)
+    def six(run, field, said):
+        return said or Setting(6, Origin("explicit"))
+
+    assert (
+        cells_of("len: 3", meaning=Meaning(meaning))[own.other] == 5
+    )  # as one is asked, so are others
 
 
 def test_a_reader_of_statements_decides_what_counts():

@@ -110,8 +110,8 @@ def _derived() -> Iterator[Any]:
     for meaning in every.values():
         for derivation in meaning.derivations:
             yield from derivation.fields
-        for fields, _, _ in meaning.readers:
-            yield from fields or ()
+        for read in meaning.readers:
+            yield from read.fields or ()
 
 
 def _set() -> set[str]:

@@ -57,7 +57,7 @@ def _looked_at(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
         pass
 
     with monkeypatch.context() as patch:
-        patch.setattr(walking, "ast", SimpleNamespace(AST=Counted))
+        patch.setattr(walking, "ast", SimpleNamespace(AST=Counted, Constant=ast.Constant))
         assert parse_python(Source("train.py", text)) is not None
     return looks
 

@@ -634,19 +634,19 @@ class Cells:
         meaning = self.meaning
         if tier == _FINAL and not meaning.overrides(field):
             cell = self._cells[_BASE].get(field) or self._compute(field, _BASE)
-        elif tier == _SAID:
-            said = self.given.said(field)
-            is_read = meaning.readers_of(field, is_said=said is not None)
-            # Of most fields nothing is said, and nobody makes anything of that.
-            cell = (
-                self._computed(field, tier)
-                if is_read
-                else (_UNSAID if said is None else _as_said(said))
-            )
+        elif tier == _SAID and self._is_silent(field):
+            cell = _UNSAID
         else:
             cell = self._computed(field, tier)
         self._cells[tier][field] = cell
         return cell
+
+    def _is_silent(self, field: Any) -> bool:
+        """Whether nothing is said of a field, as of most, and nobody makes anything of that."""
+        if self.given.said(field) is not None:
+            return False
+        unsaid = self.meaning.unsaid_of(field)
+        return unsaid is not None and not any(field in self.given.once(each) for each in unsaid)
 
     def _computed(self, field: Any, tier: str) -> _Cell:
         """A cell for which others may have to be read."""

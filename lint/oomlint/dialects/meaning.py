@@ -22,13 +22,13 @@ user's options, the files, :meth:`~Meaning.derive`, the defaults of the tables' 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from oomlint.dialects.table import Origin, Setting
+from oomlint.dialects.table import Block, Origin, Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.library_changes import LibraryChange, Release
 
@@ -52,6 +52,8 @@ Said: TypeAlias = "Setting | Origin | Left | None"
 """What the files say of a field: a setting, the place of one that cannot be read, that it is left
 to others, or nothing."""
 Reader: TypeAlias = "Callable[[Cells, Any, Said], Said]"
+Unsaid: TypeAlias = Callable[[list[Block]], Container[Any]]
+"""Finds in the blocks of a run the fields of which a reader makes something although nothing is said of them."""
 Bounds: TypeAlias = tuple[str, Release, Release]
 """A library, its oldest release possible, and the first one that is too new (``()``: open)."""
 
@@ -66,6 +68,18 @@ class Sourced:
 
     def __init__(self, value: Any, source: str, *, is_assumed: bool = False) -> None:
         self.value, self.source, self.is_assumed = value, source, is_assumed
+
+
+class _Reading(Struct, frozen=True, eq=False):
+    """A reader of statements, and about which fields it is asked: about all without any; ``unsaid`` as in :meth:`Meaning.said`."""
+
+    fields: frozenset[Any] | None
+    reader: Reader
+    unsaid: Unsaid | None
+
+
+def _no_fields(_blocks: list[Block]) -> Container[Any]:
+    return ()
 
 
 NOTHING: Any = object()
@@ -112,13 +126,13 @@ class Meaning:
     def __init__(self, *included: Meaning) -> None:
         self.included = included
         self.derivations: list[Derivation] = []
-        self.readers: list[tuple[frozenset[Any] | None, Reader, bool]] = []
+        self.readers: list[_Reading] = []
         self.bounds: list[Callable[[Cells], Iterable[Bounds]]] = []
         self.likely_bounds: list[Callable[[Cells], Iterable[Bounds]]] = []
         self.writers: dict[Any, Writer] = {}
         self._chains: dict[Any, tuple[Derivation, ...]] | None = None
         self._overrides: dict[Any, tuple[Derivation, ...]] = {}
-        self._readers_of: dict[tuple[Any, bool], tuple[Reader, ...]] = {}
+        self._read: dict[Any, tuple[tuple[Reader, ...], tuple[Unsaid, ...] | None]] = {}
 
     # -- declaring -------------------------------------------------------------------
 
@@ -170,15 +184,18 @@ class Meaning:
         _check((field,))
         self.derivations.append(Derivation(self, (field,), "derive", source, lambda _run: value))
 
-    def said(self, *fields: Any, if_any: bool = False) -> Callable[[Reader], Reader]:
+    def said(
+        self, *fields: Any, if_any: bool = False, unsaid: Unsaid | None = None
+    ) -> Callable[[Reader], Reader]:
         """Declare what the framework makes of the *statements* about fields (of all fields where
         none is named): which of them count, and what they stand for. The function gets the cells,
         the field and what the files say of it, and returns what counts as said. One that leaves it at
-        that where nothing is said need not be asked then: ``if_any``."""
+        that where nothing is said need not be asked then: ``if_any``, or not but of the fields that ``unsaid`` finds."""
         _check(fields)
+        found = _no_fields if if_any else unsaid
 
         def decorator(reader: Reader) -> Reader:
-            self.readers.append((frozenset(fields) or None, reader, if_any))
+            self.readers.append(_Reading(frozenset(fields) or None, reader, found))
             return reader
 
         return decorator
@@ -242,23 +259,33 @@ class Meaning:
             self._compiled()
         return self._overrides.get(field, ())
 
-    def readers_of(self, field: Any, *, is_said: bool = True) -> tuple[Reader, ...]:
-        """What decides on the statements about a field; the included meanings' come first. Where nothing ``is_said``,
-        none if all of them leave it at that."""
-        found = self._readers_of.get((field, is_said))
+    def readers_of(self, field: Any) -> tuple[Reader, ...]:
+        """What decides on the statements about a field; the included meanings' come first."""
+        return self._about(field)[0]
+
+    def unsaid_of(self, field: Any) -> tuple[Unsaid, ...] | None:
+        """What finds whether anything makes something of it that nothing is said of a field; ``None`` where a reader has to
+        be asked. What one of them makes of silence the others are asked about."""
+        return self._about(field)[1]
+
+    def _about(self, field: Any) -> tuple[tuple[Reader, ...], tuple[Unsaid, ...] | None]:
+        """Readers, and what finds for them: the same of all fields that no reader names."""
+        named = field if field in self._named else None
+        found = self._read.get(named)
         if found is None:
-            everything = reversed(self.everything)
-            readers = [
-                (reader, if_any)
-                for meaning in everything
-                for fields, reader, if_any in meaning.readers
-                if fields is None or field in fields
-            ]
-            # What one of them makes of silence the others are asked about.
-            are_idle = not is_said and all(if_any for _, if_any in readers)
-            found = () if are_idle else tuple(reader for reader, _ in readers)
-            self._readers_of[field, is_said] = found
+            every = (each for meaning in reversed(self.everything) for each in meaning.readers)
+            read = [each for each in every if each.fields is None or named in each.fields]
+            finders = {each.unsaid for each in read} - {_no_fields}
+            known = tuple(each for each in finders if each is not None)
+            readers = tuple(each.reader for each in read)
+            found = self._read[named] = (readers, known if len(known) == len(finders) else None)
         return found
+
+    @cached_property
+    def _named(self) -> frozenset[Any]:
+        """The fields that a reader is about by their names."""
+        read = (each.fields or () for meaning in self.everything for each in meaning.readers)
+        return frozenset[Any]().union(*read)
 
     def writer(self, field: Any) -> Writer | None:
         """How a wish for a field is said, if not by a row."""
@@ -269,8 +296,7 @@ class Meaning:
         """Every field that is derived, or of which the statements are read otherwise than they stand."""
         self._compiled()
         assert self._chains is not None
-        read = (fields or () for meaning in self.everything for fields, _, _ in meaning.readers)
-        return frozenset(self._chains.keys() | self._overrides.keys()).union(*read)
+        return self._named.union(self._chains, self._overrides)
 
     def _compiled(self) -> dict[Any, tuple[Derivation, ...]]:
         if self._chains is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
-from hashlib import blake2b
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -161,6 +160,8 @@ def _is_indifferent(run: Run | None, made: Made) -> bool:
 
 
 def _word_for(wanted: _Wanted) -> str:
+    from hashlib import blake2b  # which loads OpenSSL, and few reports have two runs to agree
+
     path, edits, applicability = wanted
     said = [(edit.start, edit.end, edit.replacement, edit.creates) for edit in edits]
     text = repr((path, said, int(applicability)))

@@ -25,7 +25,6 @@ from oomlint.judgement.trials import decided_from
 from oomlint.plan.fields import f
 from oomlint.runs.attested import Attested
 from oomlint.runs.run import Run
-from oomlint.runs.said_hardware import is_else, is_possible
 from oomlint.wording.amounts import gib
 
 # Words of a run that trains little of its model, and of one that trains all of it.
@@ -83,11 +82,20 @@ def _is_of(run: Run, said: Attested) -> bool:
             return False
     if said.kind != "all" and not _is_of_ranks(run, said.hardware):
         return False
-    if said.kind == "seen" and (is_else(said.text) or is_possible(said.text)):
+    if said.kind == "seen" and _is_of_something_else(said.text):
         return False
     if plan.trainable.method != "full" or not re.search(_ADAPTERS, said.text, re.IGNORECASE):
         return True
     return said.kind == "own" and not re.search(_WHOLE, said.text, re.IGNORECASE)
+
+
+def _is_of_something_else(text: str) -> bool:
+    from oomlint.runs.said_hardware import (  # of few runs anybody says where they ran
+        is_else,
+        is_possible,
+    )
+
+    return is_else(text) or is_possible(text)
 
 
 def _is_of_ranks(run: Run, hardware: Hardware) -> bool:

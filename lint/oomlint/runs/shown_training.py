@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from oomlint.dialects.machine.named_hardware import largest_named
-from oomlint.documents.notebook import Cell, Notebook, read_notebook
 from oomlint.documents.text import Source
 from oomlint.errors import FileError, UsageError
 from oomlint.hardware import Hardware, parse_hardware
 from oomlint.hardware.printed import CARD_LINES, SMI_ROW
+
+if TYPE_CHECKING:
+    from oomlint.documents.notebook import Cell, Notebook
 
 # A line that starts training by a Trainer: not ``model.train()``, which is a mode of a module.
 _STARTS = re.compile(
@@ -57,6 +60,8 @@ class Shown(Struct, frozen=True):
 
 def shown_in(name: str, data: bytes) -> Shown | None:
     """What the outputs of a notebook show; ``None`` where a cell that starts training shows none, or died."""
+    from oomlint.documents.notebook import read_notebook
+
     try:
         source = Source.from_bytes(name, data)
         notebook = read_notebook(source)

@@ -45,7 +45,6 @@ one of an Accelerate YAML that only a comment's command names, is told in a rema
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from math import lcm, prod
 from typing import Any
 
@@ -341,6 +340,8 @@ def _with_an_unknown_batch(run: Run, title: str, changes: Mapping[Any, Any], gpu
         kept = changed(run, with_steps)
         if kept is not None and kept.plan.batch.grad_accum == more:
             return Proposal.set(f"{title}, and {_accumulate(more)}", with_steps, level)
+    from fractions import Fraction  # of few runs anything is said as a share
+
     share = Fraction(gpus, ranks)
     return Proposal.set(
         f"{title}, with {share} of the global batch that {ranks} have", changes, level

@@ -116,14 +116,12 @@ def largest_named(name: str) -> Gpu | None:
 
 
 # ``A100``, ``MI300X``, ``RTX 4090``, ``4090``.
-_CARD = re.compile(
-    r"(?<![\w-])(?:RTX[ -]?)?(?:[A-Z]{1,2}\d{1,4}[A-Z]?|\d{4})(?: ?Ti)?(?!\w)", re.IGNORECASE
-)
+_CARD = r"(?i)(?<![\w-])(?:RTX[ -]?)?(?:[A-Z]{1,2}\d{1,4}[A-Z]?|\d{4})(?: ?Ti)?(?!\w)"
 
 
 def cards_in(text: str) -> Iterator[tuple[str, Gpu]]:
     """The GPUs of the catalogue that a text names, each once as it is written there."""
-    for name in dict.fromkeys(match[0] for match in _CARD.finditer(text)):
+    for name in dict.fromkeys(match[0] for match in re.finditer(_CARD, text)):
         gpu = largest_named(name)
         if gpu is not None:
             yield name, gpu

@@ -17,8 +17,8 @@ from oomlint.documents.base import Mapping, PythonDocument
 other_cards = Meaning()
 
 # torch 2.9 backends/mps: a script that asks for Apple's GPUs, and says nothing of CUDA's, is for a Mac.
-_ASKS_APPLE = re.compile(r"\btorch\.(?:backends\.)?mps\.is_(?:available|built)\(")
-_SPEAKS_OF_CUDA = re.compile(r"cuda|nvidia", re.IGNORECASE)
+_ASKS_APPLE = r"\btorch\.(?:backends\.)?mps\.is_(?:available|built)\("
+_SPEAKS_OF_CUDA = r"(?i)cuda|nvidia"
 
 # torch_npu 2.6 README and CANN docs, ROCm docs ("GPU isolation techniques"): which of them a process sees. A script
 # for both kinds of cards sets the other, too.
@@ -73,7 +73,7 @@ def _said(blocks: list[Block]) -> str:
         found = re.search(_IMPORTS, text)
         if found is not None:
             return f"{found[1]}, which {document.source.path} imports, is for {_MAKERS[found[1]]}"
-        if _ASKS_APPLE.search(text) and not _SPEAKS_OF_CUDA.search(text):
+        if re.search(_ASKS_APPLE, text) and not re.search(_SPEAKS_OF_CUDA, text):
             return f"torch.backends.mps, which {document.source.path} asks for, is for Apple's GPUs"
     return ""
 

@@ -36,7 +36,7 @@ def _statements(blocks: list[Block]) -> MappingABC[Any, list[tuple[Block, Row, E
     return found
 
 
-@assigned.said()
+@assigned.said(unsaid=_statements)
 def changed(run: Cells, field: Any, said: Said) -> Said:
     """What the last statement makes of it that is reached; unread where one may be reached that says
     something else."""

@@ -109,7 +109,7 @@ def _left_to_unpacked(blocks: list[Block]) -> frozenset[Any]:
     return frozenset() if block is None else frozenset(row.field for row in block.table.rows)
 
 
-@own_ways.said()
+@own_ways.said(unsaid=_left_to_unpacked)
 def perhaps_unpacked(run: Cells, field: Any, said: Said) -> Said:
     """What the call may be given so is as weak, whatever holds if it is not."""
     if said is None and field in run.given.once(_left_to_unpacked):

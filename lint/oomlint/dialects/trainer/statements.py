@@ -222,7 +222,20 @@ def _holds(node: PythonScalar, given: MappingABC[str, Node]) -> bool | None:
         return None
 
 
-@options.said()
+def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
+    """Arguments of a script's calls that are options without a default: ``r=args.rank``, which is ``None`` until the
+    command line gives one."""
+    return {
+        row.field: Origin("explicit", block, row, entry)
+        for block in blocks
+        if _is_script(block)
+        for row in block.table.rows
+        for entry in map(block.find, (row.key, *row.aliases))
+        if entry is not None and option_of(entry.value) and block.value(entry.value) is None
+    }
+
+
+@options.said(unsaid=_left_open)
 def chosen(run: Cells, field: Any, said: Said) -> Said:
     """Values that an option decides on (``dtype=torch.bfloat16 if args.bf16 else None``), or the
     number of processes: ``device_map={"": local_rank} if world_size != 1 else "auto"``."""
@@ -246,7 +259,7 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
     return said if raw is UNKNOWN else _read(run, field, origin, raw, None)
 
 
-@options.said()
+@options.said(unsaid=_left_open)
 def given_by_option(run: Cells, field: Any, said: Said) -> Said:
     """``--batch_size 2`` wins over the default that the script gives its option, over none too."""
     if isinstance(said, Left):
@@ -268,19 +281,6 @@ def given_by_option(run: Cells, field: Any, said: Said) -> Said:
     if raw is UNKNOWN:
         return origin
     return _read(run, field, origin, raw, said if isinstance(said, Setting) else None)
-
-
-def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:
-    """Arguments of a script's calls that are options without a default: ``r=args.rank``, which is ``None`` until the
-    command line gives one."""
-    return {
-        row.field: Origin("explicit", block, row, entry)
-        for block in blocks
-        if _is_script(block)
-        for row in block.table.rows
-        for entry in map(block.find, (row.key, *row.aliases))
-        if entry is not None and option_of(entry.value) and block.value(entry.value) is None
-    }
 
 
 def option_naming(blocks: list[Block], field: Any) -> Setting | None:

@@ -19,6 +19,7 @@ from oomlint.documents.python.modules import MOST_FILES, Module, Modules, is_ins
 from oomlint.documents.python.scopes import Binding, Scope, call_name, dotted
 from oomlint.documents.python.straight_line import Evaluated
 from oomlint.documents.python.tree import Tree
+from oomlint.documents.python.walking import walk
 
 # By these, attributes and keys come from where no reader sees them.
 _BY_OTHER_WAYS = re.compile(
@@ -129,10 +130,14 @@ class SureLookups:
     def _of_class(self, node: ast.Attribute, home: _Home) -> SureLookup | None:
         scopes = home.tree.scopes
         cls = scopes.classes.get(home.name) if home.scope is scopes.module else None
-        if cls is None or not _is_plain(cls) or _BY_OTHER_WAYS.search(home.text):
+        if cls is None or node.attr in scopes.of_node[id(cls)].bindings:
             return None
-        own = scopes.of_node[id(cls)].bindings.keys() | _declared(cls)
-        if node.attr in own or node.attr in home.tree.stores_of(cls) or self._is_set(node.attr):
+        # Most attributes are there: what goes through a class or a file for one comes behind.
+        if node.attr in home.tree.stores_of(cls) or not _is_plain(cls):
+            return None
+        if _BY_OTHER_WAYS.search(home.text) or node.attr in _declared(cls):
+            return None
+        if self._is_set(node.attr):
             return None
         return self._failing(node, home, f"{home.name} has no {node.attr}")
 
@@ -243,7 +248,7 @@ def _declared(cls: ast.ClassDef) -> set[str]:
     attribute (CPython 3.13 ``dataclasses.py`` ``_process_class``), and of others somebody means to give it."""
     return {
         each.target.id
-        for each in ast.walk(cls)
+        for each in walk(cls)
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
     }
 

@@ -21,7 +21,7 @@ from oomlint.documents.python.scopes import (
     call_name,
     dotted,
 )
-from oomlint.documents.python.walking import children, walk
+from oomlint.documents.python.walking import WITHOUT_NODES, children, walk
 
 # Methods that change a list or dict in place: after one of these the literal tells nothing.
 _CHANGES_IN_PLACE = frozenset(
@@ -38,7 +38,7 @@ Stored: TypeAlias = dict[str, list[tuple[Assignment, FunctionNode | None]]]
 
 
 class Tree(Struct, eq=False, dict=True):
-    """A file as parsed. The lists are in the order of ``ast.walk``: what stands less deep first."""
+    """A file as parsed. The lists are in the order of :func:`.walking.walk`: what stands less deep first."""
 
     root: ast.Module
     scopes: Scopes
@@ -60,7 +60,7 @@ class Tree(Struct, eq=False, dict=True):
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """Every node, in the order of ``ast.walk``: a file is gone through once, however many readers look for theirs."""
+        """Every node, in the order of :func:`.walking.walk`: a file is gone through once, however many readers look for theirs."""
         return tuple(walk(self.root))
 
     @cached_property
@@ -193,13 +193,8 @@ class _Shape(Struct, frozen=True, eq=False):
 
 # What no reader asks for, half of what there is: constants, text and nothing.
 _BARREN = frozenset({ast.Constant, str, type(None)})
-# Fields of text, of numbers, or of nodes that nobody asks for: to look at them only takes time.
-_PLAIN = frozenset(
-    {
-        "id", "attr", "arg", "ctx", "op", "ops", "kind", "module", "level", "names", "type_comment",
-        "conversion", "simple", "is_async",
-    }
-)  # fmt: skip
+# Of imports the statement tells all, and what ``global`` names is text.
+_PLAIN = WITHOUT_NODES | {"names"}
 _CALLS = frozenset({ast.Call, ast.Lambda})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _WITH_BODY = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)

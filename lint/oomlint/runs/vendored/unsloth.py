@@ -15,7 +15,6 @@ from functools import partial
 
 from oomlint.dialects.table import StrayKey
 from oomlint.documents.base import PythonDocument
-from oomlint.documents.python.modules import Modules
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
@@ -41,6 +40,8 @@ def patched_by(workspace: Workspace, stray: StrayKey) -> str:
 
 def _importing(workspace: Workspace, script: str) -> str:
     """The file that imports Unsloth among those that a script takes in, or that start it."""
+    from oomlint.documents.python.modules import Modules  # which only scripts need
+
     modules = Modules(partial(_read, workspace, script))
     stem = posixpath.splitext(posixpath.basename(script))[0]
     waiting = [modules.of(stem, 0, script), modules.of("", 1, script)]
