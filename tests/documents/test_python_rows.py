@@ -35,7 +35,6 @@ REMOVED = {
     "f(a=1, b=2)": "f(b=2)",
     "f(b=2, a=1)": "f(b=2)",
     "f(b=2, a=(1), )": "f(b=2, )",
-    "f(f'lambda', a=1, c=',')": "f(f'lambda', c=',')",
     "f(b=2, a=lambda x, y: 1, c=3)": "f(b=2, c=3)",
     "f(\n  # of b\n  b=2,\n  # of a\n  a=1,  # one\n  c=3,\n)": "f(\n  # of b\n  b=2,\n  # of a\n  c=3,\n)",
     "{'b': 2, 'a': [1, 2]}": "{'b': 2}",

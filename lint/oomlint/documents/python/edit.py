@@ -334,7 +334,7 @@ def _split(text: str) -> tuple[int, list[_Part], int]:
     for token in tokens[opening + 1 : -1]:
         depth += token.opens - token.closes
         if depth == 0:
-            lambdas += token.kind == tokenize.NAME and token.string == "lambda"
+            lambdas += token.string == "lambda"
             if token.is_sign(":") and lambdas:
                 lambdas -= 1
             elif token.is_sign(",") and not lambdas:
