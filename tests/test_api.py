@@ -174,6 +174,22 @@ def test_what_cannot_be_read_here_is_an_error_that_says_why(monkeypatch):
     assert "tree_sitter_bash is not installed" in error["message"]
 
 
+def test_code_is_not_edited_without_what_writes_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "libcst", None)
+    monkeypatch.delitem(sys.modules, "oomlint.documents.python.edit", raising=False)
+    # What an earlier test has imported the package still holds by name.
+    monkeypatch.delattr("oomlint.documents.python.edit", raising=False)
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
+        "arguments = TrainingArguments(output_dir='out', per_device_train_batch_size=8)\n"
+        "Trainer(model=model, args=arguments).train()\n"
+    )
+    report = oomlint.check({"train.py": script}, "H200")
+    assert report["errors"] == []
+    assert report["runs"][0]["gpu"]["peak_bytes"]
+
+
 def test_what_is_chosen_for_a_model_names_no_option_of_the_command_line():
     found = oomlint.estimate_model("Qwen/Qwen2.5-0.5B")
     reasons = [each["why"] for each in found["runs"][0]["assumptions"]]

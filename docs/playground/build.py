@@ -3,8 +3,9 @@
     python docs/playground/build.py FOLDER [--pyodide URL] [--wheels FOLDER]
 
 Pyodide and the parser of shell scripts come from npm (``npm pack``) and are served beside the page, so that nothing is
-loaded from elsewhere; with ``--pyodide URL`` Pyodide's files are loaded from there, such as from a CDN. oomlint itself is
-built from this checkout, msgspec comes from PyPI, in the build for Pyodide's platform.
+loaded from elsewhere; with ``--pyodide URL`` Pyodide's files are loaded from there, such as from a CDN that has its whole
+distribution, which edits Python code too. oomlint itself is built from this checkout, msgspec comes from PyPI, in the
+build for Pyodide's platform.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ _FILES = (
 # What a check of YAML, JSON, TOML and Python needs; rich and click are the terminal's, pydantic the forges'.
 _COMPILED = ("msgspec",)
 _PURE = ("ruamel.yaml", "typing_extensions")
+# In a whole distribution of Pyodide there is besides what edits Python.
+_OF_A_WHOLE_ONE = ("libcst",)
 # What reads shell scripts has no build for Pyodide. The parser for JavaScript, and the same grammar in its build:
 # the version is that of the Python package which the wheel asks for.
 _SHELL = {
@@ -69,6 +72,7 @@ def build(folder: Path, pyodide: str | None, wheels: Path | None) -> None:
         size += sum((folder / "pyodide" / name).stat().st_size for name in large)
     settings = {
         "pyodide": pyodide.rstrip("/") + "/" if pyodide else "pyodide/",
+        "packages": list(_OF_A_WHOLE_ONE) if pyodide else [],
         "shell": "shell/",
         "wheels": [f"wheels/{file.name}" for file in taken],
         "large": large,

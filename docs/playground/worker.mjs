@@ -40,6 +40,7 @@ async function start() {
   say("progress", { text: "Starting Python", share: 1 });
   const { loadPyodide } = await import(base + "pyodide.mjs");
   python = await loadPyodide({ indexURL: base });
+  if (settings.packages.length) await python.loadPackage(settings.packages);
   for (const wheel of wheels) python.unpackArchive(wheel, "wheel");
   await readShell(settings.shell);
   say("progress", { text: "Reading the catalogues", share: 1 });

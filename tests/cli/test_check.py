@@ -446,7 +446,7 @@ def test_the_installed_command(axolotl):
 def test_start_up_imports_no_heavy_module():
     code = (
         "import sys; from oomlint.cli import main; main(['--version']); "
-        "heavy = {'jsonschema', 'pydantic', 'rich', 'tree_sitter', 'ruamel'}; "
+        "heavy = {'libcst', 'jsonschema', 'pydantic', 'rich', 'tree_sitter', 'ruamel'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

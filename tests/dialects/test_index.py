@@ -96,7 +96,7 @@ def test_a_config_with_its_deepspeed_json_loads_no_heavy_module(tmp_path):
     loaded = loaded_by(tmp_path, "check", "--no-cache", "a.yaml")
     assert "oomlint.dialects.deepspeed.dialect" in loaded
     heavy = {
-        "hashlib", "json", "shutil", "statistics", "importlib.metadata", "jsonschema", "pydantic", "rich", "tree_sitter",
+        "hashlib", "json", "shutil", "statistics", "importlib.metadata", "libcst", "jsonschema", "pydantic", "rich", "tree_sitter",
         "oomlint.documents.shell.machine", "oomlint.documents.shell.values", "oomlint.fix.apply",
         "oomlint.judgement.planner", "oomlint.documents.readme", "oomlint.dialects.llamafactory.keys",
     }  # fmt: skip

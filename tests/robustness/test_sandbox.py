@@ -257,6 +257,7 @@ def test_modules_in_the_working_directory_are_not_imported(trapped: Path) -> Non
     """``python -m`` would look there first."""
     names = (
         "click",
+        "libcst",
         "rich",
         "ruamel",
         "tree_sitter",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping as MappingABC
 from functools import cached_property, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -157,8 +158,7 @@ class PythonScript(PythonDocument, frozen=True, eq=False, dict=True):
         self, mapping: Mapping, key: str, value: Literal, *, after: str | None = None
     ) -> list[Edit]:
         """Add a keyword argument to a call, or an entry to a dict."""
-        from oomlint.documents.python.edit import with_argument
-
+        with_argument = _editing().with_argument
         self._check(mapping)
         if key in mapping.entries:
             raise CannotEdit(f"{key} is there already")
@@ -169,14 +169,14 @@ class PythonScript(PythonDocument, frozen=True, eq=False, dict=True):
             raise CannotEdit(f"{key} is no name for an argument")
         old = self._text(mapping.span)
         written = self._written(value, self._quote())
-        new = with_argument(old, key, written, after)
+        new = with_argument(old, key, written, after, self.source.newline)
         return self._splice(mapping.span, old, new)
 
     def remove_entry(self, mapping: Mapping, key: str) -> list[Edit]:
         """Delete an argument with its comma and its line."""
-        from oomlint.documents.python.edit import without_argument
         from oomlint.documents.python.nodes import PythonEntry
 
+        without_argument = _editing().without_argument
         self._check(mapping)
         entry = mapping.entries.get(key)
         if not isinstance(entry, PythonEntry) or entry.owner is None:
@@ -184,7 +184,7 @@ class PythonScript(PythonDocument, frozen=True, eq=False, dict=True):
         if entry.locked:
             raise CannotEdit(entry.locked)
         old = self._text(entry.owner)
-        return self._splice(entry.owner, old, without_argument(old, key))
+        return self._splice(entry.owner, old, without_argument(old, key, self.source.newline))
 
     def rename_entry(self, mapping: Mapping, key: str, new_key: str) -> list[Edit]:
         """Change the name of a keyword argument or the key of an entry."""
@@ -236,8 +236,7 @@ class PythonScript(PythonDocument, frozen=True, eq=False, dict=True):
         return Edit(self.source.path, span.start, span.end, replacement)
 
     def _splice(self, span: Span, old: str, new: str) -> list[Edit]:
-        from oomlint.documents.python.edit import smallest_splice
-
+        smallest_splice = _editing().smallest_splice
         start, end, replacement = smallest_splice(old, new)
         return [self._edit(Span(span.start + start, span.start + end), replacement)]
 
@@ -501,3 +500,18 @@ def _modules(scopes: Scopes) -> dict[str, str]:
         if len(bindings) == 1 and bindings[0].kind == "import":
             modules.setdefault(bindings[0].qualified, name)
     return modules
+
+
+def _editing() -> ModuleType:
+    """What writes Python; LibCST, which it needs, has no build for every platform.
+
+    Raises:
+        CannotEdit: it is not installed.
+    """
+    try:
+        from oomlint.documents.python import edit
+    except ImportError:
+        raise CannotEdit(
+            "arguments of Python code are written with LibCST, which is not installed here"
+        ) from None
+    return edit

@@ -1,54 +1,51 @@
-"""New and vanished arguments of a Python call, or entries of a dict, written where its commas, comments and line breaks belong.
+"""New and vanished arguments of a Python call, written by LibCST and returned as one splice.
 
-Python's own tokenizer tells where the elements between two brackets and the space around them stand. Each keeps its text to
-the letter; what changes becomes the smallest edit that does the same.
+LibCST knows where commas, comments and line breaks belong; it is given the text of one call
+or dict alone, and what it changes in it becomes the smallest edit that does the same.
 """
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import tokenize
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
+from typing import TypeAlias
 
+import libcst as cst
 from msgspec import Struct
-from msgspec.structs import replace
 
 from oomlint.errors import CannotEdit
 
+_Element: TypeAlias = cst.Arg | cst.BaseDictElement
+_Space: TypeAlias = cst.BaseParenthesizableWhitespace
 _BARE_RETURN = re.compile(r"\r(?!\n)")
-# Space on a line, what goes on behind a backslash included, a comment, and the end of the line.
-_LINE = re.compile(r"((?:\\\r?\n|[ \f\t])*)(#[^\r\n]*)?(\r?\n)")
-_QUOTE = re.compile(r"[rRuU]?([\"'])")
-_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
-_TRIVIA = frozenset(
-    {
-        tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT,
-        tokenize.ENDMARKER,
-    }
-)  # fmt: skip
+_NONE = cst.SimpleWhitespace("")
+_BLANK = cst.SimpleWhitespace(" ")
 
 
-def with_argument(text: str, key: str, value: str, after: str | None) -> str:
+def with_argument(text: str, key: str, value: str, after: str | None, newline: str) -> str:
     """The call or dict ``text`` with one more argument or entry, after the one named."""
-    row = _Row.of(text)
-    if row.is_call:
-        equal = next((each.equal for each in row.elements if each.equal), "=")
-        added = f"{key}{equal}{value}"
+    expression = _parsed(text)
+    row = _Row.of(expression)
+    content = cst.parse_expression(value)
+    added: _Element
+    if isinstance(expression, cst.Call):
+        equal = next((a.equal for a in expression.args if a.keyword is not None), None)
+        if not isinstance(equal, cst.AssignEqual):
+            equal = cst.AssignEqual(_NONE, _NONE)
+        added = cst.Arg(content, cst.Name(key), equal)
     else:
-        quote = next((each.quote for each in row.elements if each.quote), '"')
-        added = f"{quote}{key}{quote}: {value}"
-    row.insert(_position(row.elements, after), _Element(added))
-    return row.text()
+        quote = _quote_of_keys(expression)
+        added = cst.DictElement(cst.SimpleString(f"{quote}{key}{quote}"), content)
+    row.insert(_position(row.elements, after), added)
+    return _code(row.back_into(expression), newline)
 
 
-def without_argument(text: str, key: str) -> str:
+def without_argument(text: str, key: str, newline: str) -> str:
     """The call or dict ``text`` without one of its arguments or entries."""
-    row = _Row.of(text)
+    expression = _parsed(text)
+    row = _Row.of(expression)
     row.remove(_index(row.elements, key))
-    return row.text()
+    return _code(row.back_into(expression), newline)
 
 
 def smallest_splice(old: str, new: str) -> tuple[int, int, str]:
@@ -63,102 +60,10 @@ def smallest_splice(old: str, new: str) -> tuple[int, int, str]:
     return start, len(old) - tail, new[start : len(new) - tail]
 
 
-# -- space between elements ------------------------------------------------------------------------
-
-
-class _Line(Struct, frozen=True):
-    """What is left of a line behind an element, or a line of its own."""
-
-    space: str
-    comment: str
-    end: str
-
-
-class _Space(Struct, frozen=True):
-    """Space and comments, over several lines or none."""
-
-    lines: tuple[_Line, ...] = ()
-    last: str = ""
-    """What stands on the line of what comes next."""
-
-    @classmethod
-    def of(cls, text: str) -> _Space:
-        lines, place = [], 0
-        while (match := _LINE.match(text, place)) is not None:
-            lines.append(_Line(match[1], match[2] or "", match[3]))
-            place = match.end()
-        return cls(tuple(lines), text[place:])
-
-    @property
-    def has_comments(self) -> bool:
-        """Whether a comment stands in it, or a line that is left empty."""
-        return bool(self.lines) and (bool(self.lines[0].comment) or len(self.lines) > 1)
-
-    def text(self) -> str:
-        lines = (f"{line.space}{line.comment}{line.end}" for line in self.lines)
-        return f"{''.join(lines)}{self.last}"
-
-    def plain(self) -> _Space:
-        """The same without comments and lines of their own."""
-        return replace(self.uncommented(), lines=self.uncommented().lines[:1])
-
-    def uncommented(self) -> _Space:
-        """The same without what stands behind the element on its own line."""
-        first, *others = self.lines
-        return replace(self, lines=(_Line("", "", first.end), *others))
-
-
-_BLANK = _Space(last=" ")
-
-
-def _parted(gap: _Space, between: _Space) -> tuple[_Space, _Space]:
-    """The space after an element, shared out between it and one that is put behind it: a
-    comment on its line stays with it, all below goes after the newcomer."""
-    if not gap.lines:
-        return between, gap
-    if between.lines:
-        above = replace(between, lines=(gap.lines[0], *between.lines[1:]))
-    elif gap.lines[0].comment:
-        above = replace(gap, lines=gap.lines[:1])
-    else:
-        above = between
-    return above, gap.uncommented()
-
-
-def _joined(before: _Space, after: _Space, *, closes: bool = False) -> _Space:
-    """The space that is left where an element stood between ``before`` and ``after``.
-
-    The comment on the element's own line goes with it; comment lines above and below stay.
-    """
-    if not after.lines:
-        return before if before.has_comments or not closes else after
-    if not before.lines:
-        return after.uncommented() if closes or len(after.lines) > 1 else before
-    lines = (*before.lines, *after.lines[1:])
-    return replace(after if closes else before, lines=lines)
-
-
-# -- elements between brackets ---------------------------------------------------------------------
-
-
-class _Element(Struct):
-    """An argument or an entry as it is written; of one that is added nothing more is asked."""
-
-    text: str
-    key: str | None = None
-    is_unpacked: bool = False
-    """Whether it is ``**rest``."""
-    equal: str = ""
-    """Of a keyword argument the sign, with the space around it."""
-    quote: str = ""
-    """Of a key that is a string."""
-
-
 class _Row(Struct):
-    """Elements between brackets and the space around them, with what stands before and behind."""
+    """Elements between brackets and the space around them; calls and dicts keep it in
+    different places."""
 
-    is_call: bool
-    head: str
     lead: _Space
     elements: list[_Element]
     tails: list[_Space]
@@ -167,44 +72,50 @@ class _Row(Struct):
     """After each comma but a trailing one."""
     closing: _Space
     trailing: bool
-    foot: str
 
     @classmethod
-    def of(cls, text: str) -> _Row:
-        expression = _parsed(text)
-        opening, parts, end = _split(text)
-        spaces, place = [], opening
-        for part in parts:
-            spaces.append(_Space.of(text[place : part.start]))
-            place = part.end if part.comma is None else part.comma + 1
-        if isinstance(expression, ast.Call):
-            elements = [_argument(text, part) for part in parts]
+    def of(cls, expression: cst.Call | cst.Dict) -> _Row:
+        elements: list[_Element]
+        if isinstance(expression, cst.Call):
+            lead, elements = expression.whitespace_before_args, list(expression.args)
         else:
-            elements = [_entry(text, *both) for both in zip(parts, expression.keys, strict=True)]
-        # Of brackets with nothing between them all space leads.
-        spaces.append(_Space.of(text[place:end]))
-        lead, *gaps = spaces
-        return cls(
-            is_call=isinstance(expression, ast.Call),
-            head=text[:opening],
-            lead=lead,
-            elements=elements,
-            tails=[_Space.of(text[part.end : part.comma or part.end]) for part in parts],
-            closing=gaps.pop() if gaps else _Space(),
-            gaps=gaps,
-            trailing=bool(parts) and parts[-1].comma is not None,
-            foot=text[end:],
-        )
+            lead, elements = expression.lbrace.whitespace_after, list(expression.elements)
+        commas = [e.comma for e in elements]
+        gaps = [c.whitespace_after for c in commas[:-1] if isinstance(c, cst.Comma)]
+        closing: _Space = _NONE
+        last = commas[-1] if commas else None
+        if isinstance(expression, cst.Dict):
+            closing = expression.rbrace.whitespace_before
+        elif isinstance(last, cst.Comma):
+            closing = last.whitespace_after
+        elif expression.args:
+            closing = expression.args[-1].whitespace_after_arg
+        tails = [_before_comma(element) for element in elements]
+        return cls(lead, elements, tails, gaps, closing, isinstance(last, cst.Comma))
 
-    def text(self) -> str:
-        parts = [self.head, self.lead.text()]
+    def back_into(self, expression: cst.Call | cst.Dict) -> cst.Call | cst.Dict:
+        is_call = isinstance(expression, cst.Call)
+        spaced: list[_Element] = []
         for index, element in enumerate(self.elements):
-            parts.append(element.text)
+            comma: cst.Comma | cst.MaybeSentinel = cst.MaybeSentinel.DEFAULT
+            tail = self.tails[index]
             if index < len(self.gaps):
-                parts += (self.tails[index].text(), ",", self.gaps[index].text())
+                comma = cst.Comma(tail, self.gaps[index])
             elif self.trailing:
-                parts += (self.tails[index].text(), ",")
-        return "".join((*parts, self.closing.text(), self.foot))
+                comma = cst.Comma(tail, self.closing if is_call else _NONE)
+            if isinstance(element, cst.Arg):
+                last_bare = index == len(self.gaps) and not self.trailing
+                after = self.closing if last_bare else _NONE
+                spaced.append(element.with_changes(comma=comma, whitespace_after_arg=after))
+            else:
+                spaced.append(element.with_changes(comma=comma))
+        if isinstance(expression, cst.Call):
+            return expression.with_changes(args=spaced, whitespace_before_args=self.lead)
+        return expression.with_changes(
+            elements=spaced,
+            lbrace=expression.lbrace.with_changes(whitespace_after=self.lead),
+            rbrace=expression.rbrace.with_changes(whitespace_before=self.closing),
+        )
 
     def insert(self, index: int, added: _Element) -> None:
         between = self._separator(index)
@@ -217,12 +128,12 @@ class _Row(Struct):
             above, self.closing = _parted(self.closing, between)
             self.gaps.append(above)
         self.elements.insert(index, added)
-        self.tails.insert(index, _Space())
+        self.tails.insert(index, _NONE)
 
     def remove(self, index: int) -> None:
         del self.elements[index], self.tails[index]
         if not self.elements:
-            self.lead = self.closing = _Space()
+            self.lead = self.closing = _NONE
             self.trailing = False
         elif index == 0:
             self.lead = _joined(self.lead, self.gaps.pop(0))
@@ -236,149 +147,118 @@ class _Row(Struct):
         gap = self.lead
         if self.gaps:
             gap = self.gaps[min(max(index - 1, 0), len(self.gaps) - 1)]
-        return gap.plain() if gap.lines else _BLANK
+        return _plain(gap) if isinstance(gap, cst.ParenthesizedWhitespace) else _BLANK
+
+
+def _before_comma(element: _Element) -> _Space:
+    comma = element.comma
+    return comma.whitespace_before if isinstance(comma, cst.Comma) else _NONE
+
+
+def _plain(gap: cst.ParenthesizedWhitespace) -> cst.ParenthesizedWhitespace:
+    return _uncommented(gap).with_changes(empty_lines=[])
+
+
+def _uncommented(gap: cst.ParenthesizedWhitespace) -> cst.ParenthesizedWhitespace:
+    line = gap.first_line.with_changes(comment=None, whitespace=_NONE)
+    return gap.with_changes(first_line=line)
+
+
+def _parted(gap: _Space, between: _Space) -> tuple[_Space, _Space]:
+    """The space after an element, shared out between it and one that is put behind it: a
+    comment on its line stays with it, all below goes after the newcomer."""
+    if not isinstance(gap, cst.ParenthesizedWhitespace):
+        return between, gap
+    if isinstance(between, cst.ParenthesizedWhitespace):
+        above: _Space = between.with_changes(first_line=gap.first_line)
+    elif gap.first_line.comment is not None:
+        above = gap.with_changes(empty_lines=[])
+    else:
+        above = between
+    return above, _uncommented(gap)
+
+
+def _joined(before: _Space, after: _Space, *, closes: bool = False) -> _Space:
+    """The space that is left where an element stood between ``before`` and ``after``.
+
+    The comment on the element's own line goes with it; comment lines above and below stay.
+    """
+    if not isinstance(after, cst.ParenthesizedWhitespace):
+        return before if _has_comments(before) or not closes else after
+    if not isinstance(before, cst.ParenthesizedWhitespace):
+        return _uncommented(after) if closes or after.empty_lines else before
+    lines = [*before.empty_lines, *after.empty_lines]
+    target = after if closes else before
+    return target.with_changes(first_line=before.first_line, empty_lines=lines)
+
+
+def _has_comments(gap: _Space) -> bool:
+    return isinstance(gap, cst.ParenthesizedWhitespace) and (
+        gap.first_line.comment is not None or bool(gap.empty_lines)
+    )
+
+
+def _parsed(text: str) -> cst.Call | cst.Dict:
+    if _BARE_RETURN.search(text):
+        raise CannotEdit("a line ends in nothing but a carriage return")
+    try:
+        # In brackets a call may be broken over lines anywhere.
+        expression = cst.parse_expression(f"({text}\n)")
+    except (cst.ParserSyntaxError, RecursionError):
+        raise CannotEdit("the call is too intricate to be rewritten") from None
+    if not isinstance(expression, (cst.Call, cst.Dict)):
+        raise CannotEdit("this is neither a call nor a dict")
+    if isinstance(expression, cst.Call) and _is_lone_generator(expression):
+        raise CannotEdit("the call has nothing but a generator, which goes with no argument")
+    return expression.with_changes(lpar=(), rpar=())
+
+
+def _is_lone_generator(call: cst.Call) -> bool:
+    return (
+        len(call.args) == 1
+        and isinstance(call.args[0].value, cst.GeneratorExp)
+        and not (call.args[0].value.lpar)
+    )
+
+
+def _code(node: cst.BaseExpression, newline: str) -> str:
+    return cst.Module([], default_newline=newline).code_for_node(node)
+
+
+def _key(element: _Element) -> str | None:
+    if isinstance(element, cst.Arg):
+        return element.keyword.value if element.keyword is not None else None
+    if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
+        value = element.key.evaluated_value
+        return value if isinstance(value, str) else None
+    return None
+
+
+def _quote_of_keys(expression: cst.Dict) -> str:
+    for element in expression.elements:
+        if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
+            return element.key.quote[:1]
+    return '"'
 
 
 def _index(elements: Sequence[_Element], key: str) -> int:
     for index in range(len(elements) - 1, -1, -1):
-        if elements[index].key == key:
+        if _key(elements[index]) == key:
             return index
     raise CannotEdit(f"{key} is not written out in this call")
 
 
 def _position(elements: Sequence[_Element], after: str | None) -> int:
     """Where a new element goes: behind the one named, else last but before any ``**rest``."""
-    if after is not None and any(element.key == after for element in elements):
+    if after is not None and any(_key(element) == after for element in elements):
         return _index(elements, after) + 1
     index = len(elements)
-    while index and elements[index - 1].is_unpacked:
+    while index and _unpacks(elements[index - 1]):
         index -= 1
     return index
 
 
-# -- reading ---------------------------------------------------------------------------------------
-
-
-class _Token(Struct, frozen=True):
-    """A token that is no space and no comment, and where in the text it stands."""
-
-    kind: int
-    string: str
-    start: int
-    end: int
-
-    def is_sign(self, sign: str) -> bool:
-        return self.kind == tokenize.OP and self.string == sign
-
-    @property
-    def opens(self) -> bool:
-        return self.kind == tokenize.OP and self.string in _OPENING
-
-    @property
-    def closes(self) -> bool:
-        return self.kind == tokenize.OP and self.string in _CLOSING
-
-
-class _Part(Struct, frozen=True):
-    """What stands between two commas, or a comma and a bracket."""
-
-    tokens: list[_Token]
-    comma: int | None
-    """Where the comma stands that follows."""
-
-    @property
-    def start(self) -> int:
-        return self.tokens[0].start
-
-    @property
-    def end(self) -> int:
-        return self.tokens[-1].end
-
-
-def _parsed(text: str) -> ast.Call | ast.Dict:
-    if _BARE_RETURN.search(text):
-        raise CannotEdit("a line ends in nothing but a carriage return")
-    try:
-        # In brackets a call may be broken over lines anywhere.
-        expression = ast.parse(f"({text}\n)", mode="eval").body
-    except (SyntaxError, RecursionError, MemoryError):
-        raise CannotEdit("the call is too intricate to be rewritten") from None
-    if not isinstance(expression, (ast.Call, ast.Dict)):
-        raise CannotEdit("this is neither a call nor a dict")
-    if isinstance(expression, ast.Call) and _is_lone_generator(expression):
-        raise CannotEdit("the call has nothing but a generator, which goes with no argument")
-    return expression
-
-
-def _tokens_of(text: str) -> Iterator[_Token]:
-    """Those of an expression, which may be broken over lines."""
-    bracketed = f"({text}\n)"
-    lines = io.StringIO(bracketed, newline="")
-    # Of each line where it begins in the text, which is in brackets here.
-    begins = [-1, *accumulate(map(len, lines), initial=-1)]
-    lines.seek(0)
-    for kind, string, start, end, _ in tokenize.generate_tokens(lines.readline):
-        if kind not in _TRIVIA:
-            first, last = (begins[line] + column for line, column in (start, end))
-            if 0 <= first < len(text):
-                yield _Token(kind, string, first, last)
-
-
-def _split(text: str) -> tuple[int, list[_Part], int]:
-    """Where the space in an expression's last brackets begins, the parts that stand in them, and where it ends."""
-    tokens = list(_tokens_of(text))
-    opening = _opening(tokens)
-    parts: list[_Part] = []
-    waiting: list[_Token] = []
-    depth = lambdas = 0
-    for token in tokens[opening + 1 : -1]:
-        depth += token.opens - token.closes
-        if depth == 0:
-            lambdas += token.string == "lambda"
-            if token.is_sign(":") and lambdas:
-                lambdas -= 1
-            elif token.is_sign(",") and not lambdas:
-                parts.append(_Part(waiting, token.start))
-                waiting = []
-                continue
-        waiting.append(token)
-    if waiting:
-        parts.append(_Part(waiting, None))
-    return tokens[opening].end, parts, tokens[-1].start
-
-
-def _opening(tokens: Sequence[_Token]) -> int:
-    """The place of the bracket that the last token closes."""
-    opened: list[int] = []
-    last = 0
-    for place, token in enumerate(tokens):
-        if token.opens:
-            opened.append(place)
-        elif token.closes:
-            last = opened.pop()
-    return last
-
-
-def _is_lone_generator(call: ast.Call) -> bool:
-    """Whether the call's brackets are those of a generator as well."""
-    made = [each for each in call.args if isinstance(each, ast.GeneratorExp)]
-    return any(_end(each) == _end(call) for each in made)
-
-
-def _end(node: ast.expr) -> tuple[int | None, int | None]:
-    return node.end_lineno, node.end_col_offset
-
-
-def _argument(text: str, part: _Part) -> _Element:
-    written = text[part.start : part.end]
-    first, *others = part.tokens
-    if len(others) > 1 and others[0].is_sign("="):
-        return _Element(written, first.string, equal=text[first.end : others[1].start])
-    return _Element(written, is_unpacked=first.is_sign("**"))
-
-
-def _entry(text: str, part: _Part, key: ast.expr | None) -> _Element:
-    written = text[part.start : part.end]
-    name = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
-    quote = _QUOTE.match(written) if name is not None else None
-    return _Element(written, name, is_unpacked=key is None, quote=quote[1] if quote else "")
+def _unpacks(element: _Element) -> bool:
+    if isinstance(element, cst.Arg):
+        return element.star == "**"
+    return isinstance(element, cst.StarredDictElement)
