@@ -3,10 +3,12 @@ change of some of them computes anew."""
 
 import pytest
 
-from oomlint.dialects.cells import Cells, CircularDerivation, Given, Surroundings
+from oomlint.dialects.cells import Cells, CircularDerivation
 from oomlint.dialects.facts import facts
+from oomlint.dialects.given import Given
 from oomlint.dialects.kinds import COUNT
 from oomlint.dialects.meaning import NOTHING, Left, Meaning, Sourced, expressed, writable
+from oomlint.dialects.surroundings import Surroundings
 from oomlint.dialects.table import Block, Row, Setting, Table
 from oomlint.documents.text import Source, Span
 from oomlint.documents.yaml.document import parse_yaml

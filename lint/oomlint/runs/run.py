@@ -418,9 +418,13 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         )
 
 
-def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
-    """Resolve the parts of a run."""
+def build_run(
+    name: str, parts: Parts, *, margin: float = 0.85, earlier: Cells | None = None
+) -> Run:
+    """Resolve the parts of a run, of which ``earlier`` was computed when its files stood otherwise."""
     cells = resolve(parts)
+    if earlier is not None:
+        cells.keep(earlier)
     model_id = cells[f.model.id]
     return Run(
         name=name,
