@@ -7,14 +7,21 @@ nobody lists its inputs, nothing stands in an order made by hand, and a change o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping as MappingABC
-from functools import cached_property
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping as MappingABC,
+    Set as AbstractSet,
+)
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from oomlint.dialects.given import Given
+from oomlint.dialects.given import Given, are_one, are_one_place
 from oomlint.dialects.meaning import (
     NOTHING,
     ROW_DEFAULTS,
@@ -27,7 +34,7 @@ from oomlint.dialects.meaning import (
     rank_of,
 )
 from oomlint.dialects.surroundings import Surroundings
-from oomlint.dialects.table import Block, Origin, Row, Setting
+from oomlint.dialects.table import Block, Origin, Row, Setting, Table
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -86,12 +93,31 @@ class _Cell:
     def value(self) -> Any:
         return None if self.setting is None else self.setting.value
 
+    def is_like(self, other: _Cell) -> bool:
+        """Whether whoever reads it finds nothing that is not in the other, too."""
+        return (
+            self.level is other.level
+            and self.auto is other.auto
+            and [*self.reads] == [*other.reads]
+            and self.open == other.open
+            and are_one(self.setting, other.setting)
+            and are_one_place(self.origin, other.origin)
+        )
+
 
 # What the statements about a field come to, the field without what the framework forces on it,
 # and the field.
 _SAID, _BASE, _FINAL = "said", "base", "final"
 # Of a computation that gives several fields.
 _GROUP = "group"
+
+# What is looked for in the files: all of them, or where a field would be written.
+_ALL, _HOME = "all", "home"
+
+
+def _itself(given: Given) -> list[Block]:
+    return given.blocks
+
 
 # No reads, and no open changes.
 _NONE: MappingABC[Any, Any] = {}
@@ -174,10 +200,12 @@ class Cells:
         self._near: Cells | None = None
         self._affected: Collection[Any] | None = None
         """Of a changed run, the fields that may be otherwise than in the run that it is a change of; ``None`` where
-        that had not been computed in full."""
+        not all of that had been computed, but what its plan is made of."""
+        self._moved: Collection[Any] = ()
+        """Of a changed run, the leaves of its plan that may be otherwise."""
         self._readers = _Readers(self._cells)
-        self._of_files: set[Any] = set()
-        """The fields that follow from the files in other ways than by what they say of fields."""
+        self._looks: dict[Hashable, tuple[Callable[[Given], Any], set[Any]]] = {}
+        """What was looked for in the files besides what they say of fields, how, and for which fields."""
 
     # -- reading ---------------------------------------------------------------------
 
@@ -281,12 +309,12 @@ class Cells:
         setting = self.setting(field)
         return setting is not None and setting.origin.kind == "assumed"
 
+    # -- the files themselves ----------------------------------------------------------
+
     @property
     def given(self) -> Given:
-        """What the files say. Who looks at it while a field is computed reads them as a whole, which is noted."""
-        if self._trail:
-            frame = self._trail[-1]
-            self._of_files.update(frame.field if frame.tier == _GROUP else (frame.field,))
+        """What the files say. Who looks at it while a field is computed hangs on all of them."""
+        self._look(_ALL, _itself)
         return self._given
 
     @property
@@ -294,9 +322,25 @@ class Cells:
         """The blocks of the run's files, in rising precedence."""
         return self.given.blocks
 
+    def blocks_of(self, *tables: Table) -> list[Block]:
+        """Those of some tables; who looks for them hangs on no others."""
+        return self._look(tuple(map(id, tables)), partial(Given.blocks_of, tables=tables))
+
+    def blocks_in(self, section: str) -> list[Block]:
+        """Those of a section; who looks for them hangs on no others."""
+        return self._look(section, partial(Given.blocks_in, section=section))
+
     def block_with(self, field: Any) -> Block | None:
         """The block of highest precedence whose table can write the field."""
-        return self.given.block_with(field)
+        return self._look((_HOME, field), partial(Given.block_with, field=field))
+
+    def _look(self, what: Hashable, find: Callable[[Given], T]) -> T:
+        """What there is to find in the files; who looks for it while a field is computed is noted."""
+        if self._trail:
+            frame = self._trail[-1]
+            _, fields = self._looks.setdefault(what, (find, set()))
+            fields.update(frame.field if frame.tier == _GROUP else (frame.field,))
+        return find(self._given)
 
     # -- libraries -------------------------------------------------------------------
 
@@ -419,22 +463,19 @@ class Cells:
         return plan if name in (None, plan.name) else plan.with_values({"name": name})
 
     def _make(self) -> tuple[Plan, MappingABC[str, Any]]:
-        leaves, settings = leaf_paths(), self.settings
         if self._near is None:
+            leaves = leaf_paths()
             values = {
                 field: setting.value
-                for field, setting in settings.items()
+                for field, setting in self.settings.items()
                 if field in leaves and setting.value is not None
             }
             return Plan().with_values(values), values
-        self._near.plan()
         assert self._near._made is not None
         plan, known = self._near._made
-        fields: Iterable[Any] = self.fields if self._affected is None else self._affected
         values, changes = dict(known), {}
-        for field in leaves.intersection(fields):
-            setting = settings.get(field)
-            value = None if setting is None else setting.value
+        for field in self._moved:
+            value = self._read(field, _FINAL).value
             if value is None:
                 if values.pop(field, None) is not None:
                     changes[field] = Plan().get(field)
@@ -466,9 +507,12 @@ class Cells:
     def _with(self, given: Given, known: Surroundings, changed: Iterable[Any]) -> Cells:
         made = Cells(given, self.meaning, known)
         made._near = self
-        affected = made._take_over(self, changed)
+        self.plan()
+        affected = self._readers.dependents(changed)
+        made._moved = leaf_paths().intersection(affected)
         if "settings" in vars(self):
             made._affected = affected
+        made._hold(self, affected)
         made._readers = _Readers(made._cells, self._readers)
         return made
 
@@ -478,26 +522,38 @@ class Cells:
         if self.meaning is not earlier.meaning or not self.known.answer_like(earlier.known):
             return
         changed = self._given.differing(earlier._given)
-        if changed or self._given.blocks != earlier._given.blocks:
-            changed |= earlier._of_files
-        affected = self._take_over(earlier, changed)
-        self._readers = earlier._readers.of(self._cells)
-        self._of_files = earlier._of_files - affected
+        self._hold(earlier, earlier._readers.dependents(changed))
+        self._looks = earlier._looks
+        found = (
+            fields
+            for find, fields in self._looks.values()
+            if find(self._given) != find(earlier._given)
+        )
+        self._compute_again(set().union(*found))
 
-    def _take_over(self, other: Cells, changed: Iterable[Any]) -> set[Any]:
-        """Put the cells of another in, but for those of changed fields and what hangs on them; these."""
-        affected = other._readers.dependents(changed)
+    def _compute_again(self, fields: AbstractSet[Any]) -> None:
+        """Compute fields anew, and where one is not as it was, what hangs on it."""
+        before = [
+            (tier, field, cells[field])
+            for tier, cells in self._cells.items()
+            for field in fields
+            if field in cells
+        ]
+        self._hold(self, fields)
+        changed = {field for tier, field, was in before if not self._read(field, tier).is_like(was)}
+        if changed:
+            self._hold(self, self._readers.dependents(changed))
+
+    def _hold(self, other: Cells, but: AbstractSet[Any]) -> None:
+        """Have what was computed of another's fields, all of which its readers know of, ``but`` of these."""
         for tier, cells in other._cells.items():
-            kept = cells.copy()
-            for field in affected:
+            self._cells[tier] = kept = cells.copy()
+            for field in but:
                 kept.pop(field, None)
-            self._cells[tier] = kept
         self._groups = {
-            key: group
-            for key, group in other._groups.items()
-            if affected.isdisjoint(group[2].reads) and affected.isdisjoint(group[0].fields)
+            key: group for key, group in other._groups.items() if but.isdisjoint(group[0].fields)
         }
-        return affected
+        self._readers = other._readers.of(self._cells)
 
     # -- computing -------------------------------------------------------------------
 

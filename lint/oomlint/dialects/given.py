@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping as MappingABC
+from collections.abc import Callable, Collection, Iterable, Mapping as MappingABC
 from typing import Any, TypeVar
 
 from oomlint.dialects.meaning import Left, Said
-from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKey, WrongValue
+from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKey, Table, WrongValue
 
 T = TypeVar("T")
 
@@ -65,12 +64,10 @@ class Given:
 
     def differing(self, earlier: Given) -> set[Any]:
         """The fields of which something else is said than before, or that stand or would be written elsewhere."""
-        found = _differing(self.stated, earlier.stated, _are_one)
+        found = _differing(self.stated, earlier.stated, are_one)
         for here, there in ((self.unread, earlier.unread), (self.auto, earlier.auto)):
-            found |= _differing(here, there, operator.is_)
-        found |= _differing(
-            self.defaults, earlier.defaults, lambda one, other: _are_one(one[1], other[1])
-        )
+            found |= _differing(here, there, are_one_place)
+        found |= _differing(self.defaults, earlier.defaults, _are_one_default)
         homes = earlier._homes.items()
         return found | {field for field, home in homes if self.block_with(field) is not home}
 
@@ -80,6 +77,12 @@ class Given:
             blocks = reversed(self.blocks)
             self._homes[field] = next((b for b in blocks if b.can_write(field)), None)
         return self._homes[field]
+
+    def blocks_of(self, tables: Collection[Table]) -> list[Block]:
+        return [block for block in self.blocks if any(block.table is table for table in tables)]
+
+    def blocks_in(self, section: str) -> list[Block]:
+        return [block for block in self.blocks if block.table.section == section]
 
     def once(self, function: Callable[[list[Block]], T]) -> T:
         """What a function makes of the blocks, worked out once."""
@@ -112,14 +115,35 @@ def _differing(
     }
 
 
-def _are_one(one: Setting, other: Setting) -> bool:
-    """Whether two settings were read from the very same places."""
-    if one is other:
-        return True
+def are_one(one: Setting | None, other: Setting | None) -> bool:
+    """Whether two settings are the same value, of the very same places."""
+    if one is other or one is None or other is None:
+        return one is other
     return (
-        one.origin is other.origin
-        and one.value is other.value
+        are_one_place(one.origin, other.origin)
+        and _are_one_value(one.value, other.value)
         and one.level is other.level
         and len(one.shadowed) == len(other.shadowed)
-        and all(map(_are_one, one.shadowed, other.shadowed))
+        and all(map(are_one, one.shadowed, other.shadowed))
     )
+
+
+def are_one_place(one: Origin | None, other: Origin | None) -> bool:
+    """Whether two origins are the very same place, or the same words where there is none."""
+    if one is other or one is None or other is None:
+        return one is other
+    return (
+        one.block is other.block
+        and one.row is other.row
+        and one.entry is other.entry
+        and (one.kind, one.source, one.inputs) == (other.kind, other.source, other.inputs)
+    )
+
+
+def _are_one_value(one: Any, other: Any) -> bool:
+    """Whether nobody can tell two values apart, as 1 and 1.0 can be."""
+    return one is other or (type(one) is type(other) and repr(one) == repr(other))
+
+
+def _are_one_default(one: tuple[Row, Setting], other: tuple[Row, Setting]) -> bool:
+    return one[0] is other[0] and are_one(one[1], other[1])

@@ -61,7 +61,6 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     parts: Parts
     cells: Cells
     """What all this is read from."""
-    settings: MappingABC[Any, Setting]
     plan: Plan
     stray: tuple[StrayKey, ...] = ()
     redeclared: frozenset[str] = frozenset()
@@ -94,6 +93,11 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     @property
     def claims(self) -> tuple[Claim, ...]:
         return self.parts.claims
+
+    @property
+    def settings(self) -> MappingABC[Any, Setting]:
+        """Every field that has a value; of what a change leads to they are computed when somebody asks."""
+        return self.cells.settings
 
     @property
     def open(self) -> MappingABC[LibraryChange, bool]:
@@ -160,7 +164,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     # -- where things stand ----------------------------------------------------------
 
     def origin(self, field: Any) -> Origin | None:
-        setting = self.settings.get(field)
+        setting = self.cells.setting(field)
         if setting is not None:
             return setting.origin
         return self.unreadable.get(field)
@@ -409,7 +413,6 @@ class Run(Struct, frozen=True, eq=False, dict=True):
             self,
             parts=parts,
             cells=cells,
-            settings=cells.settings,
             plan=cells.plan(self.name),
             wished=dict(cells.wished),
             changes=dict(changes),
@@ -430,7 +433,6 @@ def build_run(
         name=name,
         parts=parts,
         cells=cells,
-        settings=cells.settings,
         plan=cells.plan(name),
         stray=tuple(parts.dialect.strays(cells)),
         wrong=tuple(wrong for wrong in cells.given.wrong if not is_unused(wrong, cells)),
