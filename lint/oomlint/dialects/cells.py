@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from oomlint.dialects.given import Given, are_one, are_one_place
+from oomlint.dialects.given import Differing, Given, are_one, are_one_place, elsewhere
 from oomlint.dialects.meaning import (
     NOTHING,
     ROW_DEFAULTS,
@@ -92,6 +92,10 @@ class _Cell:
     @property
     def value(self) -> Any:
         return None if self.setting is None else self.setting.value
+
+    def of(self, setting: Setting) -> _Cell:
+        """The same, with the setting of another place."""
+        return _Cell(setting, self.level, self.reads, self.open, self.origin, auto=self.auto)
 
     def is_like(self, other: _Cell) -> bool:
         """Whether whoever reads it finds nothing that is not in the other, too."""
@@ -201,11 +205,15 @@ class Cells:
         self._affected: Collection[Any] | None = None
         """Of a changed run, the fields that may be otherwise than in the run that it is a change of; ``None`` where
         not all of that had been computed, but what its plan is made of."""
-        self._moved: Collection[Any] = ()
-        """Of a changed run, the leaves of its plan that may be otherwise."""
+        self._start: tuple[Plan, MappingABC[str, Any]] = (Plan(), _NONE)
+        """A plan that this one is like, and what it is made of."""
+        self._moved: Collection[Any] | None = None
+        """The leaves of the plan that may be otherwise than there; ``None`` are all that have a value."""
         self._readers = _Readers(self._cells)
         self._looks: dict[Hashable, tuple[Callable[[Given], Any], set[Any]]] = {}
         """What was looked for in the files besides what they say of fields, how, and for which fields."""
+        self._placed: dict[Any, set[Any]] = {}
+        """Fields of which not the value alone was read, and for which others."""
 
     # -- reading ---------------------------------------------------------------------
 
@@ -263,6 +271,8 @@ class Cells:
 
     def setting(self, field: Any) -> Setting | None:
         """Value, place and evidence of a field; ``None`` where it has no value."""
+        if self._trail:
+            self._note(self._placed.setdefault(field, set()))
         return self._read(field, _FINAL).setting
 
     def said(self, field: Any) -> Said:
@@ -337,10 +347,13 @@ class Cells:
     def _look(self, what: Hashable, find: Callable[[Given], T]) -> T:
         """What there is to find in the files; who looks for it while a field is computed is noted."""
         if self._trail:
-            frame = self._trail[-1]
-            _, fields = self._looks.setdefault(what, (find, set()))
-            fields.update(frame.field if frame.tier == _GROUP else (frame.field,))
+            self._note(self._looks.setdefault(what, (find, set()))[1])
         return find(self._given)
+
+    def _note(self, fields: set[Any]) -> None:
+        """Count what is being computed among some fields."""
+        frame = self._trail[-1]
+        fields.update(frame.field if frame.tier == _GROUP else (frame.field,))
 
     # -- libraries -------------------------------------------------------------------
 
@@ -463,18 +476,10 @@ class Cells:
         return plan if name in (None, plan.name) else plan.with_values({"name": name})
 
     def _make(self) -> tuple[Plan, MappingABC[str, Any]]:
-        if self._near is None:
-            leaves = leaf_paths()
-            values = {
-                field: setting.value
-                for field, setting in self.settings.items()
-                if field in leaves and setting.value is not None
-            }
-            return Plan().with_values(values), values
-        assert self._near._made is not None
-        plan, known = self._near._made
+        plan, known = self._start
         values, changes = dict(known), {}
-        for field in self._moved:
+        moved = leaf_paths().intersection(self.settings) if self._moved is None else self._moved
+        for field in moved:
             value = self._read(field, _FINAL).value
             if value is None:
                 if values.pop(field, None) is not None:
@@ -508,8 +513,9 @@ class Cells:
         made = Cells(given, self.meaning, known)
         made._near = self
         self.plan()
+        assert self._made is not None
         affected = self._readers.dependents(changed)
-        made._moved = leaf_paths().intersection(affected)
+        made._start, made._moved = self._made, leaf_paths().intersection(affected)
         if "settings" in vars(self):
             made._affected = affected
         made._hold(self, affected)
@@ -521,18 +527,34 @@ class Cells:
         changed since: a document that was read anew says each of its fields anew, at new places."""
         if self.meaning is not earlier.meaning or not self.known.answer_like(earlier.known):
             return
-        changed = self._given.differing(earlier._given)
-        self._hold(earlier, earlier._readers.dependents(changed))
-        self._looks = earlier._looks
-        found = (
-            fields
-            for find, fields in self._looks.values()
-            if find(self._given) != find(earlier._given)
+        differing = self._given.differing(earlier._given)
+        affected = earlier._readers.dependents(differing.fields)
+        self._hold(earlier, affected)
+        self._move(differing)
+        self._looks, self._placed = earlier._looks, earlier._placed
+        again = (
+            *(
+                each
+                for find, each in self._looks.values()
+                if find(self._given) != find(earlier._given)
+            ),
+            *(self._placed.get(field, ()) for field in differing.moved),
         )
-        self._compute_again(set().union(*found))
+        affected = affected.union(*again, self._compute_again(set().union(*again)))
+        if earlier._made is not None:
+            self._start, self._moved = earlier._made, leaf_paths().intersection(affected)
 
-    def _compute_again(self, fields: AbstractSet[Any]) -> None:
-        """Compute fields anew, and where one is not as it was, what hangs on it."""
+    def _move(self, differing: Differing) -> None:
+        """Let fields of which nothing is said be of the blocks that could say them now."""
+        for tier in (_BASE, _FINAL):
+            cells = self._cells[tier]
+            for field in differing.moved:
+                cell = cells.get(field)
+                if cell is not None and cell.setting is not None:
+                    cells[field] = cell.of(elsewhere(cell.setting, differing.instead))
+
+    def _compute_again(self, fields: AbstractSet[Any]) -> AbstractSet[Any]:
+        """Compute fields anew, and where one is not as it was, what hangs on it; these."""
         before = [
             (tier, field, cells[field])
             for tier, cells in self._cells.items()
@@ -541,8 +563,10 @@ class Cells:
         ]
         self._hold(self, fields)
         changed = {field for tier, field, was in before if not self._read(field, tier).is_like(was)}
-        if changed:
-            self._hold(self, self._readers.dependents(changed))
+        affected = self._readers.dependents(changed)
+        if affected:
+            self._hold(self, affected)
+        return affected
 
     def _hold(self, other: Cells, but: AbstractSet[Any]) -> None:
         """Have what was computed of another's fields, all of which its readers know of, ``but`` of these."""

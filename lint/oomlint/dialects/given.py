@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping as MappingABC
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.dialects.meaning import Left, Said
 from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKey, Table, WrongValue
 
 T = TypeVar("T")
+
+
+class Differing(Struct, frozen=True):
+    """What the files of a run say otherwise than before."""
+
+    fields: set[Any]
+    """Of which something else is said, or at another place."""
+    moved: set[Any]
+    """Of which nothing is said, as before, in blocks that were read anew."""
+    instead: MappingABC[Block, Block]
+    """These, by what they were before."""
 
 
 class Given:
@@ -62,14 +77,34 @@ class Given:
             made.unread.pop(field, None)
         return made
 
-    def differing(self, earlier: Given) -> set[Any]:
-        """The fields of which something else is said than before, or that stand or would be written elsewhere."""
+    def differing(self, earlier: Given) -> Differing:
+        """What is said otherwise than before."""
         found = _differing(self.stated, earlier.stated, are_one)
         for here, there in ((self.unread, earlier.unread), (self.auto, earlier.auto)):
             found |= _differing(here, there, are_one_place)
-        found |= _differing(self.defaults, earlier.defaults, _are_one_default)
-        homes = earlier._homes.items()
-        return found | {field for field, home in homes if self.block_with(field) is not home}
+        instead = self._instead_of(earlier)
+        moved = {field for field, home in earlier._homes.items() if home in instead}
+        if self.blocks != earlier.blocks and not instead:
+            homes = earlier._homes.items()
+            found |= {field for field, home in homes if self.block_with(field) is not home}
+        for field in _differing(self.defaults, earlier.defaults, operator.is_):
+            is_moved = field in self.defaults and field in earlier.defaults
+            is_moved = is_moved and _has_moved(
+                earlier.defaults[field], self.defaults[field], instead
+            )
+            (moved if is_moved else found).add(field)
+        return Differing(found, moved - found, instead)
+
+    def _instead_of(self, earlier: Given) -> dict[Block, Block]:
+        """Blocks of documents that were read anew, in the places of those of before; none if there is any block more or
+        less, or one that says itself what can be written to it."""
+        pairs = list(zip(earlier.blocks, self.blocks, strict=False))
+        others = {was: now for was, now in pairs if was is not now}
+        are_like = len(earlier.blocks) == len(self.blocks) and all(
+            was.table is now.table and type(was) is type(now) is Block
+            for was, now in others.items()
+        )
+        return others if are_like else {}
 
     def block_with(self, field: Any) -> Block | None:
         """The block of highest precedence whose table can write the field."""
@@ -145,5 +180,18 @@ def _are_one_value(one: Any, other: Any) -> bool:
     return one is other or (type(one) is type(other) and repr(one) == repr(other))
 
 
-def _are_one_default(one: tuple[Row, Setting], other: tuple[Row, Setting]) -> bool:
-    return one[0] is other[0] and are_one(one[1], other[1])
+def _has_moved(
+    was: tuple[Row, Setting], now: tuple[Row, Setting], instead: MappingABC[Block, Block]
+) -> bool:
+    """Whether a default differs by nothing but the block that would say otherwise, if by that."""
+    return was[0] is now[0] and are_one(elsewhere(was[1], instead), now[1])
+
+
+def elsewhere(setting: Setting, instead: MappingABC[Block, Block]) -> Setting:
+    """A setting that nobody says, with blocks in the places of those that it was of."""
+    origin = setting.origin
+    block = None if origin.block is None or origin.entry is not None else instead.get(origin.block)
+    shadowed = tuple(elsewhere(each, instead) for each in setting.shadowed)
+    if block is not None:
+        origin = replace(origin, block=block)
+    return Setting(setting.value, origin, shadowed, setting.level)
