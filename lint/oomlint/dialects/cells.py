@@ -115,13 +115,8 @@ _SAID, _BASE, _FINAL = "said", "base", "final"
 # Of a computation that gives several fields.
 _GROUP = "group"
 
-# What is looked for in the files: all of them, or where a field would be written.
-_ALL, _HOME = "all", "home"
-
-
-def _itself(given: Given) -> list[Block]:
-    return given.blocks
-
+# What is looked for in the files: where a field would be written.
+_HOME = "home"
 
 # No reads, and no open changes.
 _NONE: MappingABC[Any, Any] = {}
@@ -212,6 +207,8 @@ class Cells:
         self._readers = _Readers(self._cells)
         self._looks: dict[Hashable, tuple[Callable[[Given], Any], set[Any]]] = {}
         """What was looked for in the files besides what they say of fields, how, and for which fields."""
+        self._whole: set[Any] = set()
+        """The fields for which all of them were looked at."""
         self._placed: dict[Any, set[Any]] = {}
         """Fields of which not the value alone was read, and for which others."""
 
@@ -324,7 +321,8 @@ class Cells:
     @property
     def given(self) -> Given:
         """What the files say. Who looks at it while a field is computed hangs on all of them."""
-        self._look(_ALL, _itself)
+        if self._trail:
+            self._note(self._whole)
         return self._given
 
     @property
@@ -525,14 +523,17 @@ class Cells:
     def keep(self, earlier: Cells) -> None:
         """Take over what was computed for the same run when its files stood otherwise, but for what hangs on what has
         changed since: a document that was read anew says each of its fields anew, at new places."""
+        if set(self._given.blocks).isdisjoint(earlier._given.blocks):
+            return
         if self.meaning is not earlier.meaning or not self.known.answer_like(earlier.known):
             return
         differing = self._given.differing(earlier._given)
         affected = earlier._readers.dependents(differing.fields)
         self._hold(earlier, affected)
         self._move(differing)
-        self._looks, self._placed = earlier._looks, earlier._placed
+        self._looks, self._whole, self._placed = earlier._looks, earlier._whole, earlier._placed
         again = (
+            self._whole if self._given.blocks != earlier._given.blocks else (),
             *(
                 each
                 for find, each in self._looks.values()
