@@ -173,6 +173,12 @@ class _Readers:
                     todo += readers.get(field, ())
         return affected
 
+    def of_one(self, fields: Iterable[Any]) -> set[Any]:
+        """What reads one of some fields itself."""
+        self._look()
+        known = (self._found, *self._earlier)
+        return {reader for field in fields for found in known for reader in found.get(field, ())}
+
     def _look(self) -> None:
         """Note what cells read that have been added."""
         for tier, cells in self._cells.items():
@@ -564,7 +570,8 @@ class Cells:
         ]
         self._hold(self, fields)
         changed = {field for tier, field, was in before if not self._read(field, tier).is_like(was)}
-        affected = self._readers.dependents(changed)
+        # One that was computed just now is so once more if it hangs on another.
+        affected = self._readers.dependents(self._readers.of_one(changed))
         if affected:
             self._hold(self, affected)
         return affected

@@ -84,7 +84,12 @@ class Given:
             found |= _differing(here, there, are_one_place)
         instead = self._instead_of(earlier)
         moved = {field for field, home in earlier._homes.items() if home in instead}
-        if self.blocks != earlier.blocks and not instead:
+        if self.blocks == earlier.blocks or instead:
+            self._homes = {
+                field: home if home is None else instead.get(home, home)
+                for field, home in earlier._homes.items()
+            }
+        else:
             homes = earlier._homes.items()
             found |= {field for field, home in homes if self.block_with(field) is not home}
         for field in _differing(self.defaults, earlier.defaults, operator.is_):

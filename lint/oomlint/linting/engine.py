@@ -268,12 +268,8 @@ def judged(
     failed: set[ListedRule] = set()
     runs = [run for run in linked.runs if _can_be_judged(run, errors)]
     unused = UnusedParts(linked, others_train=others_train)
-    by_dialect: dict[str, list[ListedRule]] = {}
     for number, run in enumerate(runs):
-        name = run.dialect.name
-        if name not in by_dialect:
-            by_dialect[name] = [rule for rule in chosen if rule.looks_at(name)]
-        found += _check(run, by_dialect[name], options, errors, failed, timings, unused)
+        found += _check(run, chosen, options, errors, failed, timings, unused)
         if progress is not None:
             progress(number + 1, len(runs))
     for aside in linked.asides:

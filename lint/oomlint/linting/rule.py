@@ -431,15 +431,14 @@ class ListedRule(Struct, frozen=True, eq=False):
     only_where: tuple[Where, ...] = ()
     origin: str = ""
 
-    def looks_at(self, dialect: str) -> bool:
-        """Whether it can say anything of a run of a dialect."""
-        named = [where.dialects for where in self.only_where]
-        return not named or any(not each or dialect in each for each in named)
-
     def check(self, run: Run) -> Iterable[Finding]:
         """What the rule finds in a run; its module is imported if the run is one of its own."""
-        if self.only_where and not any(where.holds(run) for where in self.only_where):
-            return ()
+        for where in self.only_where:
+            if where.holds(run):
+                break
+        else:
+            if self.only_where:
+                return ()
         return self.load()().check(run)
 
     @classmethod
