@@ -602,10 +602,10 @@ def test_of_an_edited_file_only_what_reads_it_is_computed_anew():
 
 
 def test_what_nobody_says_stands_in_the_file_as_it_is_now():
-    run = Edited("micro: 2\n", "len: 5\n")
-    run.derive(f.eval.every, lambda cells: 4)
+    run = Edited("micro: 2\n", "accum: 5\n")
+    run.derive(f.seq.max_len, lambda cells: 4)
     cells = run.cells()
-    for text in ("# a note\nlen: 5\n", "len: 5\nkey: 1\n", "len: 5\n"):
+    for text in ("# a note\naccum: 5\n", "accum: 5\nkey: 1\n", "accum: 5\n"):
         cells, computed = run.again(cells, text)
         assert computed == []
 
@@ -615,10 +615,12 @@ def test_who_looks_at_the_files_looks_again_and_others_only_where_that_changes_s
     run.derive(own.other, lambda cells: len(cells.given.blocks[1].mapping.entries))
     run.derive(f.total_steps, lambda cells: cells[own.other])
     run.derive(f.eval.every, lambda cells: len(cells.blocks_in("launcher")) or None)
+    run.derive(f.save.every, lambda cells: len(cells.blocks_of(TABLE)[1].mapping.entries))
     cells, computed = run.again(run.cells(), "len: 6\n")
-    assert computed == ["test.other"]
+    assert {*computed} == {"test.other", "save.every"}
     cells, computed = run.again(cells, "len: 6\nkey: 1\n")
-    assert (set(computed), cells[f.total_steps]) == ({"test.other", "total_steps"}, 2)
+    assert {*computed} == {"test.other", "save.every", "total_steps"}
+    assert (cells[f.total_steps], cells[f.save.every]) == (2, 2)
 
 
 def test_who_asks_for_the_place_of_a_default_is_told_the_new_one():
