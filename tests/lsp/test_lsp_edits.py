@@ -205,7 +205,7 @@ def test_a_session_is_told_byte_for_byte_what_a_fresh_check_says(tmp_path, seed)
         for each in dict.fromkeys(("ds.json", name)):
             told.append(_sent(_told(project, each)))
             assert told[-1] == _sent(_told(fresh, each)), (each, texts)
-    assert len(set(told)) > 5
+    assert len(set(told)) > 2
 
 
 def test_the_runs_of_an_edit_go_with_the_next(tmp_path):
