@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from oomlint.dialects.cells import Cells, Given, Surroundings
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.given import Given
 from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.surroundings import Surroundings
 from oomlint.dialects.table import Block
 from oomlint.dialects.whole import whole
 

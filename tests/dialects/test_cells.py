@@ -3,10 +3,12 @@ change of some of them computes anew."""
 
 import pytest
 
-from oomlint.dialects.cells import Cells, CircularDerivation, Given, Surroundings
+from oomlint.dialects.cells import Cells, CircularDerivation
 from oomlint.dialects.facts import facts
+from oomlint.dialects.given import Given
 from oomlint.dialects.kinds import COUNT
 from oomlint.dialects.meaning import NOTHING, Left, Meaning, Sourced, expressed, writable
+from oomlint.dialects.surroundings import Surroundings
 from oomlint.dialects.table import Block, Origin, Row, Setting, Table
 from oomlint.documents.text import Source, Span
 from oomlint.documents.yaml.document import parse_yaml
@@ -551,3 +553,119 @@ def test_changes_of_changes_are_kept():
     assert left.plan().seq.max_len is None
     assert cells.plan("other").name == "other"
     assert cells.plan().seq.max_len == 5
+
+
+# -- files that stand otherwise ----------------------------------------------------------------------
+
+
+def block_of(name: str, text: str) -> Block:
+    document = parse_yaml(Source(name, text))
+    return Block(document, document.roots[0], TABLE, Span(0, 1))
+
+
+class Edited:
+    """One run of two files, of which the second, in which all would be written, is edited; each computation is
+    counted."""
+
+    def __init__(self, first: str, second: str) -> None:
+        self.meaning = Meaning()
+        self.computed: list[str] = []
+        self.second = block_of("second.yaml", second)
+        self.first = block_of("first.yaml", first)
+        self.versions: dict[str, tuple[str, str]] = {}
+        self.finds: dict[str, object] = {}
+
+    def derive(self, field, compute):
+        def counted(run):
+            self.computed.append(str(field))
+            return compute(run)
+
+        self.meaning.derive(field)(counted)
+
+    def cells(self, earlier: Cells | None = None) -> Cells:
+        given = Given((block, block.reading) for block in (self.first, self.second))
+        known = Surroundings({}, None, self.finds.get, self.versions, {})
+        made = Cells(given, self.meaning, known)
+        if earlier is not None:
+            made.keep(earlier)
+        assert made.plan() is not None
+        return made
+
+    def again(self, earlier: Cells, second: str) -> tuple[Cells, list[str]]:
+        """The cells after an edit, which are those of a run that was never computed before, and what was computed
+        for them."""
+        self.second = block_of("second.yaml", second)
+        self.computed.clear()
+        kept = self.cells(earlier)
+        computed = [*self.computed]
+        fresh = self.cells()
+        assert kept.plan() == fresh.plan()
+        assert [*kept.settings] == [*fresh.settings]
+        assert [*map(_told, kept.settings.values())] == [*map(_told, fresh.settings.values())]
+        return kept, computed
+
+
+def _told(setting: Setting) -> tuple[object, ...]:
+    origin = setting.origin
+    places = (origin.block, origin.entry, origin.location, origin.inputs, origin.source)
+    return setting.value, setting.level, places, [_told(each) for each in setting.shadowed]
+
+
+def test_of_an_edited_file_only_what_reads_it_is_computed_anew():
+    run = Edited("micro: 2\n", "len: 5\n")
+    run.derive(f.total_steps, lambda cells: cells[f.seq.max_len])
+    run.derive(f.eval.every, lambda cells: cells[f.batch.micro])
+    first = run.cells()
+    second, computed = run.again(first, "len: 7\n")
+    assert (computed, second[f.total_steps]) == (["total_steps"], 7)
+    third, computed = run.again(second, "# a note\nlen: 7\naccum: 3\n")
+    assert (computed, third[f.batch.grad_accum]) == (["total_steps"], 3)
+    assert run.again(third, "accum: 3\n")[0][f.total_steps] is None
+
+
+def test_what_nobody_says_stands_in_the_file_as_it_is_now():
+    run = Edited("micro: 2\n", "accum: 5\n")
+    run.derive(f.seq.max_len, lambda cells: 4)
+    cells = run.cells()
+    for text in ("# a note\naccum: 5\n", "accum: 5\nkey: 1\n", "accum: 5\n"):
+        cells, computed = run.again(cells, text)
+        assert computed == []
+
+
+def test_who_looks_at_the_files_looks_again_and_others_only_where_that_changes_something():
+    run = Edited("micro: 2\n", "len: 5\n")
+    run.derive(own.other, lambda cells: len(cells.given.blocks[1].mapping.entries))
+    run.derive(f.total_steps, lambda cells: cells[own.other])
+    run.derive(f.eval.every, lambda cells: len(cells.blocks_in("launcher")) or None)
+    run.derive(f.save.every, lambda cells: len(cells.blocks_of(TABLE)[1].mapping.entries))
+    cells, computed = run.again(run.cells(), "len: 6\n")
+    assert {*computed} == {"test.other", "save.every"}
+    cells, computed = run.again(cells, "len: 6\nkey: 1\n")
+    assert {*computed} == {"test.other", "save.every", "total_steps"}
+    assert (cells[f.total_steps], cells[f.save.every]) == (2, 2)
+
+
+def test_who_asks_for_the_place_of_a_default_is_told_the_new_one():
+    run = Edited("micro: 2\n", "len: 5\n")
+
+    def notes(cells):
+        block = cells.setting(f.data.workers).origin.block
+        return block.document.source.text.count("#")
+
+    run.derive(f.total_steps, notes)
+    run.derive(f.eval.every, lambda cells: cells[f.data.workers])
+    cells, computed = run.again(run.cells(), "# a note\nlen: 5\n")
+    assert (computed, cells[f.total_steps], cells[f.eval.every]) == (["total_steps"], 1, 4)
+
+
+def test_where_something_else_is_known_nothing_is_kept():
+    run = Edited("micro: 2\n", "len: 5\n")
+    run.derive(f.total_steps, lambda cells: 1 if cells.known.model("m") else 2)
+    run.derive(f.eval.every, lambda cells: len(cells.known.versions))
+    cells = run.cells()
+    assert cells[f.total_steps] == 2
+    run.finds["m"] = object()
+    cells, _ = run.again(cells, "len: 5\n")
+    assert cells[f.total_steps] == 1
+    run.versions = {"lib": ("2.1", "a pin")}
+    assert run.again(cells, "len: 5\n")[0][f.eval.every] == 1

@@ -9,14 +9,16 @@ import pytest
 from msgspec.structs import replace
 from tests.linked import run_of
 
-from oomlint.dialects.cells import Cells, Given, Surroundings
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.facts import facts
+from oomlint.dialects.given import Given
 from oomlint.dialects.machine.fields import docker, k8s, launch, scene, slurm
 from oomlint.dialects.machine.meaning import launch_all_visible, launch_one_process
 from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.machine.scene_meaning import scene as scene_meaning
 from oomlint.dialects.meaning import Meaning, expressed, writable
+from oomlint.dialects.surroundings import Surroundings
 from oomlint.errors import CannotEdit
 from oomlint.hardware import parse_hardware
 from oomlint.plan.evidence import Level

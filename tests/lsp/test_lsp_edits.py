@@ -5,6 +5,7 @@ import json
 from random import Random
 
 import pytest
+from pygls.protocol import default_converter
 
 from oomlint.lsp.diagnostics import diagnostics
 from oomlint.lsp.hints import status
@@ -75,9 +76,18 @@ PAGES = Pages()
 EDITS = {"ds.json": _json, "one.yaml": _run, "two.yaml": _run, "train.py": _script}
 
 
+CONVERTER = default_converter()
+
+
 def _told(project, name):
     analysis = project.analyse(name)
     return diagnostics(analysis, View(analysis, Client(), {}, PAGES)), status(analysis)
+
+
+def _sent(told):
+    """The bytes in which a client is told."""
+    found, shown = told
+    return json.dumps([CONVERTER.unstructure(found), CONVERTER.unstructure(shown)]).encode()
 
 
 def _opened(folder, texts, request):
@@ -107,6 +117,95 @@ def test_what_was_linted_before_leaves_no_trace(tmp_path, seed):
             assert told == _told(fresh, each), (each, texts)
             heard |= {d.data["name"] for found in told[0].values() for d in found if d.data}
     assert {"gpu-memory-at-risk", "micro-batch-too-large"} <= heard
+
+
+USERS = 4
+SWEPT = """\
+base_model: {model}
+datasets:
+  - path: tatsu-lab/alpaca
+    type: alpaca
+sequence_len: {length}
+micro_batch_size: {micro}
+optimizer: adamw_torch_fused
+bf16: true
+flash_attention: true
+deepspeed: ds.json
+output_dir: ./out-{number}
+"""
+TUNED = """\
+model_name_or_path: {model}
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: alpaca_en
+cutoff_len: {length}
+per_device_train_batch_size: {micro}
+bf16: true
+deepspeed: ds.json
+output_dir: ./out-{number}
+"""
+ACCELERATED = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  deepspeed_config_file: ds.json
+  zero3_init_flag: {init}
+num_machines: 1
+num_processes: {ranks}
+"""
+STARTED = "accelerate launch --config_file acc.yaml train.py {more}\ndeepspeed train.py {more}\n"
+
+
+def _shared(draw):
+    """Configs of two frameworks, a script with its launch lines and a config of Accelerate, all of which share a JSON."""
+    models = ("NousResearch/Meta-Llama-3-8B", "Qwen/Qwen2.5-7B", "mistralai/Mistral-7B-v0.1")
+    texts = {"ds.json": _json(draw), "train.py": _script(draw)}
+    for number in range(USERS):
+        name, text = (f"run{number}.yaml", SWEPT) if number % 2 else (f"sft{number}.yaml", TUNED)
+        values = {"model": draw.choice(models), "micro": draw.choice((1, 8)), "number": number}
+        texts[name] = text.format(length=draw.choice((2048, 8192)), **values)
+    texts["acc.yaml"] = ACCELERATED.format(
+        init=draw.choice(("true", "false")), ranks=draw.choice((2, 8))
+    )
+    texts["start.sh"] = STARTED.format(more=draw.choice(("", "--seed 1")))
+    texts["requirements.txt"] = draw.choice(("", "transformers==4.46.0\n", "deepspeed==0.15.0\n"))
+    return texts
+
+
+def _edited(draw, name, text):
+    """A text after an edit of some kind: other values, a note, a part that is gone, or as it was."""
+    kind = draw.randrange(4)
+    if kind == 0:
+        return _shared(draw).get(name, text)
+    if kind == 1:
+        return " " + text if name.endswith(".json") else "# a note\n" + text
+    if kind == 2:
+        lines = text.splitlines(keepends=True)
+        del lines[draw.randrange(len(lines)) : draw.randrange(len(lines) + 1)]
+        return "".join(lines) or text
+    return text
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_session_is_told_byte_for_byte_what_a_fresh_check_says(tmp_path, seed):
+    draw = Random(seed)
+    request = CheckRequest(hardware="8xA100-80GB", host_memory="512GiB")
+    texts = _shared(draw)
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    opened = [name for name in texts if not name.endswith(".txt")]
+    project = _opened(tmp_path, {name: texts[name] for name in opened}, request)
+    told = [_sent(_told(project, "ds.json"))]
+    for _ in range(10):
+        name = draw.choice([*opened, "ds.json", "ds.json", "ds.json"])
+        texts[name] = _edited(draw, name, texts[name])
+        project.put(name, texts[name].encode())
+        fresh = _opened(tmp_path, {name: texts[name] for name in opened}, request)
+        for each in dict.fromkeys(("ds.json", name)):
+            told.append(_sent(_told(project, each)))
+            assert told[-1] == _sent(_told(fresh, each)), (each, texts)
+    assert len(set(told)) > 2
 
 
 def test_the_runs_of_an_edit_go_with_the_next(tmp_path):

@@ -7,14 +7,22 @@ nobody lists its inputs, nothing stands in an order made by hand, and a change o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping as MappingABC
-from functools import cached_property
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Hashable,
+    Iterable,
+    Mapping as MappingABC,
+    Set as AbstractSet,
+)
+from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.given import Differing, Given, are_one, are_one_place, elsewhere
 from oomlint.dialects.meaning import (
     NOTHING,
     ROW_DEFAULTS,
@@ -23,21 +31,16 @@ from oomlint.dialects.meaning import (
     Meaning,
     Said,
     Sourced,
+    Unsaid,
     Wishes,
     rank_of,
 )
-from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKey, WrongValue
-from oomlint.documents.text import Location
+from oomlint.dialects.surroundings import Surroundings
+from oomlint.dialects.table import Block, Origin, Row, Setting, Table
 from oomlint.plan import Plan, leaf_paths
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange, Release, release_of
-
-if TYPE_CHECKING:
-    from oomlint.datasets import Lengths
-    from oomlint.datasets.registry import Checkout
-    from oomlint.hardware import Hardware
-    from oomlint.models import ModelFacts
 
 T = TypeVar("T")
 
@@ -47,153 +50,6 @@ _ANY: tuple[Release, Release] = ((), (1 << 62,))
 
 class CircularDerivation(Exception):
     """A field that depends on itself; ``str(error)`` is the path from it back to it."""
-
-
-class Ending(Struct, frozen=True, eq=False):
-    """Why a program is sure to end before it trains, in words, and where; of a key that has another name now, which."""
-
-    why: str
-    at: Location
-    now: str = ""
-
-
-class Surroundings(Struct, frozen=True, eq=False):
-    """What is known of a run besides its files: the machine, libraries, models, options.
-
-    ``options`` are values that the user gives to oomlint itself. ``versions`` are a package's
-    version and the file that pins it; ``floors`` the oldest releases that the project allows.
-    """
-
-    options: MappingABC[str, Any]
-    hardware: Hardware | None
-    find_model: Any
-    versions: MappingABC[str, tuple[str, str]]
-    floors: MappingABC[str, str]
-    find_lengths: Any = None
-    """Who looks up how long the samples of a set are that a file names."""
-    missing: frozenset[str] = frozenset()
-    """Files that the run names and that are not at hand, as it names them."""
-    untold: frozenset[str] = frozenset()
-    """Packages of which a commit alone says the release."""
-    find_shipped: Any = None
-    """Who looks up which configs of a framework a run of the project can name."""
-    unread_program: str = ""
-    """Why it is not known what the program that a command starts does, in words; empty where it was read."""
-    unlinked_config: str = ""
-    """What is not known of a config for DeepSpeed or Accelerate that an option names to the program, in words."""
-    find_ending: Callable[[], Ending | None] = lambda: None
-    """Who looks up whether the program is sure to end as it imports."""
-    find_unlisted: Callable[[Iterable[str], str | None, Checkout], str] = (
-        lambda _names, _folder, _framework: ""
-    )
-    """Who looks up which of some names of data sets is in no ``dataset_info.json`` of a folder; empty where none is sure
-    to be."""
-
-    def shipped(self, home: str) -> MappingABC[str, frozenset[str]]:
-        """Folders as runs of the project name them, in which the files of a framework's folder ``home`` lie → the
-        names of those that are as the framework ships them."""
-        if self.find_shipped is None:
-            return {}
-        found: MappingABC[str, frozenset[str]] = self.find_shipped(home)
-        return found
-
-    def lengths(
-        self,
-        name: str,
-        registry: str | None,
-        vocabulary: int,
-        keys: tuple[str, ...] = (),
-        picture: int = 0,
-    ) -> Lengths | None:
-        """How long the samples of a set are, by its name, with pictures of so many tokens at most; ``None`` where nobody
-        knows."""
-        if self.find_lengths is None:
-            return None
-        found: Lengths | None = self.find_lengths(name, registry, vocabulary, keys, picture)
-        return found
-
-    def model(self, name: object) -> ModelFacts | None:
-        """The model of a name; ``None`` where the catalogue and the disk do not know it."""
-        found: ModelFacts | None = self.find_model(str(name)) if name else None
-        return found
-
-
-class Given:
-    """What the files of a run say, merged by precedence, before anything follows from it.
-
-    Made once for a run's blocks, whatever is then asked of them.
-    """
-
-    def __init__(self, blocks: Iterable[tuple[Block, Reading]]) -> None:
-        self.blocks: list[Block] = []
-        self.stated: dict[Any, Setting] = {}
-        self.unread: dict[Any, Origin] = {}
-        self.auto: dict[Any, Origin] = {}
-        self.defaults: dict[Any, tuple[Row, Setting]] = {}
-        self.stray: list[StrayKey] = []
-        self.wrong: list[WrongValue] = []
-        self._homes: dict[Any, Block | None] = {}
-        self._worked_out: dict[Any, Any] = {}
-        for block, reading in blocks:
-            self._merge(block, reading)
-        for block in reversed(self.blocks):
-            for row, setting in block.defaults:
-                self.defaults.setdefault(row.field, (row, setting))
-
-    def _merge(self, block: Block, reading: Reading) -> None:
-        self.blocks.append(block)
-        self.stray += reading.stray
-        self.wrong += reading.wrong
-        self.auto.update(reading.auto)
-        for field, origin in reading.unknown.items():
-            self.stated.pop(field, None)
-            self.unread[field] = origin
-        for field, setting in reading.settings.items():
-            self.stated[field] = _over(self.stated.get(field), setting)
-            self.unread.pop(field, None)
-
-    def with_options(self, options: MappingABC[Any, Any], source: str) -> Given:
-        """The same with values over those of the files; ``None`` leaves a field to others."""
-        made = object.__new__(Given)
-        made.__dict__.update(vars(self))
-        made.stated, made.unread, made.auto = (
-            dict(self.stated), dict(self.unread), dict(self.auto),
-        )  # fmt: skip
-        for field, value in options.items():
-            if value is None:
-                made.stated.pop(field, None)
-                made.auto[field] = Origin("option", source=source)
-            else:
-                setting = Setting(value, Origin("option", source=source))
-                made.stated[field] = _over(made.stated.get(field), setting)
-            made.unread.pop(field, None)
-        return made
-
-    def block_with(self, field: Any) -> Block | None:
-        """The block of highest precedence whose table can write the field."""
-        if field not in self._homes:
-            blocks = reversed(self.blocks)
-            self._homes[field] = next((b for b in blocks if b.can_write(field)), None)
-        return self._homes[field]
-
-    def once(self, function: Callable[[list[Block]], T]) -> T:
-        """What a function makes of the blocks, worked out once."""
-        if function not in self._worked_out:
-            self._worked_out[function] = function(self.blocks)
-        result: T = self._worked_out[function]
-        return result
-
-    def said(self, field: Any) -> Said:
-        found = self.stated.get(field) or self.unread.get(field)
-        if found is None and field in self.auto:
-            return Left(self.auto[field])
-        return found
-
-
-def _over(earlier: Setting | None, setting: Setting) -> Setting:
-    if earlier is None:
-        return setting
-    return Setting(setting.value, setting.origin, (earlier, *earlier.shadowed), setting.level)
 
 
 def _at(setting: Setting, level: Level) -> Setting:
@@ -239,10 +95,30 @@ class _Cell:
     def value(self) -> Any:
         return None if self.setting is None else self.setting.value
 
+    def of(self, setting: Setting) -> _Cell:
+        """The same, with the setting of another place."""
+        return _Cell(setting, self.level, self.reads, self.open, self.origin, auto=self.auto)
+
+    def is_like(self, other: _Cell) -> bool:
+        """Whether whoever reads it finds nothing that is not in the other, too."""
+        return (
+            self.level is other.level
+            and self.auto is other.auto
+            and [*self.reads] == [*other.reads]
+            and self.open == other.open
+            and are_one(self.setting, other.setting)
+            and are_one_place(self.origin, other.origin)
+        )
+
 
 # What the statements about a field come to, the field without what the framework forces on it,
 # and the field.
 _SAID, _BASE, _FINAL = "said", "base", "final"
+# Of a computation that gives several fields.
+_GROUP = "group"
+
+# What is looked for in the files: where a field would be written.
+_HOME = "home"
 
 # No reads, and no open changes.
 _NONE: MappingABC[Any, Any] = {}
@@ -278,6 +154,13 @@ class _Readers:
             self._earlier = (earlier._found, *earlier._earlier)
             self._seen = {tier: len(known) for tier, known in cells.items()}
 
+    def of(self, cells: MappingABC[str, dict[Any, _Cell]]) -> _Readers:
+        """Of cells that were taken over from these, all of which were looked at: the same, and nothing of them apart."""
+        made = _Readers(cells)
+        made._found, made._earlier = self._found, self._earlier
+        made._seen = {tier: len(known) for tier, known in cells.items()}
+        return made
+
     def dependents(self, fields: Iterable[Any]) -> set[Any]:
         """The fields, and all that hang on them."""
         self._look()
@@ -292,6 +175,12 @@ class _Readers:
                     todo += readers.get(field, ())
         return affected
 
+    def of_one(self, fields: Iterable[Any]) -> set[Any]:
+        """What reads one of some fields itself."""
+        self._look()
+        known = (self._found, *self._earlier)
+        return {reader for field in fields for found in known for reader in found.get(field, ())}
+
     def _look(self) -> None:
         """Note what cells read that have been added."""
         for tier, cells in self._cells.items():
@@ -305,7 +194,7 @@ class Cells:
     """The fields of one run. Not thread-safe."""
 
     def __init__(self, given: Given, meaning: Meaning, known: Surroundings) -> None:
-        self.given = given
+        self._given = given
         self.meaning = meaning
         self.known = known
         self.wished: Wishes = {}
@@ -318,8 +207,18 @@ class Cells:
         self._near: Cells | None = None
         self._affected: Collection[Any] | None = None
         """Of a changed run, the fields that may be otherwise than in the run that it is a change of; ``None`` where
-        that had not been computed in full."""
+        not all of that had been computed, but what its plan is made of."""
+        self._start: tuple[Plan, MappingABC[str, Any]] = (Plan(), _NONE)
+        """A plan that this one is like, and what it is made of."""
+        self._moved: Collection[Any] | None = None
+        """The leaves of the plan that may be otherwise than there; ``None`` are all that have a value."""
         self._readers = _Readers(self._cells)
+        self._looks: dict[Hashable, tuple[Callable[[Given], Any], set[Any]]] = {}
+        """What was looked for in the files besides what they say of fields, how, and for which fields."""
+        self._whole: set[Any] = set()
+        """The fields for which all of them were looked at."""
+        self._placed: dict[Any, set[Any]] = {}
+        """Fields of which not the value alone was read, and for which others."""
 
     # -- reading ---------------------------------------------------------------------
 
@@ -377,6 +276,8 @@ class Cells:
 
     def setting(self, field: Any) -> Setting | None:
         """Value, place and evidence of a field; ``None`` where it has no value."""
+        if self._trail:
+            self._note(self._placed.setdefault(field, set()))
         return self._read(field, _FINAL).setting
 
     def said(self, field: Any) -> Said:
@@ -388,7 +289,7 @@ class Cells:
         """What the files say of a field, whether or not it counts."""
         if self._trail:
             self._trail[-1].reads[field] = None
-        return self.given.said(field)
+        return self._given.said(field)
 
     def level(self, field: Any) -> Level:
         """How well a field is known; of one without a value, what leaves it open."""
@@ -423,14 +324,42 @@ class Cells:
         setting = self.setting(field)
         return setting is not None and setting.origin.kind == "assumed"
 
+    # -- the files themselves ----------------------------------------------------------
+
+    @property
+    def given(self) -> Given:
+        """What the files say. Who looks at it while a field is computed hangs on all of them."""
+        if self._trail:
+            self._note(self._whole)
+        return self._given
+
     @property
     def blocks(self) -> list[Block]:
         """The blocks of the run's files, in rising precedence."""
         return self.given.blocks
 
+    def blocks_of(self, *tables: Table) -> list[Block]:
+        """Those of some tables; who looks for them hangs on no others."""
+        return self._look(tuple(map(id, tables)), partial(Given.blocks_of, tables=tables))
+
+    def blocks_in(self, section: str) -> list[Block]:
+        """Those of a section; who looks for them hangs on no others."""
+        return self._look(section, partial(Given.blocks_in, section=section))
+
     def block_with(self, field: Any) -> Block | None:
         """The block of highest precedence whose table can write the field."""
-        return self.given.block_with(field)
+        return self._look((_HOME, field), partial(Given.block_with, field=field))
+
+    def _look(self, what: Hashable, find: Callable[[Given], T]) -> T:
+        """What there is to find in the files; who looks for it while a field is computed is noted."""
+        if self._trail:
+            self._note(self._looks.setdefault(what, (find, set()))[1])
+        return find(self._given)
+
+    def _note(self, fields: set[Any]) -> None:
+        """Count what is being computed among some fields."""
+        frame = self._trail[-1]
+        fields.update(frame.field if frame.tier == _GROUP else (frame.field,))
 
     # -- libraries -------------------------------------------------------------------
 
@@ -492,10 +421,10 @@ class Cells:
         """Every field that anything speaks of."""
         if self._near is not None:
             return tuple(
-                dict.fromkeys((*self._near.fields, *self.given.stated, *self.given.unread))
+                dict.fromkeys((*self._near.fields, *self._given.stated, *self._given.unread))
             )
-        seen: dict[Any, None] = dict.fromkeys(self.given.stated)
-        for more in (self.given.unread, self.given.defaults, self.meaning.fields):
+        seen: dict[Any, None] = dict.fromkeys(self._given.stated)
+        for more in (self._given.unread, self._given.defaults, self.meaning.fields):
             seen.update(dict.fromkeys(more))
         return tuple(seen)
 
@@ -553,22 +482,11 @@ class Cells:
         return plan if name in (None, plan.name) else plan.with_values({"name": name})
 
     def _make(self) -> tuple[Plan, MappingABC[str, Any]]:
-        leaves, settings = leaf_paths(), self.settings
-        if self._near is None:
-            values = {
-                field: setting.value
-                for field, setting in settings.items()
-                if field in leaves and setting.value is not None
-            }
-            return Plan().with_values(values), values
-        self._near.plan()
-        assert self._near._made is not None
-        plan, known = self._near._made
-        fields: Iterable[Any] = self.fields if self._affected is None else self._affected
+        plan, known = self._start
         values, changes = dict(known), {}
-        for field in leaves.intersection(fields):
-            setting = settings.get(field)
-            value = None if setting is None else setting.value
+        moved = leaf_paths().intersection(self.settings) if self._moved is None else self._moved
+        for field in moved:
+            value = self._read(field, _FINAL).value
             if value is None:
                 if values.pop(field, None) is not None:
                     changes[field] = Plan().get(field)
@@ -581,7 +499,7 @@ class Cells:
     def changed(self, own: Wishes) -> Cells:
         """The cells as they would be if the files said ``own`` too; what does not depend on it
         is not computed again."""
-        given = self.given.with_options(own, "a proposed change")
+        given = self._given.with_options(own, "a proposed change")
         made = self._with(given, self.known, own)
         made.wished = {**self.wished, **own}
         return made
@@ -593,27 +511,83 @@ class Cells:
         known = replace(self.known, options=options)
         changed = {_option_field(name): value for name, value in values.items()}
         stated = {k: v for k, v in changed.items() if k not in (f.versions, f.model.dims)}
-        made = self._with(self.given.with_options(stated, "--set"), known, changed)
+        made = self._with(self._given.with_options(stated, "--set"), known, changed)
         made.wished = self.wished
         return made
 
     def _with(self, given: Given, known: Surroundings, changed: Iterable[Any]) -> Cells:
         made = Cells(given, self.meaning, known)
         made._near = self
+        self.plan()
+        assert self._made is not None
         affected = self._readers.dependents(changed)
+        made._start, made._moved = self._made, leaf_paths().intersection(affected)
         if "settings" in vars(self):
             made._affected = affected
-        for tier, cells in self._cells.items():
-            made._cells[tier] = kept = cells.copy()
-            for field in affected:
-                kept.pop(field, None)
+        made._hold(self, affected)
         made._readers = _Readers(made._cells, self._readers)
-        made._groups = {
-            key: group
-            for key, group in self._groups.items()
-            if affected.isdisjoint(group[2].reads) and affected.isdisjoint(group[0].fields)
-        }
         return made
+
+    def keep(self, earlier: Cells) -> None:
+        """Take over what was computed for the same run when its files stood otherwise, but for what hangs on what has
+        changed since: a document that was read anew says each of its fields anew, at new places."""
+        if set(self._given.blocks).isdisjoint(earlier._given.blocks):
+            return
+        if self.meaning is not earlier.meaning or not self.known.answer_like(earlier.known):
+            return
+        differing = self._given.differing(earlier._given)
+        affected = earlier._readers.dependents(differing.fields)
+        self._hold(earlier, affected)
+        self._move(differing)
+        self._looks, self._whole, self._placed = earlier._looks, earlier._whole, earlier._placed
+        again = (
+            self._whole if self._given.blocks != earlier._given.blocks else (),
+            *(
+                each
+                for find, each in self._looks.values()
+                if find(self._given) != find(earlier._given)
+            ),
+            *(self._placed.get(field, ()) for field in differing.moved),
+        )
+        affected = affected.union(*again, self._compute_again(set().union(*again)))
+        if earlier._made is not None:
+            self._start, self._moved = earlier._made, leaf_paths().intersection(affected)
+
+    def _move(self, differing: Differing) -> None:
+        """Let fields of which nothing is said be of the blocks that could say them now."""
+        for tier in (_BASE, _FINAL):
+            cells = self._cells[tier]
+            for field in differing.moved:
+                cell = cells.get(field)
+                if cell is not None and cell.setting is not None:
+                    cells[field] = cell.of(elsewhere(cell.setting, differing.instead))
+
+    def _compute_again(self, fields: AbstractSet[Any]) -> AbstractSet[Any]:
+        """Compute fields anew, and where one is not as it was, what hangs on it; these."""
+        before = [
+            (tier, field, cells[field])
+            for tier, cells in self._cells.items()
+            for field in fields
+            if field in cells
+        ]
+        self._hold(self, fields)
+        changed = {field for tier, field, was in before if not self._read(field, tier).is_like(was)}
+        # One that was computed just now is so once more if it hangs on another.
+        affected = self._readers.dependents(self._readers.of_one(changed))
+        if affected:
+            self._hold(self, affected)
+        return affected
+
+    def _hold(self, other: Cells, but: AbstractSet[Any]) -> None:
+        """Have what was computed of another's fields, all of which its readers know of, ``but`` of these."""
+        for tier, cells in other._cells.items():
+            self._cells[tier] = kept = cells.copy()
+            for field in but:
+                kept.pop(field, None)
+        self._groups = {
+            key: group for key, group in other._groups.items() if but.isdisjoint(group[0].fields)
+        }
+        self._readers = other._readers.of(self._cells)
 
     # -- computing -------------------------------------------------------------------
 
@@ -643,10 +617,19 @@ class Cells:
 
     def _is_silent(self, field: Any) -> bool:
         """Whether nothing is said of a field, as of most, and nobody makes anything of that."""
-        if self.given.said(field) is not None:
+        if self._given.said(field) is not None:
             return False
         unsaid = self.meaning.unsaid_of(field)
-        return unsaid is not None and not any(field in self.given.once(each) for each in unsaid)
+        return unsaid is not None and not any(
+            field in self._left_unsaid(each, field) for each in unsaid
+        )
+
+    def _left_unsaid(self, find: Unsaid, field: Any) -> Container[Any]:
+        """The fields that a reader makes something of although nothing is said of them, for one of whom it is asked."""
+        look, asking = self._looks.setdefault(find, (partial(Given.once, function=find), set()))
+        asking.add(field)
+        found: Container[Any] = look(self._given)
+        return found
 
     def _computed(self, field: Any, tier: str) -> _Cell:
         """A cell for which others may have to be read."""
@@ -668,11 +651,11 @@ class Cells:
 
     def _circle(self, field: Any, tier: str) -> str:
         """How a computation that is under way has come to its own field again."""
-        fields = [each.field for each in self._trail if each.tier in (tier, "group")]
+        fields = [each.field for each in self._trail if each.tier in (tier, _GROUP)]
         return " -> ".join(map(str, (*fields[fields.index(field) :], field)))
 
     def _statement(self, field: Any, frame: _Frame) -> _Cell:
-        said = self.given.said(field)
+        said = self._given.said(field)
         for reader in self.meaning.readers_of(field):
             said = reader(self, field, said)
         return _as_said(said, frame.level, frame.reads, frame.open)
@@ -684,11 +667,11 @@ class Cells:
             return _Cell(said.setting, said.level, frame.reads, frame.open, said.origin)
         if said.level > Level.DEFAULT:
             frame.level = said.level
-        row_is_due = field in self.given.defaults and not said.auto
+        row_is_due = field in self._given.defaults and not said.auto
         for derivation in self.meaning.chain(field):
             if row_is_due and rank_of(derivation) > ROW_DEFAULTS:
                 row_is_due = False
-                row, setting = self.given.defaults[field]
+                row, setting = self._given.defaults[field]
                 cell = self._row_default(field, row, setting, frame)
                 if cell is not None:
                     return cell
@@ -696,7 +679,7 @@ class Cells:
             if found is not None:
                 return found
         if row_is_due:
-            row, setting = self.given.defaults[field]
+            row, setting = self._given.defaults[field]
             cell = self._row_default(field, row, setting, frame)
             if cell is not None:
                 return cell
@@ -728,7 +711,7 @@ class Cells:
         value, source, is_assumed = self._result(field, derivation, frame)
         if value is None:
             return None
-        block = self.block_with(field)
+        block = self._given.block_with(field)
         if derivation.rank == "default":
             origin = Origin("default", block, source=source)
             return self._defaulted(field, value, origin, derivation.changes, frame)
@@ -761,7 +744,7 @@ class Cells:
         key = id(derivation)
         if key not in self._groups:
             forces = derivation.fields if derivation.rank == "override" else ()
-            inner = _Frame(derivation.fields, "group", forces)
+            inner = _Frame(derivation.fields, _GROUP, forces)
             self._trail.append(inner)
             try:
                 found = derivation.compute(self) or {}
@@ -799,7 +782,9 @@ class Cells:
             kind: Any = "derived"
             if is_assumed:
                 kind, level = "assumed", max(level, Level.ASSUMED)
-            origin = Origin(kind, self.block_with(field), source=source, inputs=tuple(frame.reads))
+            origin = Origin(
+                kind, self._given.block_with(field), source=source, inputs=tuple(frame.reads)
+            )
             cell = _Cell(
                 Setting(value, origin, shadowed, level), level, frame.reads, noted, cell.origin
             )

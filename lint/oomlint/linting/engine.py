@@ -201,6 +201,7 @@ def lint(
     progress: Callable[[int, int], None] | None = None,
     timings: MutableMapping[str, float] | None = None,
     others_train: bool = False,
+    earlier: Iterable[Run] = (),
 ) -> Report:
     """Lint the files ``names`` (display paths).
 
@@ -208,8 +209,12 @@ def lint(
     are files that runs use which are not linted → one of these runs. Seconds spent in each rule,
     its fixes included, are added to ``timings`` by name; without ``timings`` a fix is worked out when somebody asks for
     it. ``others_train``: whether files beside these, which are linted apart, have runs.
+    ``earlier``: the runs as they were when files stood otherwise, under the same options: of them what does not hang on
+    those files is kept.
     """
-    linked = link(workspace, names, options, explicit=explicit, elsewhere=elsewhere)
+    linked = link(
+        workspace, names, options, explicit=explicit, elsewhere=elsewhere, earlier=earlier
+    )
     return judged(
         workspace,
         linked,
@@ -228,12 +233,15 @@ def link(
     *,
     explicit: frozenset[str] = frozenset(),
     elsewhere: MappingABC[str, str] | None = None,
+    earlier: Iterable[Run] = (),
 ) -> Linked:
     """The runs of the files ``names``, of which nothing is said yet."""
     dialects = dialects_in_force(options.plugins, options.profiles)
     linker = Linker(workspace, dialects.items, options.link)
     apart = {path: stand_in(path) for path in options.elsewhere.files}
-    linked = linker.link(names, explicit=explicit, elsewhere={**(elsewhere or {}), **apart})
+    linked = linker.link(
+        names, explicit=explicit, elsewhere={**(elsewhere or {}), **apart}, earlier=earlier
+    )
     linked.errors[:0] = _named(workspace, dialects.errors)
     return linked
 

@@ -201,14 +201,27 @@ class Project:
     def _linted(self, name: str, job: Job, go_on: Callable[[int, int], None]) -> Report:
         """The lint of a document's files, in which fixes leave alone what others use too."""
         known = self._elsewhere.get(name)
-        report = lint(job.workspace, job.names, job.options, elsewhere=known, progress=go_on)
+        analysed = self._analyses.get(name)
+        earlier = () if analysed is None else analysed.report.runs
+
+        def linted() -> Report:
+            return lint(
+                job.workspace,
+                job.names,
+                job.options,
+                elsewhere=known,
+                progress=go_on,
+                earlier=earlier,
+            )
+
+        report = linted()
         # A remark's fix changes nothing, and so takes nothing from others.
         asking = (d.fix for d in report.diagnoses if d.severity >= Severity.WARNING)
         if known is None and any(fix is not None and fix.made for fix in asking):
             known = used_elsewhere(report, job.names, job.options, self._above_all().naming)
             self._elsewhere[name] = known
             if known:
-                return lint(job.workspace, job.names, job.options, elsewhere=known, progress=go_on)
+                return linted()
         return report
 
     def dependants(self, name: str) -> list[str]:

@@ -81,10 +81,10 @@ class Plan(Section, frozen=True, kw_only=True):
     def get(self, path: Any) -> Any:
         """The leaf at a dotted path such as ``"parallel.zero.stage"``; ``None`` is unknown."""
         value: Any = self
-        for part in path.split("."):
+        for part in _route(path):
             if value is None:
                 return None
-            value = getattr(value, _PYTHON_NAME.get(part, part))
+            value = getattr(value, part)
         return value
 
     def with_values(self, changes: Mapping[Any, Any]) -> Plan:

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from oomlint.dialects.base import Claim
-from oomlint.dialects.cells import Ending
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, PLAIN, TORCHRUN
+from oomlint.dialects.surroundings import Ending
 from oomlint.documents.base import Document, Fact, PythonDocument, Scalar
 from oomlint.errors import FileError
 from oomlint.files.ignored import Ignored

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from oomlint.dialects.base import Claim
-from oomlint.dialects.cells import Ending
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, DEEPSPEED_LAUNCHER
+from oomlint.dialects.surroundings import Ending
 from oomlint.documents.base import Scalar
 from oomlint.documents.text import Location
 from oomlint.files.reference_index import texts_below

@@ -118,6 +118,7 @@ class Suggestions:
         self._processes: dict[str, Document | None] = {}
         self._guides: dict[str, tuple[str, ...]] = {}
         self._readmes: dict[str, tuple[str, ...]] = {}
+        self._folders: dict[str, tuple[tuple[str, bool], ...]] = {}
         self._programs: dict[str, tuple[str, ...]] = {}
 
     def started(self, claim: Claim) -> Claim:
@@ -258,13 +259,20 @@ class Suggestions:
         """The READMEs above a file, the nearest first: in a folder of its project the one that is called just so, then
         those of other languages or days (``README_zh.md``, ``README_old.md``). Of what else a folder above the project
         holds an answer does not depend."""
-        around = self.workspace.project_around(name)
-        for folder in reversed(self.workspace.search_folders(name)):
-            key = str(folder)
+        for key, is_inside in self._folders_above(name):
             if key not in self._readmes:
-                is_inside = folder.is_relative_to(around)
                 self._readmes[key] = self._all_of(key) if is_inside else self._usual_of(key)
             yield from self._readmes[key]
+
+    def _folders_above(self, name: str) -> tuple[tuple[str, bool], ...]:
+        """The folders above a file, the nearest first, and whether each is in its project: for all that stand
+        beside each other the same."""
+        folder = os.path.dirname(name)
+        if folder not in self._folders:
+            around = self.workspace.project_around(name)
+            above = reversed(self.workspace.search_folders(name))
+            self._folders[folder] = tuple((str(e), e.is_relative_to(around)) for e in above)
+        return self._folders[folder]
 
     def _all_of(self, folder: str) -> tuple[str, ...]:
         found = self.workspace.documents_in(self.workspace.name(folder), deepest=0)
@@ -279,13 +287,11 @@ class Suggestions:
         """The Python programs in the folders above a file, as far as its project goes, that name it and start
         processes that train."""
         word = os.path.basename(name).encode("utf-8", "surrogateescape")
-        around = self.workspace.project_around(name)
-        for folder in reversed(self.workspace.search_folders(name)):
-            if not folder.is_relative_to(around):
+        for key, is_inside in self._folders_above(name):
+            if not is_inside:
                 continue
-            key = str(folder)
             if key not in self._programs:
-                beside = self.workspace.beside(self.workspace.name(os.path.join(folder, "_.py")))
+                beside = self.workspace.beside(self.workspace.name(os.path.join(key, "_.py")))
                 self._programs[key] = tuple(each for each in beside if self._starts_processes(each))
             for each in self._programs[key]:
                 if each != name and word in (self.workspace.read_or_none(each) or b""):

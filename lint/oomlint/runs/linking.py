@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Registry
+from oomlint.dialects.cells import Cells
 from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import Scalar, ShellDocument
 from oomlint.errors import FileError, InternalError, in_words
@@ -64,8 +65,8 @@ from oomlint.runs.vendored.readers import OwnReaders, options_of_training
 
 if TYPE_CHECKING:
     from oomlint.datasets.registry import Checkout
-    from oomlint.dialects.cells import Ending
     from oomlint.dialects.machine.launch import Launch
+    from oomlint.dialects.surroundings import Ending
     from oomlint.dialects.table import Block, Reading
     from oomlint.runs.absent_files import AbsentFiles
     from oomlint.runs.absent_imports import AbsentImports
@@ -83,6 +84,22 @@ _READ_BY_OWN = "the program of the project's own that reads {} is not followed"
 
 def _nothing() -> None:
     return None
+
+
+class _Earlier:
+    """What was computed for the runs of files as they stood at an earlier time, while they are linked again."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._cells: dict[str, list[Cells]] = {}
+        for run in runs:
+            if run.parts.root is not None:
+                self._cells.setdefault(run.parts.root.path, []).append(run.cells)
+
+    def of(self, root: Claim) -> Cells | None:
+        """What was computed for the next of the runs that begin with a file: which it was of several shows in
+        what it read."""
+        cells = self._cells.get(root.path)
+        return cells.pop(0) if cells else None
 
 
 class _Joined(Struct, frozen=True, eq=False):
@@ -114,6 +131,7 @@ class Linker:
         self._unused = Unused(workspace)
         self._templates = Templates(workspace)
         self._kept = KeptMeasurements(workspace)
+        self._earlier = _Earlier(())
 
     @cached_property
     def _copies(self) -> Copies:
@@ -173,6 +191,7 @@ class Linker:
         *,
         explicit: frozenset[str] = frozenset(),
         elsewhere: MappingABC[str, str] | None = None,
+        earlier: Iterable[Run] = (),
     ) -> Linked:
         """The runs that the files ``names`` describe.
 
@@ -181,7 +200,9 @@ class Linker:
             explicit: those that the user named one by one; a problem reading one of them
                 is an error whatever it holds.
             elsewhere: files that runs use which ``names`` do not describe → one of these runs.
+            earlier: the runs as they were linked when files stood otherwise, under the same options.
         """
+        self._earlier = _Earlier(earlier)
         self._unused = Unused(self.workspace, explicit)
         linked = Linked(self._unused, explicit)
         claims: list[Claim] = []
@@ -217,6 +238,8 @@ class Linker:
         linked.merges = self._built(jobs, used, linked)
         linked.opened = frozenset(self._recogniser.opened)
         linked.errors += self._kept.errors
+        # Runs know who looks things up for them: none of those before may stay for it.
+        self._earlier = _Earlier(())
         return linked
 
     def _is_of_own_program(self, launch: Claim) -> bool:
@@ -253,7 +276,8 @@ class Linker:
             try:
                 joined = self._joined(extended(claim), used)
                 if is_worth_it(joined.claims):
-                    runs.append(self._run_of(joined, root=claim))
+                    earlier = self._earlier.of(claim)
+                    runs.append(self._run_of(joined, root=claim, earlier=earlier))
             except Exception as error:  # a dialect's bug must not cost the user the other runs
                 linked.errors.append(
                     InternalError(claim.path, f"{claim.dialect.called} failed: {in_words(error)}")
@@ -294,7 +318,7 @@ class Linker:
         blocks = self._references.follow_fields(dialect, blocks, claims, joining)
         return _Joined(launch, claim, tuple(claims), dialect, blocks, joining)
 
-    def _run_of(self, joined: _Joined, *, root: Claim) -> Run:
+    def _run_of(self, joined: _Joined, *, root: Claim, earlier: Cells | None = None) -> Run:
         launch, claim, claims = joined.launch, joined.claim, joined.claims
         dialect, blocks, joining = joined.dialect, joined.blocks, joined.joining
         main = next((c for c in claims if c.kind == "run"), claim)
@@ -332,7 +356,7 @@ class Linker:
             copier=Copier(self.workspace, claims),
             as_written=self.options.as_written,
         )
-        run = build_run(main.name or main.path, parts, margin=self.options.margin)
+        run = build_run(main.name or main.path, parts, margin=self.options.margin, earlier=earlier)
         if copies is not None:
             parts.changed.update(copies.changed(run, claim.path))
         declared = without_declared(self.workspace, run, claims, self._own_readers)
@@ -350,7 +374,7 @@ class Linker:
         doubted = replace(
             parts, blocks=tuple(doubted_again(parts.blocks, _READ_BY_OWN.format(main.path)))
         )
-        run = build_run(run.name, doubted, margin=self.options.margin)
+        run = build_run(run.name, doubted, margin=self.options.margin, earlier=earlier)
         return without_declared(self.workspace, run, claims, self._own_readers)
 
     def _ending_of(self, launch: Launch, path: str, claims: Sequence[Claim]) -> Ending | None:

@@ -10,7 +10,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
-from oomlint.dialects.cells import Cells, Ending, Given, Surroundings
+from oomlint.dialects.cells import Cells
+from oomlint.dialects.given import Given
+from oomlint.dialects.surroundings import Ending, Surroundings
 from oomlint.dialects.table import Block, Reading
 from oomlint.dialects.whole import whole
 from oomlint.documents.text import Location

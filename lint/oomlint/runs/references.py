@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
-from oomlint.dialects.cells import Given
+from oomlint.dialects.given import Given
 from oomlint.dialects.kinds import is_stand_in
 from oomlint.dialects.table import Block, Reading, Setting
 from oomlint.documents import (

@@ -61,7 +61,6 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     parts: Parts
     cells: Cells
     """What all this is read from."""
-    settings: MappingABC[Any, Setting]
     plan: Plan
     stray: tuple[StrayKey, ...] = ()
     redeclared: frozenset[str] = frozenset()
@@ -94,6 +93,11 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     @property
     def claims(self) -> tuple[Claim, ...]:
         return self.parts.claims
+
+    @property
+    def settings(self) -> MappingABC[Any, Setting]:
+        """Every field that has a value; of what a change leads to they are computed when somebody asks."""
+        return self.cells.settings
 
     @property
     def open(self) -> MappingABC[LibraryChange, bool]:
@@ -160,7 +164,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     # -- where things stand ----------------------------------------------------------
 
     def origin(self, field: Any) -> Origin | None:
-        setting = self.settings.get(field)
+        setting = self.cells.setting(field)
         if setting is not None:
             return setting.origin
         return self.unreadable.get(field)
@@ -409,7 +413,6 @@ class Run(Struct, frozen=True, eq=False, dict=True):
             self,
             parts=parts,
             cells=cells,
-            settings=cells.settings,
             plan=cells.plan(self.name),
             wished=dict(cells.wished),
             changes=dict(changes),
@@ -418,15 +421,18 @@ class Run(Struct, frozen=True, eq=False, dict=True):
         )
 
 
-def build_run(name: str, parts: Parts, *, margin: float = 0.85) -> Run:
-    """Resolve the parts of a run."""
+def build_run(
+    name: str, parts: Parts, *, margin: float = 0.85, earlier: Cells | None = None
+) -> Run:
+    """Resolve the parts of a run, of which ``earlier`` was computed when its files stood otherwise."""
     cells = resolve(parts)
+    if earlier is not None:
+        cells.keep(earlier)
     model_id = cells[f.model.id]
     return Run(
         name=name,
         parts=parts,
         cells=cells,
-        settings=cells.settings,
         plan=cells.plan(name),
         stray=tuple(parts.dialect.strays(cells)),
         wrong=tuple(wrong for wrong in cells.given.wrong if not is_unused(wrong, cells)),

@@ -294,7 +294,7 @@ def _check_deepspeed_file(run: Cells) -> None:
         CannotEdit: the run names such a file that is not here, or is broken.
     """
     is_named = run[ref.deepspeed] is not None
-    if is_named and all(block.table.section != "deepspeed" for block in run.blocks):
+    if is_named and not run.blocks_in("deepspeed"):
         raise CannotEdit("the DeepSpeed file that says this cannot be read")
 
 
@@ -313,7 +313,7 @@ def offloaded_checkpoints(run: Cells) -> Any:
 
 def express_checkpointing(mode: Any, run: Cells) -> Wishes:
     """FSDP's own switch where no trainer takes part: the Accelerate config stands alone."""
-    trains = any(block.table.section == "training" for block in run.blocks)
+    trains = run.blocks_in("training")
     if mode != "full" or trains or run[f.parallel.backend] not in _FSDP:
         return {f.checkpointing.mode: mode}
     return {_F.activation_checkpointing: True}

@@ -22,7 +22,7 @@ def uses_deepspeed(run: Cells) -> bool:
     """Whether a DeepSpeed config takes part, found or not, or Accelerate makes one up."""
     return (
         run.mentions(ref.deepspeed)
-        or any(block.table.section == "deepspeed" for block in run.blocks)
+        or bool(run.blocks_in("deepspeed"))
         or run[ref.deepspeed] is not None
         or run[deepspeed.enabled] is True
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oomlint.dialects.cells import Cells, Ending
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.meaning import Meaning, Sourced
+from oomlint.dialects.surroundings import Ending
 
 
 def declare_end(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomlint.dialects.cells import Cells, Ending
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.gone_keys import gone_keys
@@ -19,6 +19,7 @@ from oomlint.dialects.library_tables import (
 )
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Sourced
+from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.table import Block
 from oomlint.documents import kind_of
 from oomlint.documents.base import Document, Fact
@@ -73,7 +74,7 @@ def _first_gone(run: Cells, reach_in: ReachIn) -> Ending | None:
 declare_end(endings, lambda run: _first_gone(run, reach_of), source=_NAMES)
 declare_end(endings, lambda run: _first_gone(run, likely_reach_of), source=_NAMES, lately=True)
 # An import of the project's own that fails from where the command starts the script.
-declare_end(endings, lambda run: run.known.find_ending(), source="CPython: sys.path[0], importlib")
+declare_end(endings, lambda run: run.known.ending(), source="CPython: sys.path[0], importlib")
 
 
 def _ends(blocks: list[Block]) -> tuple[Fact, ...]:

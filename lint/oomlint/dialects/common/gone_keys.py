@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oomlint.dialects.cells import Cells, Ending
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.table import Block, Spans, Table
 from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.documents.base import Entry

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from oomlint.dialects.cells import Cells, Ending
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.library_tables import Field, ReachIn, fields_of, likely_reach_of, reach_of
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.table import Block
 from oomlint.documents.base import UNKNOWN, Entry, Node, Scalar, Sequence, parser_of
 from oomlint.documents.python.declared_options import Option, StrictParser

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from oomlint.datasets.registry import Checkout
-from oomlint.dialects.cells import Cells, Ending
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.common.fields import registry
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.surroundings import Ending
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
@@ -26,9 +27,7 @@ def _undefined_set(run: Cells) -> Ending | None:
         return None
     if said.level >= Level.ASSUMED or run.is_unread(registry.folder):
         return None
-    name = run.known.find_unlisted(
-        said.value, folder if run.says(registry.folder) else None, _CHECKOUT
-    )
+    name = run.known.unlisted(said.value, folder if run.says(registry.folder) else None, _CHECKOUT)
     at = said.origin.value_location
     if not name or at is None:
         return None

@@ -109,7 +109,7 @@ class LightningCli(Dialect):
 
     def trains(self, run: Cells) -> bool:
         """The classes that a file names may train anything: it is a run of ours where one loads a model of language."""
-        return any(block.table is FROM_PRETRAINED for block in run.blocks)
+        return bool(run.blocks_of(FROM_PRETRAINED))
 
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
         """What a class takes from its arguments is what the file gives it."""

@@ -42,7 +42,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.releases import NOT_REENTRANT
-from oomlint.dialects.table import Block, Origin, Setting
+from oomlint.dialects.table import Block, Origin, Setting, Table
 from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.model import loading, model
@@ -90,8 +90,8 @@ meaning = Meaning(
 _F, _P = f.parallel.fsdp, f.precision
 
 
-def _has(run: Cells, *tables: object) -> bool:
-    return any(block.table is table for block in run.blocks for table in tables)
+def _has(run: Cells, *tables: Table) -> bool:
+    return bool(run.blocks_of(*tables))
 
 
 def _is(run: Cells, *kinds: str) -> bool:

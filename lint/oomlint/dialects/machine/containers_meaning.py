@@ -24,7 +24,7 @@ _DEFAULT_SHM_GIB = 64 / 1024
 
 
 def _containers(run: Cells) -> list[Block]:
-    return [b for b in run.blocks if b.table is DOCKER_RUN or b.table is SERVICE]
+    return run.blocks_of(DOCKER_RUN, SERVICE)
 
 
 def _may_say_more(containers: list[Block]) -> bool:

@@ -33,7 +33,7 @@ _SOURCE = "Kubernetes"
 
 
 def _has(run: Cells, *tables: Table) -> bool:
-    return any(block.table is table for block in run.blocks for table in tables)
+    return bool(run.blocks_of(*tables))
 
 
 def _is_pod(run: Cells) -> bool:
@@ -51,7 +51,7 @@ def _replicas(run: Cells) -> int | None:
     """Pods with GPUs in all, where every group says how many it has."""
     if run[k8s.replicas] is None:
         return None
-    entries = [block.find("replicas") for block in run.blocks if block.table is REPLICAS]
+    entries = [block.find("replicas") for block in run.blocks_of(REPLICAS)]
     texts = [
         str(entry.value.value) if entry is not None and isinstance(entry.value, Scalar) else ""
         for entry in entries

@@ -48,8 +48,7 @@ def launcher_of(run: Cells) -> Table | None:
 
 
 def _launcher_block(run: Cells) -> Block | None:
-    found = (block for block in reversed(run.blocks) if block.table.section == "launcher")
-    return next(found, None)
+    return next(reversed(run.blocks_in("launcher")), None)
 
 
 def _under(launcher: Table, *fields: Any, source: str = "") -> Callable[[Compute], Derivation]:
@@ -311,7 +310,7 @@ def _gpus_of_node(run: Cells) -> int | None:
     launch.machines, why="no file says how many GPUs a node of Ray's cluster has: as many workers share one"
 )  # fmt: skip
 def nodes_of_workers(run: Cells) -> Any:
-    asked = any(block.table is WORKERS for block in run.blocks)
+    asked = bool(run.blocks_of(WORKERS))
     total = run[launch.total_processes] if asked else None
     if total is None:
         return None

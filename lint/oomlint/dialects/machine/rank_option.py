@@ -36,11 +36,11 @@ def lately_refused_rank(run: Cells) -> Any:
 
 
 def _is_handed_over(run: Cells) -> bool:
-    return any(map(_hands_rank_over, run.blocks)) and run.given.once(_knows_old_alone)
+    return any(map(_hands_rank_over, run.blocks_of(TORCHRUN))) and run.given.once(_knows_old_alone)
 
 
 def _hands_rank_over(block: Block) -> bool:
-    if block.table is not TORCHRUN or {"use_env", "use-env"} & block.mapping.entries.keys():
+    if {"use_env", "use-env"} & block.mapping.entries.keys():
         return False
     span, text = block.mapping.span, block.document.source.text
     return "torch.distributed.launch" in text[span.start : span.end]

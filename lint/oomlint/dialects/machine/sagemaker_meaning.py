@@ -18,7 +18,7 @@ _SOURCE = "SageMaker"
 
 
 def _is_job(run: Cells) -> bool:
-    return any(block.table is ESTIMATOR for block in run.blocks)
+    return bool(run.blocks_of(ESTIMATOR))
 
 
 @sagemaker_job.requires

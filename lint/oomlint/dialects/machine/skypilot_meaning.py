@@ -16,7 +16,7 @@ _SOURCE = "SkyPilot"
 
 
 def _is_task(run: Cells) -> bool:
-    return any(block.table is TASK for block in run.blocks)
+    return bool(run.blocks_of(TASK))
 
 
 @sky_task.fact(scene.nodes, f.parallel.nodes, source=_SOURCE)

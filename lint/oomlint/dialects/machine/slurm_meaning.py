@@ -29,15 +29,15 @@ _MOST_GPUS = 8
 
 def is_asked(run: Cells) -> bool:
     """Whether the run stands in a job, as far as a script or a command says so."""
-    return any(map(_is_job, run.blocks))
+    return bool(_jobs(run))
 
 
-def _is_job(block: Block) -> bool:
-    return block.table is SBATCH or block.table is SLURM_COMMAND
+def _jobs(run: Cells) -> list[Block]:
+    return run.blocks_of(SBATCH, SLURM_COMMAND)
 
 
 def _has_entry(run: Cells, key: str) -> bool:
-    return any(key in block.mapping.entries for block in run.blocks if _is_job(block))
+    return any(key in block.mapping.entries for block in _jobs(run))
 
 
 # -- counts ----------------------------------------------------------------------------------------

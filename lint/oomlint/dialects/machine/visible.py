@@ -33,7 +33,7 @@ def shown_gpus(run: Cells) -> tuple[int, ...] | None:
 
 def starts_by_deepspeed(run: Cells) -> bool:
     """Whether DeepSpeed's launcher starts the ranks."""
-    return any(block.table is DEEPSPEED_LAUNCHER for block in run.given.blocks)
+    return bool(run.blocks_of(DEEPSPEED_LAUNCHER))
 
 
 def _told_to_deepspeed(blocks: list[Block]) -> Mapping[str, str]:

@@ -326,8 +326,7 @@ def named_length(run: Cells) -> Any:
 def loads_before_arguments(run: Cells) -> Any:
     """zero.Init opens only where the Trainer's DeepSpeed config exists by then
     (transformers 5.23 integrations/deepspeed.py is_deepspeed_zero3_enabled), or Accelerate's."""
-    early = any(block.table is EARLY_FROM_PRETRAINED for block in run.blocks)
-    if not early or run[f.parallel.zero.stage] != 3:
+    if not run.blocks_of(EARLY_FROM_PRETRAINED) or run[f.parallel.zero.stage] != 3:
         return None
     if distributed_type(run) == "deepspeed" and run.given.once(_accelerates_before_loading):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomlint.dialects.cells import Cells, Ending
+from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.common.fields import shared
@@ -19,6 +19,7 @@ from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.releases import CHECKPOINT_DTYPE, EVALUATES_FUSED, SKIPS_LOGITS
+from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.table import Block, Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses

@@ -10,9 +10,9 @@ from oomlint.plan.fields import f
 
 
 def running_trainer(run: Cells) -> Literal["ppo", "sft", "engine"]:
-    if any(block.table is VERL_PPO for block in run.blocks):
+    if run.blocks_of(VERL_PPO):
         return "ppo"
-    return "sft" if any(block.table is VERL_SFT for block in run.blocks) else "engine"
+    return "sft" if run.blocks_of(VERL_SFT) else "engine"
 
 
 def is_megatron(run: Cells) -> bool:
