@@ -658,6 +658,23 @@ def test_who_asks_for_the_place_of_a_default_is_told_the_new_one():
     assert (computed, cells[f.total_steps], cells[f.eval.every]) == (["total_steps"], 1, 4)
 
 
+def test_what_is_made_of_silence_is_asked_anew_where_the_file_has_other_silent_fields():
+    run = Edited("micro: 2\n", "len: 5\n")
+
+    @run.meaning.said(
+        unsaid=lambda blocks: {own.other} if "accum" in blocks[1].mapping.entries else ()
+    )
+    def five(cells, field, said):
+        return said or Setting(5, Origin("explicit"))
+
+    run.derive(f.total_steps, lambda cells: cells[own.other])
+    cells = run.cells()
+    assert cells[f.total_steps] is None
+    cells, _ = run.again(cells, "len: 5\naccum: 1\n")
+    assert cells[f.total_steps] == 5
+    assert run.again(cells, "len: 5\n")[0][f.total_steps] is None
+
+
 def test_where_something_else_is_known_nothing_is_kept():
     run = Edited("micro: 2\n", "len: 5\n")
     run.derive(f.total_steps, lambda cells: 1 if cells.known.model("m") else 2)
