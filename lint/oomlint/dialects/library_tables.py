@@ -197,6 +197,29 @@ def fields_of(
     return found
 
 
+def first_release_with(
+    qualified: str, field: str, run: Cells, reach_in: ReachIn = reach_of
+) -> tuple[str, str] | None:
+    """The library and its first release whose class has a field, where all that may run are older than that, and have the
+    class; ``None`` where one of them has the field, or where nobody knows."""
+    fields = fields_of(qualified, run, reach_in)
+    if fields is None or field in fields:
+        return None
+    package, _, rest = qualified.partition(".")
+    name = rest.rpartition(".")[2]
+    homes = ((package, name), *(("transformers", base) for base, _ in _bases(package, name)))
+    for home, cls in homes:
+        reach = reach_in(run, home)
+        every = _classes(home).fields.get(cls, {}).get(field, ())
+        if every and reach is not None and all(reach.newest <= each.span.lacking for each in every):
+            return home, every[0].span.written[0].removesuffix(".0")
+    return None
+
+
+def _bases(package: str, name: str) -> tuple[tuple[str, Span], ...]:
+    return _classes(package).bases.get(name, ())
+
+
 def past_fields(package: str, classes: Callable[[str], bool]) -> Past:
     """The fields that classes of a library had, of those by whose name it is asked, each with the first release without
     it."""
