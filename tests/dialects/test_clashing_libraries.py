@@ -15,8 +15,8 @@ model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
 model = get_peft_model(model, LoraConfig(r=8, target_modules=["q_proj"]))
 Trainer(model=model, args=TrainingArguments("out"), train_dataset=data, data_collator=pad).train()
 """
-_CACHE = "PEFT 0.14 and later imports EncoderDecoderCache, which transformers has from 4.43 on"
-_HYBRID = "PEFT 0.16 and later imports HybridCache, which transformers 5 no longer has"
+_CACHE = "PEFT from 0.14 on imports EncoderDecoderCache, new in transformers 4.43"
+_HYBRID = "PEFT from 0.16 on, before 0.18, imports HybridCache, gone from transformers 5"
 _GIT = "git+https://github.com/huggingface/peft.git\n"
 
 

@@ -68,13 +68,17 @@ def _why(each: Import, run: Cells) -> str | None:
         return None
     if by.oldest < each.since or (each.before is not None and by.newest >= each.before):
         return None
-    release = ".".join(map(str, each.since))
-    imports = f"{CALLED[each.by]} {release} and later imports {each.name}"
+    until = "" if each.before is None else f", before {_written(each.before)},"
+    imports = f"{CALLED[each.by]} from {_written(each.since)} on{until} imports {each.name}"
     if of.newest < each.came:
-        return f"{imports}, which {CALLED[each.of]} has from {'.'.join(map(str, each.came))} on"
+        return f"{imports}, new in {CALLED[each.of]} {_written(each.came)}"
     if each.gone is not None and of.oldest >= each.gone:
-        return f"{imports}, which {CALLED[each.of]} {each.gone[0]} no longer has"
+        return f"{imports}, gone from {CALLED[each.of]} {_written(each.gone)}"
     return None
+
+
+def _written(release: Release) -> str:
+    return ".".join(map(str, release))
 
 
 def _taken(blocks: list[Block]) -> tuple[Fact, ...]:
