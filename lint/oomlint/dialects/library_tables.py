@@ -1,6 +1,6 @@
-"""Which releases of libraries have which names, and which fields of the classes parsers are made of.
+"""Which releases of libraries have which names and know which models, and which fields of the classes parsers are made of.
 
-The tables in ``keys/names``, ``keys/members`` and ``keys/fields`` are read from the libraries' wheels (:mod:`benchmarks.wheels`). What they
+The tables in ``keys/names``, ``keys/members``, ``keys/models`` and ``keys/fields`` are read from the libraries' wheels (:mod:`benchmarks.wheels`). What they
 say is asked for all releases that a project allows: only what none of them takes is certain to end a program.
 """
 
@@ -141,6 +141,22 @@ def why_no_name(module: str, name: str, reach: Reach) -> str | None:
         return f"{CALLED[package]} {behind[-1].written[1]} and later has no {named}"
     lacking = (*spans[0].lacking, 0)[: max(2, len(spans[0].lacking))]
     return f"{CALLED[package]} up to {'.'.join(map(str, lacking))} has no {named}"
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def why_no_model(kind: str, reach: Reach) -> str | None:
+    """Why transformers loads no checkpoint of a kind (its ``model_type``), in words: all releases that may run are older;
+    ``None`` where one may know it."""
+    spans = _names("models", "transformers").get(kind, ())
+    if not spans or not all(reach.newest <= span.lacking for span in spans):
+        return None
+    return f"transformers up to {_minor(spans[0].lacking)} knows no {kind}"
+
+
+def _minor(release: Release) -> str:
+    return ".".join(map(str, (*release, 0)[:2]))
 
 
 # -- fields ----------------------------------------------------------------------------------------
