@@ -79,6 +79,14 @@ def test_it_may_stand_in_the_script_itself_and_be_started_by_a_command() -> None
     assert plan.batch.micro == 6
 
 
+def test_it_may_be_called_like_the_library_s() -> None:
+    made = _CLASS.format(library="transformers", base="TrainingArguments", more="")
+    script = _SCRIPT.format(classes=made, given="", trainer="Trainer")
+    script = script.replace("from transformers import TrainingArguments", "import transformers")
+    script = script.replace("(TrainingArguments)", "(transformers.TrainingArguments)")
+    assert _plan({"train.py": script.replace("OurConfig", "TrainingArguments")}).batch.micro == 3
+
+
 def test_of_what_the_class_assigns_to_the_object_nobody_knows() -> None:
     more = "\n    def __post_init__(self):\n        self.per_device_train_batch_size = pick()\n        super().__post_init__()\n"
     assert _plan(_files(more=more)).batch.micro is None

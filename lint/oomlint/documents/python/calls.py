@@ -438,7 +438,7 @@ def read_calls(
         cuts = _is_of_tokenizer(step)
         named = name_of_built(step) if is_built(step.name) else None
         counts = matters(step.name, last) or cuts_samples(step.node, last)
-        own_class = () if counts else class_of_arguments(step, evaluator)
+        own_class = class_of_arguments(step, evaluator)
         if not cuts and named is None and not counts and not own_class:
             continue
         # An import under another name is reported by the name that it has at home.
