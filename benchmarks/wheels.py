@@ -1,9 +1,10 @@
 """Which releases of a library have which names, and which fields of the dataclasses that parsers are made of.
 
-    python -m benchmarks.wheels (fields | names | members) LIBRARY FOLDER
+    python -m benchmarks.wheels (fields | names | members | models) LIBRARY FOLDER
 
-prints the lines of ``lint/oomlint/dialects/keys/fields/LIBRARY.txt``, ``keys/names/LIBRARY.txt`` (peft, transformers, trl) or
-``keys/members/LIBRARY.txt`` (accelerate, peft, torch, transformers, trl). FOLDER holds a wheel of each release of TRL, whose
+prints the lines of ``lint/oomlint/dialects/keys/fields/LIBRARY.txt``, ``keys/names/LIBRARY.txt`` (peft, transformers, trl),
+``keys/members/LIBRARY.txt`` (accelerate, peft, torch, transformers, trl) or ``keys/models/transformers.txt`` (the kinds of
+models that its auto classes know). FOLDER holds a wheel of each release of TRL, whose
 patches add names, and of the first patch of each minor release of the others, as ``pip download --no-deps LIBRARY==RELEASE``
 brings them; of torch those for macOS are the smallest and have the same modules. Nothing of a wheel is run or installed: its
 modules are read as text.
@@ -65,7 +66,7 @@ def main(what: str, library: str, folder: str) -> None:
         for first, gone in spans_of(had[key], len(releases)):
             came = "-" if first == 0 else releases[first]
             went = releases[gone] if gone < len(releases) else ""
-            comes = first and (library in _COMING_COUNTS or what == "members")
+            comes = first and (library in _COMING_COUNTS or what in ("members", "models"))
             if what == "fields" or went or comes:
                 print(" ".join(filter(None, (key.removeprefix(f"{cls}."), came, went))))
 
@@ -79,6 +80,8 @@ def keys_in(paths: list[Path], what: str, library: str) -> Iterable[set[str]]:
 
 def keys_of(path: Path, what: str, library: str) -> set[str]:
     with ZipFile(path) as wheel:
+        if what == "models":
+            return models_of(wheel)
         return names_of(wheel, library) if what == "names" else fields_of(wheel, library)
 
 
@@ -127,6 +130,21 @@ def listed(wheel: ZipFile, path: str) -> set[str]:
     for block in re.findall(r"^__all__\s*\+?=\s*\[(.*?)\]", text, re.DOTALL | re.MULTILINE):
         found |= set(re.findall(r"[\"'](\w+)[\"']", block))
     return found
+
+
+# -- models -------------------------------------------------------------------------------------------
+
+
+def models_of(wheel: ZipFile) -> set[str]:
+    """The ``model_type`` of each config that transformers' ``AutoConfig`` knows."""
+    for node in parsed(wheel, "transformers/models/auto/configuration_auto.py").body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        named = {each.id for each in targets if isinstance(each, ast.Name)}
+        if "CONFIG_MAPPING_NAMES" in named:
+            pairs = (each for each in ast.walk(node) if isinstance(each, ast.Tuple))
+            first = (each.elts[0] for each in pairs if len(each.elts) == 2)
+            return {str(each.value) for each in first if isinstance(each, ast.Constant)}
+    return set()
 
 
 # -- members ---------------------------------------------------------------------------------------
@@ -321,5 +339,7 @@ if __name__ == "__main__":
             main(what, library, folder)
         case ["members", library, folder] if library in _MODULES:
             main("members", library, folder)
+        case ["models", "transformers", folder]:
+            main("models", "transformers", folder)
         case _:
             sys.exit(__doc__)

@@ -44,3 +44,13 @@ def test_fields_by_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert lines == [
         "OwnConfig:", "* TrainingArguments -", "path other! -", "rate float 0.5.0", "rate int - 0.5.0", "size int -",
     ]  # fmt: skip
+
+
+def test_kinds_of_models_by_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for release, kinds in (("4.36.2", ("llama", "old")), ("4.37.2", ("llama", "qwen2"))):
+        pairs = ", ".join(f'("{kind}", "{kind.title()}Config")' for kind in kinds)
+        with ZipFile(tmp_path / f"transformers-{release}-py3-none-any.whl", "w") as wheel:
+            path = "transformers/models/auto/configuration_auto.py"
+            wheel.writestr(path, f"CONFIG_MAPPING_NAMES = OrderedDict([{pairs}])\n")
+    main("models", "transformers", str(tmp_path))
+    assert capsys.readouterr().out.splitlines() == ["old - 4.37.2", "qwen2 4.37.2"]

@@ -13,7 +13,9 @@ def kinds(text: str) -> list[tuple[str, int]]:
     document = parse_python(source)
     assert document is not None
     # Which data is loaded is no habit (tests/documents/test_python_data.py), nor that these fragments train nothing.
-    others = ("loads-sets", "takes-names", "imports-module", "never-trains")
+    others = (
+        "loads-sets", "takes-names", "imports-module", "never-trains", "makes-arguments",
+    )  # fmt: skip
     habits = (fact for fact in document.facts if fact.kind not in others)
     return [(f.kind, source.position(f.location.span.start)[0]) for f in habits]
 
@@ -147,6 +149,9 @@ INNOCENT = {
     "cache emptied now and then": LOOP + "    if step % 100 == 0:\n        torch.cuda.empty_cache()\n",
     "cache emptied once": LOOP + "torch.cuda.empty_cache()\n",
     "alloc before": "import os\nos.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'x'\nimport torch\n",
+    "zero3 quantized": LOAD + "q = dict(quantization_config=BitsAndBytesConfig(load_in_4bit=c['x']))\n"
+    "m = AutoModel.from_pretrained('x', **q)\na = TrainingArguments(deepspeed='z3.json')\n",
+    "zero3 in 8 bit": LOAD + "m = AutoModel.from_pretrained('x', load_in_8bit=True)\na = TrainingArguments(deepspeed='z3.json')\n",
     "alloc read": "import os\nimport torch\nprint(os.environ['PYTORCH_CUDA_ALLOC_CONF'])\n",
 }  # fmt: skip
 
@@ -161,6 +166,17 @@ def test_arguments_that_are_parsed_before_a_load_tell_it_of_deepspeed() -> None:
     too_late = ("load-before-zero3-config", 7)
     assert too_late not in kinds(LOAD + script.format("TrainingArguments"))
     assert too_late in kinds(LOAD + script.format("DataArguments"))
+
+
+@pytest.mark.parametrize(
+    "given", ["quantization_config=None", "load_in_4bit=False", "load_in_8bit=q"]
+)
+def test_a_load_that_may_not_be_quantized_would_be_sharded(given: str) -> None:
+    script = (
+        LOAD
+        + f"m = AutoModel.from_pretrained('x', {given})\na = TrainingArguments(deepspeed='z3.json')\n"
+    )
+    assert ("load-before-zero3-config", 2) in kinds(script)
 
 
 @pytest.mark.parametrize("name", INNOCENT)

@@ -35,6 +35,18 @@ def test_severity(tmp_path: Path, text: str, pin: str, severity: Severity | None
     assert found == ([] if severity is None else [severity])
 
 
+def test_a_config_of_several_strange_keys_that_nothing_starts_gets_remarks() -> None:
+    """Another program may read it, or nobody; a command shows who does."""
+    files = {"sft.yaml": f"{LLAMA_FACTORY}program: llamafactory\nkind_of_numbers: bfloat16\n"}
+    for command, severity in (
+        ("", Severity.INFO),
+        ("llamafactory-cli train sft.yaml\n", Severity.ERROR),
+    ):
+        told = report_of({**files, "run.sh": command}).diagnoses
+        found = [each.severity for each in told if each.finding.rule.code == "OOM801"]
+        assert found == [severity, severity]
+
+
 _DPO = """\
 from transformers import AutoModelForCausalLM
 from trl import DPOConfig, DPOTrainer

@@ -1,6 +1,6 @@
-"""Which releases of libraries have which names, and which fields of the classes parsers are made of.
+"""Which releases of libraries have which names and know which models, and which fields of the classes parsers are made of.
 
-The tables in ``keys/names``, ``keys/members`` and ``keys/fields`` are read from the libraries' wheels (:mod:`benchmarks.wheels`). What they
+The tables in ``keys/names``, ``keys/members``, ``keys/models`` and ``keys/fields`` are read from the libraries' wheels (:mod:`benchmarks.wheels`). What they
 say is asked for all releases that a project allows: only what none of them takes is certain to end a program.
 """
 
@@ -143,6 +143,22 @@ def why_no_name(module: str, name: str, reach: Reach) -> str | None:
     return f"{CALLED[package]} up to {'.'.join(map(str, lacking))} has no {named}"
 
 
+# -- models ----------------------------------------------------------------------------------------
+
+
+def why_no_model(kind: str, reach: Reach) -> str | None:
+    """Why transformers loads no checkpoint of a kind (its ``model_type``), in words: all releases that may run are older;
+    ``None`` where one may know it."""
+    spans = _names("models", "transformers").get(kind, ())
+    if not spans or not all(reach.newest <= span.lacking for span in spans):
+        return None
+    return f"transformers up to {_minor(spans[0].lacking)} knows no {kind}"
+
+
+def _minor(release: Release) -> str:
+    return ".".join(map(str, (*release, 0)[:2]))
+
+
 # -- fields ----------------------------------------------------------------------------------------
 
 
@@ -195,6 +211,29 @@ def fields_of(
         if possible:
             found[field] = possible
     return found
+
+
+def first_release_with(
+    qualified: str, field: str, run: Cells, reach_in: ReachIn = reach_of
+) -> tuple[str, str] | None:
+    """The library and its first release whose class has a field, where all that may run are older than that, and have the
+    class; ``None`` where one of them has the field, or where nobody knows."""
+    fields = fields_of(qualified, run, reach_in)
+    if fields is None or field in fields:
+        return None
+    package, _, rest = qualified.partition(".")
+    name = rest.rpartition(".")[2]
+    homes = ((package, name), *(("transformers", base) for base, _ in _bases(package, name)))
+    for home, cls in homes:
+        reach = reach_in(run, home)
+        every = _classes(home).fields.get(cls, {}).get(field, ())
+        if every and reach is not None and all(reach.newest <= each.span.lacking for each in every):
+            return home, every[0].span.written[0].removesuffix(".0")
+    return None
+
+
+def _bases(package: str, name: str) -> tuple[tuple[str, Span], ...]:
+    return _classes(package).bases.get(name, ())
 
 
 def past_fields(package: str, classes: Callable[[str], bool]) -> Past:

@@ -9,12 +9,18 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a `Trainer` whose samples get labels neither from the script nor from a collator;
 * a script whose parser knows `--local_rank` alone, started by `python -m torch.distributed.launch` of torch 2, which
   hands over `--local-rank`;
-* an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for;
+* an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for, and one
+  with which a script makes transformers' or TRL's before any release that the project allows has it (`eval_strategy` before
+  transformers 4.41);
 * an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
   transformers 5), or that it requires and is not given; options of transformers' and TRL's classes by the releases that
   the project allows;
 * a name that a script imports from transformers, TRL, PEFT, accelerate or a module of torch, and that no release has which
   the project allows (`from torch.distributed.fsdp import fully_shard` before torch 2.6);
+* a model that transformers' auto classes know from a later release on than the project allows (Qwen3 before 4.51), where the
+  script trusts no code of the checkpoint's;
+* a library that imports of another what no release of that has which the project allows (PEFT from git beside
+  `transformers==4.28.0`);
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,
   of a name that the project's module does not give, of a module that a package lacks or that lies where Python does not look;
 * DeepSpeed that a command asks for, where a lock or `pip freeze` lists the project's whole environment without it, and
@@ -58,6 +64,8 @@ Where a file beside it pins a library, nobody knows with which release that was,
 * transformers 5.23 `hf_argparser.py` `parse_args_into_dataclasses` (*Some specified arguments are not used*)
 * names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16, PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
   to 2.15, read from their wheels
+* `CONFIG_MAPPING_NAMES` of transformers 4.33 to 4.57 `models/auto/configuration_auto.py`
+* PEFT 0.13.2 to 0.21.2 `peft_model.py` (`from transformers import EncoderDecoderCache`)
 * CPython 3.13 `sys.path[0]`; `importlib/_bootstrap.py` (*attempted relative import with no known parent package*)
 * accelerate 1.11 `utils/dataclasses.py` `DeepSpeedPlugin`; transformers 4.57 `integrations/deepspeed.py` `HfDeepSpeedConfig`
 * transformers 5.23 `data/data_collator.py` `default_data_collator`, `trainer.py` `compute_loss`

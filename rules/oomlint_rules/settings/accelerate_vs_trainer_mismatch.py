@@ -24,8 +24,8 @@ out of the DeepSpeed config of a script that makes its own.
 
 ## When not to
 
-Where the Accelerate config only says how many processes to start, both may stay; the rule is
-silent where it can read that.
+Where the Accelerate config only says how many processes to start, or both name the same DeepSpeed file, both may stay;
+the rule is silent where it can read that.
 
 ## Sources
 
@@ -38,6 +38,7 @@ silent where it can read that.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable
 from typing import Any
 
@@ -160,6 +161,14 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE)
         ),
         example(
             {
+                "train.sh": command("--deepspeed ./ds.json", _ACCELERATE),
+                "acc.yaml": accelerate("DEEPSPEED", _BY_FILE),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            why="both name the same file",
+        ),
+        example(
+            {
                 "train.sh": command("", _ACCELERATE),
                 "acc.yaml": accelerate("DEEPSPEED", _BY_FILE),
                 "ds.json": deepspeed('"stage": 3'),
@@ -193,7 +202,9 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE)
             yield from self._inline(run, own)
         chosen = _chosen(run)
         if trainers is not None and chosen is not None:
-            yield self._both(run, trainers, *chosen)
+            engine, place = chosen
+            if engine != "DeepSpeed" or not _name_one_file(trainers, own):
+                yield self._both(run, trainers, engine, place)
         elif trainers is not None and _unread_config(run):
             yield self._unread(run, trainers)
         elif trainers is None:
@@ -304,6 +315,13 @@ def _said(run: Run, field: Any, *, by_accelerate: bool) -> Setting | None:
         if (block.table.section in ("accelerate", "launcher")) == by_accelerate:
             return each
     return None
+
+
+def _name_one_file(trainers: Setting, own: Setting | None) -> bool:
+    """Whether both name the same file: whichever counts, the other says nothing else."""
+    return own is not None and posixpath.normpath(str(trainers.value)) == posixpath.normpath(
+        str(own.value)
+    )
 
 
 def _chosen(run: Run) -> tuple[str, Setting] | None:

@@ -28,7 +28,7 @@ prediction again afterwards. A key that belongs to a plug-in of yours can be kep
 ## When not to
 
 Where the near name is a coincidence and the key is read by your own code (a warning, where nothing is seen to start the
-framework and the key is like none that it has; a remark, where a program of the project that trains loads YAML or TOML by
+framework and the key is like none that it has; a remark, where the file has several such keys, or a program of the project that trains loads YAML or TOML by
 itself, and you do not name the file); where a refused
 key is one that a newer version of the framework has; or where `ALLOW_EXTRA_ARGS=1` tells
 LLaMA-Factory to let unknown keys pass.
@@ -275,7 +275,7 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
             title, asked = asking(title, stray.nearest[0])
             details = (*asked, *details)
         elif not _is_started(run):
-            severity = Severity.WARNING
+            severity = Severity.INFO if _has_more_such(run, stray) else Severity.WARNING
             details = (*details, "unless a program of the project's own reads the file")
         doubt = other_reader(run, stray.block) or stray.doubt
         if doubt:
@@ -305,6 +305,18 @@ def _is_started(run: Run) -> bool:
     """Whether something here is seen to start the framework: else a key that is like none of its own may be one of
     another program's, which reads the same names."""
     return any(claim.is_launched or claim.is_program for claim in run.claims)
+
+
+def _has_more_such(run: Run, stray: StrayKey) -> bool:
+    """Whether a file has several keys that are like none of the framework's. A config that the framework has run has none,
+    so that one which nothing starts is rather another program's, or a note for people."""
+    return any(
+        each.block is stray.block
+        and each.is_refused
+        and not each.nearest
+        and each.path != stray.path
+        for each in run.stray
+    )
 
 
 def _said(stray: StrayKey, does: str, do: str) -> str:

@@ -12,6 +12,8 @@ from oomlint.documents.base import (
 
 # TensorFlow's has a name of its own (transformers 4.57 trainer_tf.py).
 TRAINER = re.compile(r"(^|\.)(?!TF[A-Z])\w*Trainer$")
+# What a script trains with: a class of its own has one of them among its bases.
+_LIBRARYS = re.compile(rf"{TRAINER.pattern}|(TrainingArguments|Config)$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 
 
@@ -24,7 +26,7 @@ def of_library(name: str, own: Own) -> str:
     seen: set[str] = set()
     while name in own and own[name] and name not in seen:
         seen.add(name)
-        name = next(filter(TRAINER.search, own[name]), own[name][0])
+        name = next(filter(_LIBRARYS.search, own[name]), own[name][0])
     return name
 
 

@@ -97,12 +97,12 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
         return
     defaults = document.option_defaults
     own = own_classes(document) if calls else {}
-    configs = [c for c in calls if _CONFIG.search(c.callee) and _may_configure(c, document, own)]
+    configs = [c for c in calls if _is_config(c, own) and _may_configure(c, document, own)]
     trainers = [c for c in calls if TRAINER.search(c.callee) and _is_trainer(c, document)]
     found: list[ScriptRun] = []
     for trainer in trainers:
         config = call_given(trainer, "args", "1")
-        if config is None or not _CONFIG.search(config.callee):
+        if config is None or not _is_config(config, own):
             config = the_only(configs) if len(trainers) == 1 else None
         found.append(_run_of(calls, trainer, config, defaults, own))
     if not trainers:
@@ -177,6 +177,11 @@ def _is_trainer(call: Call, document: Document) -> bool:
     if _TRL_TRAINER.search(call.callee) and homes_of(call, document) <= {"trl"}:
         return True
     return "args" in entries and bool({"model", "train_dataset", "0"} & set(entries))
+
+
+def _is_config(call: Call, own: Own) -> bool:
+    """Whether a call makes arguments of training, of a library's class or of one that is derived from such."""
+    return bool(_CONFIG.search(call.callee) or _CONFIG.search(of_library(call.callee, own)))
 
 
 def _may_configure(call: Call, document: Document, own: Own) -> bool:

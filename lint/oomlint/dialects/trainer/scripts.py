@@ -22,6 +22,7 @@ from oomlint.dialects.trainer.call_arguments import is_decided
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import bits_of, packs_at_load
 from oomlint.dialects.trainer.named_models import named_models
+from oomlint.dialects.trainer.new_models import new_models
 from oomlint.dialects.trainer.own_models import made_models
 from oomlint.dialects.trainer.reaching import are_held, is_on
 from oomlint.dialects.trainer.statements import (
@@ -58,7 +59,7 @@ _SUBPARSERS = r"\.add_subparsers\([^()]*?\bdest\s*=\s*[\"'](\w+)[\"']"
 
 calls = Meaning(assigned, options, named_models)
 """What holds whoever loads the model: options of the command line, what the trainer is given."""
-scripts = Meaning(calls)
+scripts = Meaning(calls, new_models)
 """What a script's calls load, adapt and quantize."""
 early_load = Meaning()
 """Weights loaded before the training arguments exist."""

@@ -1,11 +1,12 @@
-"""Which arguments of training a script is sure to ask its parsed, or made, object for before it trains."""
+"""Which arguments of training a script is sure to ask its parsed, or made, object for before it trains, and which it is sure
+to make one with."""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -57,6 +58,14 @@ class Asked(Struct, frozen=True):
     guards: tuple[Guard, ...]
 
 
+class Made(Struct, frozen=True):
+    """``TrainingArguments(eval_strategy="no")``: the call, its keywords, and the switches that lead there."""
+
+    step: ReachedCall
+    keywords: Mapping[str, ast.expr]
+    guards: tuple[Guard, ...]
+
+
 def asked_arguments(
     tree: Tree, steps: Sequence[ReachedCall], may_train: re.Pattern[str]
 ) -> Iterator[Asked]:
@@ -66,6 +75,33 @@ def asked_arguments(
     if not variables:
         return
     set_here = set(_set_attributes(tree))
+    for step, guards in _sure_steps(tree, steps, may_train):
+        for node in _given(step.node):
+            holder = node.value
+            if (
+                isinstance(holder, ast.Name)
+                and holder.id in variables
+                and node.attr not in set_here
+            ):
+                yield Asked(step, node, variables[holder.id], guards)
+
+
+def made_arguments(
+    tree: Tree, steps: Sequence[ReachedCall], may_train: re.Pattern[str]
+) -> Iterator[Made]:
+    """The calls that make a library's arguments of training ahead of all that may train."""
+    if not any(_OF_TRAINING.match(step.name) for step in steps):
+        return
+    for step, guards in _sure_steps(tree, steps, may_train):
+        if _OF_TRAINING.match(step.name):
+            keywords = {each.arg: each.value for each in step.node.keywords if each.arg}
+            yield Made(step, keywords, guards)
+
+
+def _sure_steps(
+    tree: Tree, steps: Sequence[ReachedCall], may_train: re.Pattern[str]
+) -> Iterator[tuple[ReachedCall, tuple[Guard, ...]]]:
+    """The calls that a run is sure to reach ahead of all that may train, and the switches that lead there."""
     left_at: dict[ast.AST, int] = {}
     for step in steps:
         is_own = step.last in tree.scopes.functions
@@ -77,17 +113,8 @@ def asked_arguments(
             left_at[home] = _first_leave(home.body)
         if left_at[home] < step.node.lineno or id(step.node) in tree.tried:
             return
-        guards = tuple(guard for guard in step.guards if guard not in MAIN_PROCESS)
-        if len(step.arms) > len(step.guards):
-            continue
-        for node in _given(step.node):
-            holder = node.value
-            if (
-                isinstance(holder, ast.Name)
-                and holder.id in variables
-                and node.attr not in set_here
-            ):
-                yield Asked(step, node, variables[holder.id], guards)
+        if len(step.arms) <= len(step.guards):
+            yield step, tuple(guard for guard in step.guards if guard not in MAIN_PROCESS)
 
 
 def _variables(tree: Tree, steps: Sequence[ReachedCall]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from oomlint.documents.python.built import is_built, name_of_built
 from oomlint.documents.python.helper_cuts import Cut, helper_cuts
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
+from oomlint.documents.python.own_arguments import class_of_arguments, with_defaults
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
@@ -437,7 +438,8 @@ def read_calls(
         cuts = _is_of_tokenizer(step)
         named = name_of_built(step) if is_built(step.name) else None
         counts = matters(step.name, last) or cuts_samples(step.node, last)
-        if not cuts and named is None and not counts:
+        own_class = class_of_arguments(step, evaluator)
+        if not cuts and named is None and not counts and not own_class:
             continue
         # An import under another name is reported by the name that it has at home.
         written = dotted(step.node.func) if last == step.last else None
@@ -450,6 +452,8 @@ def read_calls(
             arguments = _after(arguments, evaluator.node(*named))
         if cuts_samples(step.node, last):
             arguments = _with_named_length(arguments, step.node)
+        if own_class:
+            arguments = with_defaults(arguments, own_class)
         if id(step.node) in own:
             arguments = _cut_to(own[id(step.node)], arguments)
         # A tokenizer goes by one word, whatever its variable is called.

@@ -57,7 +57,7 @@ _TEST_FUNCTION: Final = re.compile(r"^[ \t]*(?:async )?def test_", re.MULTILINE)
 # As for scripts of the shell. A tree of ast takes up to 350 bytes a character (measured).
 _MOST_CHARACTERS: Final = 1_000_000
 # Libraries have classes of these names, and projects have others.
-_TRAINS: Final = re.compile(r"(?:Trainer|Config)$")
+_TRAINS: Final = re.compile(r"(?:Trainer|Config|Arguments|Args)$")
 _STRING_START: Final = re.compile(r"([rRbBuUfF]*)('''|\"\"\"|'|\")")
 
 

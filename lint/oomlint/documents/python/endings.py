@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from oomlint.documents.base import Fact
-from oomlint.documents.python.asked_arguments import asked_arguments
+from oomlint.documents.python.asked_arguments import asked_arguments, made_arguments
 from oomlint.documents.python.calls import ReachedCall, guards_of_test
 from oomlint.documents.python.nodes import Guard
 from oomlint.documents.python.parsers import argparse_defaults
@@ -19,9 +19,10 @@ from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.text import Location, Source
 
-# Calls that may train: behind one, an error comes too late to matter. To make an object trains nothing.
+# Calls that may train: behind one, an error comes too late to matter. To make an object trains nothing, nor does what
+# divides samples (datasets, scikit-learn), readies quantized weights or counts parameters (PEFT).
 _MAY_TRAIN = re.compile(
-    r"(?<!pre)train|fit|learn|backward|step|update|run|main|launch|start|loop|execute|process"
+    r"(?<!pre)(?<!kbit_)(?<!int8_)train(?!_test_split|able)|fit|learn|backward|step|update|run|main|launch|start|loop|execute|process"
 )
 # Python's data model: what else may decide on the arguments of a class.
 _OTHER_MAKERS = frozenset({"__new__", "__call__"})
@@ -37,7 +38,8 @@ def ending_facts(
     """``ends-early``: ``why`` in words, the ``guards`` around it, and the library that it is ``refused_by`` if not all
     releases of that do; ``never-trains``: ``why`` in words; ``trains-on-demand``: the first call
     that trains, of ``ways`` of which each hangs on switches or ``choices`` (see :class:`Training`); ``asks-argument``: an
-    ``argument`` that an object ``of`` a library's class is asked for, and the ``guards``; ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
+    ``argument`` that an object ``of`` a library's class is asked for, and the ``guards``;
+    ``makes-arguments``: such an object is made, with ``arguments`` of which each has its place; ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
     ``--local-rank``."""
     ends = (
         *_lacking(tree, evaluator, steps),
@@ -65,6 +67,10 @@ def ending_facts(
         where = Location(source.path, places.span(asked.node))
         detail = {"argument": asked.node.attr, "of": asked.of_class, "guards": asked.guards}
         yield Fact("asks-argument", where, detail)
+    for made in made_arguments(tree, steps, _MAY_TRAIN):
+        at = {name: Location(source.path, places.span(v)) for name, v in made.keywords.items()}
+        detail = {"arguments": at, "of": made.step.name, "guards": made.guards}
+        yield Fact("makes-arguments", Location(source.path, places.span(made.step.node)), detail)
     for step in _knows_old_rank(steps):
         yield Fact("refuses-dashed-rank", Location(source.path, places.span(step.node)), {})
 

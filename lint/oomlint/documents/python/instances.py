@@ -174,10 +174,10 @@ def _of_class(held: _Object, first: _Object, name: str, depth: int) -> Attribute
     stores = [node for node, _ in held.home.tree.stores_of(held.cls).get(name, ())]
     if stores and first.call is not None:
         return _of_init(held, first, stores)
-    values = [value for target, value in _fields(held.cls) if target == name]
+    values = [value for target, value in fields_in(held.cls) if target == name]
     scope = held.home.scopes.of_node[id(held.cls)]
     if values or stores or _method(held.cls, name) is not None:
-        default = _default(values[0]) if len(values) == 1 else None
+        default = default_in(values[0]) if len(values) == 1 else None
         if default is None:
             return None
         return AttributeValue(default, held.home, scope, may_differ=_asks_environment(first, 0))
@@ -213,7 +213,7 @@ def _is_open(call: ast.Call) -> bool:
     return bool(call.args) or any(keyword.arg is None for keyword in call.keywords)
 
 
-def _fields(cls: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+def fields_in(cls: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
     """What the body of a class assigns; without a value where a field is only declared."""
     for statement in cls.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
@@ -224,7 +224,7 @@ def _fields(cls: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
                     yield target.id, statement.value
 
 
-def _default(value: ast.expr | None) -> ast.expr | None:
+def default_in(value: ast.expr | None) -> ast.expr | None:
     """The default in ``= value``, ``= field(default=value)``, ``= Field(value)``; of a factory that
     is a class or a lambda, what it makes."""
     if not isinstance(value, ast.Call) or (dotted(value.func) or "").split(".")[-1] not in _FIELDS:

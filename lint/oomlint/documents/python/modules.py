@@ -23,6 +23,7 @@ FindSource: TypeAlias = Callable[[str], Source | None]
 MOST_FILES: Final = 12
 # Packages hand on what their modules define.
 _DEEPEST: Final = 3
+_MOST_CLASSES: Final = 6
 # A tree takes up to 350 bytes a character (measured).
 _MOST_KEPT: Final = 50_000
 # What is not looked for in a project: half of what training scripts import, and no setting of theirs.
@@ -143,6 +144,32 @@ class Modules:
             return tuple(home.qualified(base) for base in written if base is not None)
         handed_on = home.qualified(name)
         return None if handed_on == name else self.bases_of(handed_on, home.source.path, depth + 1)
+
+
+def class_line(name: str, file: Module, modules: Modules) -> Iterator[tuple[Module, ast.ClassDef]]:
+    """The classes of the project that one of them is made of, the nearest first."""
+    todo, seen = [(name, file)], set[int]()
+    while todo and len(seen) < _MOST_CLASSES:
+        wanted, asking = todo.pop(0)
+        found = _class_of(wanted, asking, modules)
+        if found is None or id(found[1]) in seen:
+            continue
+        home, cls = found
+        seen.add(id(cls))
+        yield home, cls
+        todo += [(base, home) for base in map(dotted, cls.bases) if base is not None]
+
+
+def _class_of(name: str, file: Module, modules: Modules) -> tuple[Module, ast.ClassDef] | None:
+    for _ in range(_MOST_CLASSES):  # a package hands on what its modules define
+        if name in file.classes:
+            return file, file.classes[name]
+        qualified = file.qualified(name)
+        found = None if qualified == name else modules.holding(qualified, file.source.path)
+        if found is None:
+            return None
+        file, name = found
+    return None
 
 
 def is_installed(qualified: str) -> bool:

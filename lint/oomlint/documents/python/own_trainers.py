@@ -21,14 +21,13 @@ from oomlint.documents.python.loss_facts import (
     names_logits,
     reads_logits,
 )
-from oomlint.documents.python.modules import Module, Modules
+from oomlint.documents.python.modules import Module, Modules, class_line
 from oomlint.documents.python.scopes import dotted
 from oomlint.documents.python.values import NodeSpans
 from oomlint.documents.python.walking import walk
 from oomlint.documents.text import Location
 
 _TRAINER = re.compile(r"Trainer$")
-_MOST_CLASSES = 6
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -70,7 +69,7 @@ def own_trainer_facts(file: Module, calls: Sequence[Call], modules: Modules) -> 
     class of the project's own that makes what it is given; and those of :func:`.loss_facts.class_facts` of trainers
     whose class stands in another file."""
     for name in dict.fromkeys(call.callee for call in calls if _TRAINER.search(call.callee)):
-        trainer = _Trainer(name, tuple(_line(name, file, modules)))
+        trainer = _Trainer(name, tuple(class_line(name, file, modules)))
         for home, cls in trainer.line:
             if home.source is not file.source:
                 yield from class_facts(cls, name, home.source, NodeSpans(home.source))
@@ -141,35 +140,9 @@ _BARE = frozenset({"Module", "PreTrainedModel"})
 
 def _is_module(name: str, file: Module, modules: Modules) -> bool:
     """Whether a class of the project is derived from what has no head of a library's."""
-    line = [cls for _, cls in _line(name, file, modules)]
+    line = [cls for _, cls in class_line(name, file, modules)]
     bases = {(dotted(base) or "").rpartition(".")[2] for cls in line for base in cls.bases}
     return not bases.isdisjoint(_BARE)
-
-
-def _line(name: str, file: Module, modules: Modules) -> Iterator[tuple[Module, ast.ClassDef]]:
-    """The classes of the project that a trainer is made of, the nearest first."""
-    todo, seen = [(name, file)], set[int]()
-    while todo and len(seen) < _MOST_CLASSES:
-        wanted, asking = todo.pop(0)
-        found = _class(wanted, asking, modules)
-        if found is None or id(found[1]) in seen:
-            continue
-        home, cls = found
-        seen.add(id(cls))
-        yield home, cls
-        todo += [(base, home) for base in map(dotted, cls.bases) if base is not None]
-
-
-def _class(name: str, file: Module, modules: Modules) -> tuple[Module, ast.ClassDef] | None:
-    for _ in range(_MOST_CLASSES):  # a package hands on what its modules define
-        if name in file.classes:
-            return file, file.classes[name]
-        qualified = file.qualified(name)
-        found = None if qualified == name else modules.holding(qualified, file.source.path)
-        if found is None:
-            return None
-        file, name = found
-    return None
 
 
 class _Trainer(Struct, frozen=True, eq=False, dict=True):

@@ -27,6 +27,7 @@ _CONFIGS = re.compile(
     r"(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PPO|RLOO|GKD)Config)$"
 )
 _PICKS_CARD = frozenset({"Accelerator", "PartialState", "AcceleratorState", "set_device"})
+_QUANTIZERS = ("quantization_config", "load_in_4bit", "load_in_8bit")
 # Where one of the parser's classes is of training arguments.
 _PARSES = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
@@ -90,7 +91,9 @@ def _load_before_config(script: Script) -> Iterator[Fact]:
     config = _first(
         script, lambda call: _names_deepspeed(call) and not _is_of_another(script, call, load)
     )
-    if config is None or (_option_of(config) and _is_parsed_before(script, load)):
+    if config is None or _is_quantized(load):
+        return
+    if _option_of(config) and _is_parsed_before(script, load):
         return
     if _comes_before(script, load, config):
         line = script.source.position(config.span.start)[0]
@@ -223,6 +226,18 @@ def _option_of(call: Call) -> str:
     """The option of the command line that a config is named by, if one does."""
     entry = call.arguments.entries.get("deepspeed")
     return "" if entry is None else option_of(entry.value)
+
+
+def _is_quantized(load: Call) -> bool:
+    """Whether a load is given a quantizer: what it makes is built whole on each rank whatever is known of ZeRO-3
+    (transformers 4.44 and 4.57 ``modeling_utils.py``: ``zero.Init`` where ``not is_quantized``; 4.38 refuses the
+    ``low_cpu_mem_usage`` of quantized loads beside it)."""
+    entries = load.arguments.entries
+    given = [entries[name].value for name in _QUANTIZERS if name in entries]
+    return any(
+        isinstance(each, Scalar) and isinstance(each.value, (Call, bool)) and each.value
+        for each in given
+    )
 
 
 def _loads_model(call: Call) -> bool:

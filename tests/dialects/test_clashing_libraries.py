@@ -1,0 +1,61 @@
+"""Libraries that cannot be imported beside one another."""
+
+from __future__ import annotations
+
+import pytest
+from tests.linked import run_of
+
+from oomlint.dialects.common.fields import shared
+
+_SCRIPT = """\
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+model = get_peft_model(model, LoraConfig(r=8, target_modules=["q_proj"]))
+Trainer(model=model, args=TrainingArguments("out"), train_dataset=data, data_collator=pad).train()
+"""
+_CACHE = "PEFT from 0.14 on imports EncoderDecoderCache, new in transformers 4.43"
+_HYBRID = "PEFT from 0.16 on, before 0.18, imports HybridCache, gone from transformers 5"
+_GIT = "git+https://github.com/huggingface/peft.git\n"
+
+
+def _ends(pins: str, script: str = _SCRIPT) -> str:
+    settings = run_of({"train.py": script, "requirements.txt": pins}, "train.py").settings
+    found = settings.get(shared.refused)
+    return "" if found is None else str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("pins", "why"),
+    [
+        (f"transformers==4.28.0\n{_GIT}", _CACHE),
+        ("transformers==4.42.4\npeft==0.14.0\n", _CACHE),
+        ("transformers==5.1.0\npeft==0.17.1\n", _HYBRID),
+    ],
+)
+def test_what_the_one_imports_and_the_other_lacks_ends_the_program(pins: str, why: str) -> None:
+    assert _ends(pins) == why
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        "transformers==4.28.0\npeft\n",  # one of its day may run
+        "transformers\npeft==0.17.1\n",
+        f"transformers==4.43.0\n{_GIT}",
+        f"transformers>=4.28.0\n{_GIT}",
+        "transformers==4.28.0\npeft==0.13.2\n",
+        "transformers==5.1.0\npeft==0.18.0\n",
+        "transformers==4.57.1\npeft==0.17.1\n",
+    ],
+)
+def test_releases_that_go_together_end_nothing(pins: str) -> None:
+    assert _ends(pins) == ""
+
+
+def test_a_script_that_leaves_the_library_alone_is_not_told() -> None:
+    script = _SCRIPT.replace("from peft import LoraConfig, get_peft_model\n", "").replace(
+        'model = get_peft_model(model, LoraConfig(r=8, target_modules=["q_proj"]))\n', ""
+    )
+    assert _ends(f"transformers==4.28.0\n{_GIT}", script) == ""

@@ -1,0 +1,70 @@
+"""Models that the pinned transformers does not know."""
+
+from __future__ import annotations
+
+import pytest
+from tests.linked import run_of
+
+from oomlint.dialects.common.fields import shared
+
+_SCRIPT = """\
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="{model}")
+args = parser.parse_args()
+model = {loader}.from_pretrained({given})
+Trainer(model=model, args=TrainingArguments("out"), train_dataset=data, data_collator=pad).train()
+"""
+_QWEN3 = "transformers up to 4.50 knows no qwen3"
+
+
+def _ends(
+    pins: str,
+    model: str = "Qwen/Qwen3-4B",
+    loader: str = "AutoModelForCausalLM",
+    given: str = "args.model",
+    **files: str,
+) -> str:
+    script = _SCRIPT.format(model=model, loader=loader, given=given)
+    texts = {"train.py": script, "requirements.txt": pins, **files}
+    found = run_of(texts).settings.get(shared.refused)
+    return "" if found is None else str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("pins", "model", "why"),
+    [
+        ("transformers==4.46.3\n", "Qwen/Qwen3-4B", _QWEN3),
+        ("transformers<4.40\n", "Qwen/Qwen3-4B", _QWEN3),
+        ("transformers==4.36.0\n", "Qwen/Qwen2-7B", "transformers up to 4.36 knows no qwen2"),
+        ("transformers==4.38.0\n", "google/gemma-2-9b", "transformers up to 4.41 knows no gemma2"),
+    ],
+)
+def test_a_model_that_is_newer_than_the_library_ends_the_program(
+    pins: str, model: str, why: str
+) -> None:
+    assert _ends(pins, model) == why
+
+
+def test_the_model_that_a_command_names_counts() -> None:
+    run = {"run.sh": "python train.py --model meta-llama/Llama-3.1-8B\n"}
+    assert _ends("transformers==4.46.3\n", **run) == ""
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pins": "transformers==4.51.0\n"},
+        {"pins": "transformers>=4.46\n"},
+        {"pins": "torch\n"},
+        {"given": "args.model, trust_remote_code=True"},
+        {"given": "args.model, trust_remote_code=told()"},
+        {"loader": "OurModel"},
+        {"model": "somebody/a-model-of-their-own"},
+        {"model": "meta-llama/Llama-3.1-8B"},
+    ],
+)
+def test_where_the_library_may_know_it_nothing_ends(changed: dict[str, str]) -> None:
+    assert _ends(**{"pins": "transformers==4.46.3\n", **changed}) == ""
