@@ -107,6 +107,21 @@ def test_what_a_parser_requires(command: str, misses: bool) -> None:
     assert _own(command, path="required=True") == (reason if misses else "")
 
 
+@pytest.mark.parametrize(
+    ("declared", "misses"),
+    [
+        ('"fast", action="store_true"', False),  # takes no word, and so nothing is missed
+        ('"fast", action="append_const", const=1, dest="many"', False),
+        ('"fast", action=Fast', True),
+        ('"fast"', True),
+    ],
+)
+def test_an_argument_that_takes_no_word_is_not_missed(declared: str, misses: bool) -> None:
+    parser = f"parser = argparse.ArgumentParser()\nparser.add_argument({declared})\nparser.add_argument('--rate')"
+    reason = "train.py requires fast, which the command does not give"
+    assert _own("python train.py --rate 1", parser=parser) == (reason if misses else "")
+
+
 _CLASSES = """\
 from dataclasses import dataclass, field
 from typing import Optional

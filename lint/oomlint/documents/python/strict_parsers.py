@@ -37,7 +37,10 @@ _LENIENT: Final = frozenset(
 _CHANGES_WORDS: Final = re.compile(
     r"sys\.argv\s*(?:=[^=]|\+=|\[[^\]]*\]\s*=[^=]|\.(?:append|remove|pop|extend|insert|clear)\b)|from sys import argv"
 )
-_FLAGS: Final = frozenset({"store_true", "store_false", "count", "help", "version", "store_const"})
+# Actions that take no word (``nargs=0``): a positional argument of one is matched by nothing, and never missed.
+_FLAGS: Final = frozenset(
+    {"store_true", "store_false", "count", "help", "version", "store_const", "append_const"}
+)
 _NUMBERS: Final = frozenset({"int", "float"})
 
 
@@ -135,7 +138,7 @@ def _option(call: ast.Call, words: list[str]) -> Option:
     if is_flag and action is None:  # argparse.BooleanOptionalAction
         names = (*names, *(f"no_{name}" for name in names))
     kind = dotted(given["type"]) if "type" in given else "other"
-    optional = isinstance(nargs, ast.Constant) and nargs.value in ("?", "*", 0)
+    optional = action in _FLAGS or (isinstance(nargs, ast.Constant) and nargs.value in ("?", "*", 0))
     required = given.get("required")
     return Option(
         names,
