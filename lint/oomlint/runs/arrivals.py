@@ -44,7 +44,8 @@ class Arrivals:
         ):
             return True
         root = self._workspace.project_around(from_file)
-        if any(self._ignored.covers(each, is_folder=False) for each in places):
+        top = str(root)
+        if any(self._ignored.covers(each, is_folder=False, top=top) for each in places):
             return True
         around = texts_below(self._workspace, root, guides=True)
         word = name.encode()
