@@ -138,7 +138,9 @@ def _option(call: ast.Call, words: list[str]) -> Option:
     if is_flag and action is None:  # argparse.BooleanOptionalAction
         names = (*names, *(f"no_{name}" for name in names))
     kind = dotted(given["type"]) if "type" in given else "other"
-    optional = action in _FLAGS or (isinstance(nargs, ast.Constant) and nargs.value in ("?", "*", 0))
+    optional = action in _FLAGS or (
+        isinstance(nargs, ast.Constant) and nargs.value in ("?", "*", 0)
+    )
     required = given.get("required")
     return Option(
         names,
