@@ -92,7 +92,6 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
                 "train.sh": "python train.py\n",
                 "ds.json": deepspeed('"stage": 2'),
             },
-            {"train.py": script("deepspeed='ds.json'")},
             on="8xA100-80GB",
             why="DeepSpeed makes a distributed run of one process, too",
         ),
