@@ -55,6 +55,7 @@ Where a file beside it pins a library, nobody knows with which release that was,
 
 * CPython 3.13 `argparse.py` `_handle_conflict_error` (*conflicting option string: -g*), `parse_args` (*unrecognized
   arguments*, *invalid int value*, *the following arguments are required*)
+* fire 0.7 `core.py` `_MakeParseFn` (*The function received no value for the required argument*)
 * transformers 5.23 `hf_argparser.py` `parse_args_into_dataclasses` (*Some specified arguments are not used*)
 * names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16, PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
   to 2.15, read from their wheels

@@ -24,7 +24,7 @@ from oomlint.documents.text import Location, Span
 
 refused_options = Meaning()
 
-_SOURCE = "CPython argparse, transformers hf_argparser.py"
+_SOURCE = "CPython argparse, transformers hf_argparser.py, fire core.py"
 
 # int() and float() of CPython, as far as a command line has them.
 _FITS = {
@@ -132,6 +132,8 @@ def _of_field(name: str, every: tuple[Field, ...]) -> Option:
 
 
 def _refused(started: Started, known: Known) -> Iterator[Ending]:
+    if started.parser.is_lenient:
+        return
     for name, entry in started.launch.flags.entries.items():
         if len(name) < 2 or name in _OF_PARSERS | _OF_LAUNCHERS or _may_differ(entry.value):
             continue

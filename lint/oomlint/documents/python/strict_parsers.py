@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from oomlint.documents.python.declared_options import Option
+from oomlint.documents.python.declared_options import Option, StrictParser
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.walking import walk
@@ -61,6 +61,30 @@ def is_strict(tree: Tree, text: str) -> bool:
         return False
     holders = _holders(makers[0], parses[0], tree)
     return holders is not None and not _hands_over(holders, tree)
+
+
+def made_command(tree: Tree, text: str) -> StrictParser | None:
+    """The parameters of the one function that Python Fire makes the command of a file. It stops at a required one that is
+    not given, and at what it does not know once the function has come back (fire 0.7 core.py ``_Fire``,
+    ``_MakeParseFn``: *The function received no value for the required argument*)."""
+    calls = tree.calls.get("Fire", [])
+    if len(calls) != 1 or calls[0].keywords or len(calls[0].args) != 1:
+        return None
+    if any(name in tree.calls for name in _PARSES) or _CHANGES_WORDS.search(text):
+        return None
+    function = tree.scopes.functions.get(dotted(calls[0].args[0]) or "")
+    if function is None or function.decorator_list:
+        return None
+    given = function.args
+    plain = (*given.posonlyargs, *given.args)
+    without = plain[: len(plain) - len(given.defaults)]
+    by_name = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    required = {each.arg for each in without} | {each.arg for each, d in by_name if d is None}
+    options = tuple(
+        Option((each.arg,), "other", is_required=each.arg in required)
+        for each in (*plain, *given.kwonlyargs)
+    )
+    return StrictParser(options, (), may_take_a_file=False, is_lenient=True)
 
 
 def _is_plain(maker: ast.Call) -> bool:
