@@ -4,15 +4,15 @@
 
 Code and options of which it is certain that they end a run, whatever memory there is:
 
-* an option of `argparse` that a script declares twice, so that the parser stops as it is made;
+* an option of `argparse` that a script declares twice, or without a name, so that the parser stops as it is made;
 * a class or a function of the project that is called without an argument that it requires, ahead of the training;
 * a `Trainer` whose samples get labels neither from the script nor from a collator;
 * a script whose parser knows `--local_rank` alone, started by `python -m torch.distributed.launch` of torch 2, which
   hands over `--local-rank`;
 * an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for;
 * an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
-  transformers 5), or that it requires and is not given; options of transformers' and TRL's classes by the releases that
-  the project allows;
+  transformers 5), or that it or a function that Python Fire makes a command of requires and is not given; options of
+  transformers' and TRL's classes by the releases that the project allows;
 * a name that a script imports from transformers, TRL, PEFT, accelerate or a module of torch, and that no release has which
   the project allows (`from torch.distributed.fsdp import fully_shard` before torch 2.6);
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,

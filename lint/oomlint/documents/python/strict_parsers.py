@@ -20,7 +20,7 @@ from oomlint.documents.python.walking import walk
 
 _MAKES: Final = "ArgumentParser"
 _MAKES_OF_CLASSES: Final = frozenset({"HfArgumentParser", "TrlParser", "H4ArgumentParser"})
-_ALL_MAKERS: Final = frozenset({_MAKES, *_MAKES_OF_CLASSES})
+ALL_MAKERS: Final = frozenset({_MAKES, *_MAKES_OF_CLASSES})
 _GROUPS: Final = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
 # What may be done with a parser or a group: nothing adds options out of sight.
 _METHODS: Final = frozenset(
@@ -46,7 +46,7 @@ _NUMBERS: Final = frozenset({"int", "float"})
 
 def is_strict(tree: Tree, text: str) -> bool:
     """Whether a file has one parser, declares all its options in sight, and has it stop at others."""
-    makers = [call for name in _ALL_MAKERS for call in tree.calls.get(name, [])]
+    makers = [call for name in ALL_MAKERS for call in tree.calls.get(name, [])]
     own = tree.scopes.functions
     parses = [
         call
