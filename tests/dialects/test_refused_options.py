@@ -122,6 +122,12 @@ def test_an_argument_that_takes_no_word_is_not_missed(declared: str, misses: boo
     assert _own("python train.py --rate 1", parser=parser) == (reason if misses else "")
 
 
+def test_what_is_cut_off_of_a_command_is_not_missed() -> None:
+    cut = "python train.py --rate 1e-5 \\\n#    --steps 4 \\\n    --data-path x"
+    assert not _own(cut, path="required=True")
+    assert _own(cut.replace("#", ""), path="required=True") == ""
+
+
 _FIRE = """\
 import fire
 import torch

@@ -119,4 +119,4 @@ def test_what_git_leaves_out_may_be_there(
         (tmp_path / ".git").mkdir()
     report = lint(Workspace(tmp_path), ["run.sh"], Options())
     found = [d for d in report.diagnoses if d.rule.code == "OOM902"]
-    assert [d.severity for d in found] == [Severity.ERROR if ends else Severity.WARNING]
+    assert [d.severity for d in found] == [Severity.ERROR if ends else Severity.INFO]

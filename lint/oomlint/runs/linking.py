@@ -436,9 +436,18 @@ class Linker:
         is_absolute = missing.reference.startswith(("/", "~"))
         is_elsewhere = missing.is_elsewhere or is_absolute or is_foreign or is_open
         is_elsewhere = is_elsewhere or self._is_shown(claim) or self._is_made(missing, claim)
+        is_elsewhere = is_elsewhere or self._is_left_out(missing.reference, claim.path, folder)
         is_here = not is_elsewhere and not missing.is_blank
         namesake = namesake_of(self.workspace, missing.reference, claim.path) if is_here else ""
         return replace(missing, is_elsewhere=is_elsewhere, namesake=namesake)
+
+    def _is_left_out(self, reference: str, from_file: str, folder: str) -> bool:
+        """Whether git leaves out a file by the path that names it: what a clone lacks its author has."""
+        places = (
+            os.path.normpath(base / folder / reference)
+            for base in self.workspace.search_folders(from_file)
+        )
+        return self._arrivals.is_left_out(places, from_file)
 
     def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:
         """Why it is not known what the Python program does that a command starts, or that is the one to name a config

@@ -81,7 +81,8 @@ declare_end(
 
 def _started(blocks: list[Block]) -> tuple[Started, ...]:
     documents = {id(block.document): block.document for block in blocks}.values()
-    anchors = {block.anchor for block in blocks}
+    # Of a command that ends before its last options the whole is not known.
+    anchors = {block.anchor for block in blocks} - {b.anchor for b in blocks if b.doubt}
     parsers = [(each.source.path, parser_of(each)) for each in documents]
     found = [(path, each.strict) for path, each in parsers if each is not None and each.strict]
     if not found:
