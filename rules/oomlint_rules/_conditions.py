@@ -31,8 +31,13 @@ def ray_starts(run: Run) -> bool:
         return False
     if run.framework != "openrlhf":
         return True
+    return kind in REINFORCING and starts_alone(run)
+
+
+def starts_alone(run: Run) -> bool:
+    """Whether whatever starts a run starts one process of it: no launcher takes part."""
     blocks = (block for block, _ in run.parts.blocks if block.table.section == "launcher")
-    return kind in REINFORCING and all(block.table is PLAIN for block in blocks)
+    return all(block.table is PLAIN for block in blocks)
 
 
 def other_reader(run: Run, block: Block | None) -> str:

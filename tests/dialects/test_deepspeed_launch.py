@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.linked import link
+from tests.linked import link, run_of
 
 from oomlint.runs.run import Run
 
@@ -63,3 +63,21 @@ def test_commands_of_frameworks_with_options_of_their_own_are_theirs():
 def test_a_config_that_is_written_at_run_time_is_not_missed():
     (run,) = _runs(train_sh="deepspeed train.py --deepspeed_config /tmp/made.json\n")
     assert not run.missing
+
+
+_LOOP = SCRIPT.format(argument="config='ds.json'") + "engine.backward(loss)\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "world"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0 deepspeed train.py --steps 4", 1),
+        ("CUDA_VISIBLE_DEVICES=0 uv run deepspeed train.py", 1),
+        ("torchrun --nproc_per_node 2 train.py", 2),
+        ("ls", 8),
+    ],
+)
+def test_the_command_of_a_script_that_names_its_config(line: str, world: int) -> None:
+    files = {"run.sh": f"{line}\n", "train.py": _LOOP, "ds.json": CONFIG}
+    run = run_of(files, hardware="8xA100-80GB")
+    assert (run.name, run.plan.parallel.world) == ("train.py", world)

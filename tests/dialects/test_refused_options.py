@@ -107,6 +107,64 @@ def test_what_a_parser_requires(command: str, misses: bool) -> None:
     assert _own(command, path="required=True") == (reason if misses else "")
 
 
+@pytest.mark.parametrize(
+    ("declared", "misses"),
+    [
+        ('"fast", action="store_true"', False),  # takes no word, and so nothing is missed
+        ('"fast", action="append_const", const=1, dest="many"', False),
+        ('"fast", action=Fast', True),
+        ('"fast"', True),
+    ],
+)
+def test_an_argument_that_takes_no_word_is_not_missed(declared: str, misses: bool) -> None:
+    parser = f"parser = argparse.ArgumentParser()\nparser.add_argument({declared})\nparser.add_argument('--rate')"
+    reason = "train.py requires fast, which the command does not give"
+    assert _own("python train.py --rate 1", parser=parser) == (reason if misses else "")
+
+
+def test_what_is_cut_off_of_a_command_is_not_missed() -> None:
+    cut = "python train.py --rate 1e-5 \\\n#    --steps 4 \\\n    --data-path x"
+    assert not _own(cut, path="required=True")
+    assert _own(cut.replace("#", ""), path="required=True") == ""
+
+
+_FIRE = """\
+import fire
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+{head}def train(data_path: str, rate: float = 1e-5{more}):
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+    options = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
+    Trainer(model=model, args=options, train_dataset=load(data_path), data_collator=collator).train()
+
+fire.Fire({made})
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "parts", "misses"),
+    [
+        ("python train.py", {}, "data_path"),
+        ("deepspeed train.py", {}, "data_path"),
+        ("python train.py --rate 1e-4", {}, "data_path"),
+        ("python train.py --data_path x", {"more": ", *, seed"}, "seed"),
+        ("python train.py --data-path x --rate fast --unheard_of 1", {}, ""),  # it stops there after the training
+        ("python train.py x", {}, ""),
+        ("python train.py $1", {}, ""),
+        ("python train.py", {"made": "{'train': train}"}, ""),
+        ("python train.py", {"made": ""}, ""),
+        ("python train.py", {"head": "@told\n"}, ""),
+    ],
+)  # fmt: skip
+def test_what_a_function_that_fire_makes_a_command_of_requires(
+    command: str, parts: dict[str, str], misses: str
+) -> None:
+    text = _FIRE.format(**{"head": "", "more": "", "made": "train", **parts})
+    reason = f"train.py requires --{misses}, which the command does not give"
+    assert _refused({"train.py": text, "run.sh": f"{command}\n"}) == (reason if misses else "")
+
+
 _CLASSES = """\
 from dataclasses import dataclass, field
 from typing import Optional

@@ -304,3 +304,34 @@ def test_no_optimizer_but_adam_is_written_where_deepspeed_offloads_it(
     wish = Proposal("t", (SetFields({"optimizer.kind": "adafactor"}),), Applicability.SAFE)
     fix = make_fix(run, wish, None)
     assert bool(fix is not None and fix.edits) is changes
+
+
+_PARSES = """\
+from dataclasses import dataclass
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+@dataclass
+class Model:
+    model_name_or_path: str = None
+@dataclass
+class Options{bases}:
+    output_dir: str = "out"
+    per_device_train_batch_size: int = 8
+model, options = HfArgumentParser((Model, {made})).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained(model.model_name_or_path)
+Trainer(model=model, args=options, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("bases", "made", "micro"),
+    [("", "TrainingArguments", 3), ("(TrainingArguments)", "Options", 3), ("", "Options", None)],
+)
+def test_a_script_that_parses_training_arguments_is_known_by_that(
+    bases: str, made: str, micro: int | None
+) -> None:
+    """Not by how many of them a command says."""
+    command = "torchrun --nproc_per_node 2 train.py --model_name_or_path Qwen/Qwen2.5-0.5B"
+    command += " --output_dir out --per_device_train_batch_size 3\n"
+    script = _PARSES.format(bases=bases, made=made)
+    runs = link({"run.sh": command, "train.py": script}).runs
+    assert [run.plan.batch.micro for run in runs] == ([] if micro is None else [micro])

@@ -152,6 +152,22 @@ def test_an_option_that_one_parser_is_given_twice(make: str, then: str, refused:
     assert _reasons(_PARSED.format(make=make, then=then)) == ([why] if refused else [])
 
 
+@pytest.mark.parametrize(
+    ("make", "then", "is_refused"),
+    [
+        (_PARSER, "parser.add_argument()", True),
+        ("parser = HfArgumentParser((Own,))", "parser.add_argument()", True),
+        (_PARSER, "if more:\n    parser.add_argument()", False),
+        (_PARSER, "parser.add_argument(*words)", False),
+        (_PARSER, 'parser.add_argument(dest="norm")', False),
+        ("parser = commands.add_parser('a')", "parser.add_argument()", False),
+    ],
+)
+def test_an_option_without_a_name(make: str, then: str, is_refused: bool) -> None:
+    why = "argparse refuses an option without a name"
+    assert _reasons(_PARSED.format(make=make, then=then)) == ([why] if is_refused else [])
+
+
 _OF_RLOO = """\
 from transformers import HfArgumentParser
 from trl import RLOOConfig, RLOOTrainer

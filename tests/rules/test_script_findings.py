@@ -389,8 +389,8 @@ def test_gpus_that_a_program_shows_itself_and_that_are_not_there(
 @pytest.mark.parametrize(
     ("devices", "hardware", "severity"),
     [
-        ("0,1", "8xA100-80GB", Severity.WARNING),
-        ("0,1", None, Severity.WARNING),
+        ("2,3", "8xA100-80GB", Severity.WARNING),
+        ("2,3", None, Severity.WARNING),
         ("5", "8xA100-80GB", Severity.INFO),
         ("5", None, Severity.INFO),
         ("$GPU", "8xA100-80GB", Severity.WARNING),
@@ -520,3 +520,19 @@ def test_unsloth_collects_merged_layers_until_its_share_is_taken(share, severity
     found = report_of(files, "train.py", hardware="1xA100-80GB").diagnoses
     told = [each.severity for each in found if each.rule.code == "OOM413"]
     assert told == ([] if severity is None else [severity])
+
+
+@pytest.mark.parametrize(
+    ("cards", "severity"),
+    [("0,1", Severity.INFO), ("1, 0", Severity.INFO), ("0,2", Severity.WARNING), ("2,3", Severity.WARNING)],
+)  # fmt: skip
+def test_a_list_that_the_processes_take_anyway_is_not_missed(
+    cards: str, severity: Severity
+) -> None:
+    script = f'CUDA_VISIBLE_DEVICES="{cards}"\ntorchrun --nproc_per_node 2 recipes/finetuning/finetuning.py'
+    script += (
+        " --enable_fsdp --use_peft --peft_method lora --model_name meta-llama/Meta-Llama-3-8B\n"
+    )
+    report = report_of({"train.sh": script}, hardware="8xA100-80GB")
+    found = [d for d in report.diagnoses if d.rule.code == "OOM702"]
+    assert [d.severity for d in found] == [severity]

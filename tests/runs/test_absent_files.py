@@ -1,8 +1,12 @@
 """A command that is sure not to find what it opens first starts nothing: one error says so, all else is a remark."""
 
+from pathlib import Path
+
 import pytest
 from tests.linked import report_of
 
+from oomlint.files.workspace import Workspace
+from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Severity
 
 OPTIONS = (
@@ -97,3 +101,22 @@ def test_a_program_that_opens_its_config_in_a_folder_of_its_own() -> None:
     script = TRAINER.format("src/train.py", "ds.json")
     files = {"run.sh": script, "src/train.py": program, "configs/ds.json": JSON}
     assert ("OOM902", Severity.ERROR) not in _told(files, "run.sh")
+
+
+@pytest.mark.parametrize("is_repository", [True, False])
+@pytest.mark.parametrize(
+    ("left_out", "ends"), [("*.json\n", False), ("*.log\n", True), ("*.json\n!gone.json\n", True)]
+)
+def test_what_git_leaves_out_may_be_there(
+    tmp_path: Path, left_out: str, ends: bool, is_repository: bool
+) -> None:
+    """Of an archive of a repository as of a checkout: its author's folder has files that neither has."""
+    script = TRAINER.format("src/train.py", "configs/gone.json")
+    for name, text in {".gitignore": left_out, "run.sh": script, "src/train.py": PROGRAM}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    if is_repository:
+        (tmp_path / ".git").mkdir()
+    report = lint(Workspace(tmp_path), ["run.sh"], Options())
+    found = [d for d in report.diagnoses if d.rule.code == "OOM902"]
+    assert [d.severity for d in found] == [Severity.ERROR if ends else Severity.INFO]

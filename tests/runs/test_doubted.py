@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.linked import link
+import pytest
+from tests.linked import link, report_of
 
 from oomlint.documents import SUFFIXES
 from oomlint.files.disk import walk
@@ -168,3 +169,33 @@ def test_what_a_doubted_config_leaves_unsaid_is_not_at_the_frameworks_defaults(
         levels.append(run.level(f.trainable.method))
     assert levels[0] < Level.UNREAD
     assert levels[1] is Level.UNREAD
+
+
+_PROGRAM = "from llamafactory.train.tuner import run_exp\nrun_exp()\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "severity"),
+    [
+        ("torchrun src/train.py --own_layers 4", {}, Severity.INFO),
+        ("torchrun src/train.py --own_layers 4", {"src/train.py": _PROGRAM}, Severity.ERROR),
+        ("llamafactory-cli train --own_layers 4", {}, Severity.ERROR),
+        ("torchrun src/train.py --cut_off_len 512", {}, Severity.ERROR),  # one of its own, misspelt
+    ],
+)
+def test_a_program_that_is_not_here_and_takes_other_options_is_a_changed_copy(
+    command: str, more: dict[str, str], severity: Severity
+) -> None:
+    options = (
+        " --stage sft --do_train --model_name_or_path Qwen/Qwen2.5-7B --template qwen --dataset a"
+    )
+    options += " --finetuning_type full --output_dir out --per_device_train_batch_size 8 --bf16"
+    report = report_of({"train.sh": command + options + "\n", **more}, hardware="1xRTX-4090-24GB")
+    strays = [d for d in report.diagnoses if d.rule.code == "OOM801"]
+    assert [d.severity for d in strays] == [severity]
+    # What the run needs is as little known as what the program makes of that option.
+    assert (max(d.severity for d in report.diagnoses) is Severity.INFO) is (
+        severity is Severity.INFO
+    )
+    if severity is Severity.INFO:
+        assert "src/train.py is not here, and is a changed" in strays[0].finding.details[-1]

@@ -771,6 +771,35 @@ def test_options_like_the_trainers_of_a_loop_without_one(script, runs):
     assert [run.name for run in link(files, names=["run.sh"]).runs] == runs
 
 
+_NAMESAKE = """\
+import argparse
+import jax
+from transformers import LlamaForCausalLM
+from ours.trainer import Trainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--per_device_train_batch_size", type=int, default=4)
+args = parser.parse_args()
+weights = LlamaForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+trainer = Trainer(args=args, model=model, params=convert(weights))
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainer", "runs"),
+    [
+        ("class Trainer:\n    def train(self):\n        step(self.params)\n", []),
+        ("class Trainer(object):\n    def train(self):\n        step(self.params)\n", []),
+        ("import transformers\nclass Trainer(transformers.Trainer):\n    pass\n", ["run.sh"]),
+    ],
+    ids=["of nothing", "of an object", "of the library's"],
+)
+def test_a_class_with_the_name_of_a_trainer_that_is_none(trainer, runs):
+    files = {"run.sh": f"python train.py {_OWN}\n", "train.py": _NAMESAKE}
+    files |= {"ours/__init__.py": "", "ours/trainer.py": trainer}
+    assert [run.name for run in link(files, names=["run.sh", "train.py"]).runs] == runs
+
+
 _READER = "import yaml\nraw = yaml.safe_load(file)\nours = raw['our_section']\n"
 
 

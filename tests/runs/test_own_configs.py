@@ -620,3 +620,16 @@ def test_a_name_is_the_parsers_until_it_is_bound_again() -> None:
     again = "for turn in range(2):\n    args = TrainingArguments('x')\n    cfg = yaml.safe_load(open(args.config))\n"
     runs = link(_files(f"{head}{again}{TRAIN}"), "train.py").runs
     assert all(run.plan.model.id is None for run in runs)
+
+
+def test_what_a_script_wrote_when_it_was_last_started_is_no_run_of_its_own() -> None:
+    config = "model_name_or_path: Qwen/Qwen2.5-0.5B\nmax_length: 512\nlearning_rate: 1.0e-6\noutput_dir: out\n"
+    config += "per_device_train_batch_size: 2\nloss_type: sigmoid\n"
+    script = f"cat <<EOT > dpo.yaml\n{config}EOT\naccelerate launch train.py dpo.yaml\n"
+    program = (
+        "from trl import DPOConfig, DPOTrainer, ModelConfig, TrlParser\n"
+        "args, model = TrlParser((DPOConfig, ModelConfig)).parse_args_and_config()\n"
+        "DPOTrainer(model.model_name_or_path, args=args, train_dataset=data).train()\n"
+    )
+    files = {"run.sh": script, "dpo.yaml": config, "train.py": program}
+    assert [run.plan.objective.kind for run in link(files).runs] == ["dpo"]

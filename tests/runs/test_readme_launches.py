@@ -313,3 +313,30 @@ def test_cards_are_listed_for_the_section_of_a_command(readme: str, cards: objec
     shown = [each.environment.entries.get("CUDA_VISIBLE_DEVICES") for each in (one, all_)]
     values = [None if each is None else each.value for each in shown]
     assert [getattr(each, "value", None) for each in values] == ["0", cards]
+
+
+_LOOP = """\
+import argparse
+import deepspeed
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int)
+engine, *_ = deepspeed.initialize(model=model, config="ds.json")
+engine.backward(loss)
+"""
+
+
+@pytest.mark.parametrize(
+    ("documents", "world"),
+    [
+        ({"PLAN.md": "deepspeed --num_gpus 2 train.py --steps 4"}, 2),
+        # What a README shows counts before what else is written beside it.
+        ({"README.md": "torchrun --nproc_per_node 4 train.py --steps 4", "PLAN.md": "deepspeed --num_gpus 2 train.py --steps 4"}, 4),
+        ({"PLAN.md": "deepspeed --num_gpus 2 other.py --steps 4"}, 8),
+    ],
+)  # fmt: skip
+def test_what_else_is_written_beside_a_script_tells_how_it_is_started(
+    documents: dict[str, str], world: int
+) -> None:
+    files = {name: _readme(command) for name, command in documents.items()}
+    files |= {"train.py": _LOOP, "ds.json": '{"zero_optimization": {"stage": 2}}\n'}
+    assert run_of(files, "train.py", hardware="8xA100-80GB").plan.parallel.world == world

@@ -62,12 +62,13 @@ class Ignored:
         self._lines: dict[str, tuple[str, ...]] = {}
         self._is_root: dict[str, bool] = {}
 
-    def covers(self, path: str, *, is_folder: bool) -> bool:
+    def covers(self, path: str, *, is_folder: bool, top: str = "") -> bool:
         """Whether an absolute path is left out by the nearest pattern that speaks of it.
 
-        Folders above it are not asked: a walk that has come here was let into them.
+        Folders above it are not asked: a walk that has come here was let into them. ``top`` is the folder of a project
+        that is no repository here, such as an archive of one: its patterns tell what its author's has.
         """
-        for folder in self._folders_up(os.path.dirname(path)):
+        for folder in self._folders_up(os.path.dirname(path), top):
             lines = self._read(folder)
             if not lines:
                 continue
@@ -77,12 +78,12 @@ class Ignored:
                 return said
         return False
 
-    def _folders_up(self, folder: str) -> list[str]:
-        """From a folder up to the top of its repository; none outside of one."""
+    def _folders_up(self, folder: str, top: str) -> list[str]:
+        """From a folder up to the top of its repository, or to what is said to be one; none outside of both."""
         found = []
         while True:
             found.append(folder)
-            if self._tops(folder):
+            if self._tops(folder) or folder == top:
                 return found
             above = os.path.dirname(folder)
             if above == folder:

@@ -149,8 +149,9 @@ class AbsentImports:
     def _is_ignored(self, folder: str, name: str) -> bool:
         """Whether git leaves out what would be the module: it may be on its author's disk."""
         path = self._workspace.file(folder) / name
-        return self._ignored.covers(f"{path}.py", is_folder=False) or self._ignored.covers(
-            str(path), is_folder=True
+        top = str(self._workspace.project_around(f"{folder}/{name}.py"))
+        return self._ignored.covers(f"{path}.py", is_folder=False, top=top) or self._ignored.covers(
+            str(path), is_folder=True, top=top
         )
 
     # -- elsewhere in the project --------------------------------------------------------------

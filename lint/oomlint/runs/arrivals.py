@@ -43,9 +43,9 @@ class Arrivals:
             posixpath.basename(each) == name for each in (*document.made, *document.files)
         ):
             return True
-        root = self._workspace.project_around(from_file)
-        if any(self._ignored.covers(each, is_folder=False) for each in places):
+        if self.is_left_out(places, from_file):
             return True
+        root = self._workspace.project_around(from_file)
         around = texts_below(self._workspace, root, guides=True)
         word = name.encode()
         brought = (around.made_of(n, text, _brought) for n, text in around.holding(word))
@@ -58,6 +58,11 @@ class Arrivals:
         )
         cloned = frozenset().union(*told)
         return len(cloned) > 1 or self._workspace.exists(self._workspace.name(root / ".gitmodules"))
+
+    def is_left_out(self, places: Iterable[str], from_file: str) -> bool:
+        """Whether git leaves out a file in one of some places, absolute ones: its author may have it there."""
+        top = str(self._workspace.project_around(from_file))
+        return any(self._ignored.covers(each, is_folder=False, top=top) for each in places)
 
 
 def files_of_project(workspace: Workspace, root: Path) -> frozenset[str]:

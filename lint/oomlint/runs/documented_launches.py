@@ -119,6 +119,7 @@ class Suggestions:
         self._guides: dict[str, tuple[str, ...]] = {}
         self._readmes: dict[str, tuple[str, ...]] = {}
         self._folders: dict[str, tuple[tuple[str, bool], ...]] = {}
+        self._notes: dict[str, tuple[str, ...]] = {}
         self._programs: dict[str, tuple[str, ...]] = {}
 
     def started(self, claim: Claim) -> Claim:
@@ -309,6 +310,18 @@ class Suggestions:
                 found = self.workspace.documents_in(docs, deepest=0)
                 self._guides[docs] = tuple(path for path in found if path.endswith(".md"))
             yield from self._guides[docs][:_MOST_GUIDES]
+
+    def notes(self, name: str) -> Iterator[str]:
+        """What else there is to read in the folders above a file, as far as its project goes: plans, how to train."""
+        around = self.workspace.project_around(name)
+        for folder in reversed(self.workspace.search_folders(name)):
+            key = str(folder)
+            if key not in self._notes:
+                is_inside = folder.is_relative_to(around)
+                found = self.workspace.documents_in(self.workspace.name(key), deepest=0)
+                notes = (each for each in found if each.endswith(".md") and not _is_readme(each))
+                self._notes[key] = tuple(islice(notes, _MOST_GUIDES)) if is_inside else ()
+            yield from self._notes[key]
 
     def _shown_in(self, readme: str, claim: Claim) -> Iterator[_Line]:
         is_program = readme.endswith(".py")

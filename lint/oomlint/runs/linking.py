@@ -79,6 +79,7 @@ if TYPE_CHECKING:
 
 # Dialects of files that say how a run is sharded.
 _SHARDING = frozenset({"accelerate", "deepspeed"})
+_CHANGED_COPY = "{} is not here, and is a changed {} by its options"
 _READ_BY_OWN = "the program of the project's own that reads {} is not followed"
 
 
@@ -361,7 +362,8 @@ class Linker:
             parts.changed.update(copies.changed(run, claim.path))
         declared = without_declared(self.workspace, run, claims, self._own_readers)
         if any(c.is_launched or c.is_program for c in claims):
-            return declared
+            doubt = "" if launch is None else self._changed_copy(declared, launch, claim.path)
+            return self._doubted(declared, parts, claims, doubt, earlier) if doubt else declared
         is_own = (
             len(declared.stray) < len(run.stray)
             or any(map(self._own_readers.declare, run.stray))
@@ -371,11 +373,28 @@ class Linker:
         if not is_own:
             return declared
         # A program of the project's own reads the file, or some of its keys, and so the others, too.
-        doubted = replace(
-            parts, blocks=tuple(doubted_again(parts.blocks, _READ_BY_OWN.format(main.path)))
-        )
+        return self._doubted(run, parts, claims, _READ_BY_OWN.format(main.path), earlier)
+
+    def _doubted(
+        self, run: Run, parts: Parts, claims: Sequence[Claim], doubt: str, earlier: Cells | None
+    ) -> Run:
+        """A run of which no file tells what its program makes of the values."""
+        doubted = replace(parts, blocks=tuple(doubted_again(parts.blocks, doubt)))
         run = build_run(run.name, doubted, margin=self.options.margin, earlier=earlier)
         return without_declared(self.workspace, run, claims, self._own_readers)
+
+    def _changed_copy(self, run: Run, launch: Launch, path: str) -> str:
+        """The script that a command starts, in words, where it is not here and is given options that are like none of
+        the framework's, which it would stop at: whoever starts it has changed the framework's, and what that makes of
+        the others is not known. A framework that is installed is started by its command or as a module."""
+        if launch.script is None:
+            return ""
+        refused = (stray for stray in run.stray if stray.is_refused and not stray.nearest)
+        if not any(stray.block.document is launch.document for stray in refused):
+            return ""
+        if self.workspace.resolve(launch.script, path, launch.command.folder) is not None:
+            return ""
+        return _CHANGED_COPY.format(launch.script, run.dialect.called)
 
     def _ending_of(self, launch: Launch, path: str, claims: Sequence[Claim]) -> Ending | None:
         """What is sure to end the program of a command as it starts, if anything is."""
@@ -443,9 +462,18 @@ class Linker:
         is_absolute = missing.reference.startswith(("/", "~"))
         is_elsewhere = missing.is_elsewhere or is_absolute or is_foreign or is_open
         is_elsewhere = is_elsewhere or self._is_shown(claim) or self._is_made(missing, claim)
+        is_elsewhere = is_elsewhere or self._is_left_out(missing.reference, claim.path, folder)
         is_here = not is_elsewhere and not missing.is_blank
         namesake = namesake_of(self.workspace, missing.reference, claim.path) if is_here else ""
         return replace(missing, is_elsewhere=is_elsewhere, namesake=namesake)
+
+    def _is_left_out(self, reference: str, from_file: str, folder: str) -> bool:
+        """Whether git leaves out a file by the path that names it: what a clone lacks its author has."""
+        places = (
+            os.path.normpath(base / folder / reference)
+            for base in self.workspace.search_folders(from_file)
+        )
+        return self._arrivals.is_left_out(places, from_file)
 
     def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:
         """Why it is not known what the Python program does that a command starts, or that is the one to name a config

@@ -75,7 +75,8 @@ class ListedSets:
         end = f"/{folder}/{LIST}"
         lists = self._workspace.once(lists_below, str(root))
         named = {name: text for name, text in lists if f"/{name}".endswith(end)}
-        if any(self._ignored.covers(str(self._workspace.file(n)), is_folder=False) for n in named):
+        files = (str(self._workspace.file(name)) for name in named)
+        if any(self._ignored.covers(each, is_folder=False, top=str(root)) for each in files):
             return ()
         found = [_names(text) for text in named.values()]
         if not all(found) or self._is_written(root, framework):

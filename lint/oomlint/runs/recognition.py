@@ -136,7 +136,11 @@ class Recogniser:
 
     def trains_in(self, script: str) -> bool:
         with suppress(FileError):
-            return any(c.kind in ("run", "aside") and c.blocks for c in self.claims(script))
+            # A run whose values stand all in a file that it names has no block of its own.
+            return any(
+                (c.kind in ("run", "aside") and c.blocks) or (c.kind == "run" and c.references)
+                for c in self.claims(script)
+            )
         return False
 
     def adopted(self, name: str, dialect_name: str) -> list[Claim]:

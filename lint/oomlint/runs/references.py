@@ -94,6 +94,10 @@ class References:
         for writer in dict.fromkeys((from_file, joining.script)):
             written = self._written(reference, writer, joining.missing)
             if written is not None:
+                # What lies here by that name is what an earlier start has left.
+                left = self.found(reference, from_file, joining.folder)
+                joining.used.update((left,) if written and left is not None else ())
+                written = [self._reached(claim, reference, from_file) for claim in written]
                 return self._with_inner(written, joining, trail)
         found = self.found(reference, from_file, joining.folder)
         if found is None and joining.folder_is_open:

@@ -122,24 +122,34 @@ class StartedScripts:
         readmes |= dict.fromkeys(r for name in scripts for r in told.readmes(name))
         readmes |= dict.fromkeys(r for name in scripts for r in told.guides(name))
         programs = dict.fromkeys(each for name in scripts for each in told.programs(name))
-        wanted = frozenset(scripts)
-        shown: dict[str, dict[object, Claim]] = {}
         documents = [
             *((readme, told.commands_of(readme)) for readme in readmes),
             *((program, told.processes_of(program)) for program in programs),
         ]
-        for readme, document in documents:
+        shown = self._shown_of(frozenset(scripts), documents)
+        # Of one that none of these starts, what else is written beside it tells.
+        left = [name for name in scripts if name not in shown]
+        notes = dict.fromkeys(note for name in left for note in told.notes(name))
+        shown |= self._shown_of(frozenset(left), [(note, told.commands_of(note)) for note in notes])
+        return [claim for starts in shown.values() for claim in _of_first_lines(starts.values())]
+
+    def _shown_of(
+        self, wanted: frozenset[str], documents: Iterable[tuple[str, Document | None]]
+    ) -> dict[str, dict[object, Claim]]:
+        """How documents start some scripts, each way once."""
+        shown: dict[str, dict[object, Claim]] = {}
+        for path, document in documents:
             for claim in (
-                self._recogniser.recognise_in(document, readme) if document is not None else ()
+                self._recogniser.recognise_in(document, path) if document is not None else ()
             ):
                 script = self._script_of(claim) if says_how(claim) else ""
                 if script in wanted:
                     blocks = tuple(replace(block, level=Level.FACT) for block in claim.blocks)
                     starts = shown.setdefault(script, {})
                     # Two READMEs say it twice; what a script says of itself stands beside that.
-                    said = (readme.endswith(".md"), claim.dialect.name, words_of(claim))
+                    said = (path.endswith(".md"), claim.dialect.name, words_of(claim))
                     starts.setdefault(said, replace(claim, blocks=blocks))
-        return [claim for starts in shown.values() for claim in _of_first_lines(starts.values())]
+        return shown
 
     def launches_in(self, name: str) -> list[Claim]:
         """The launch lines of a script, and of scripts that it starts with arguments."""

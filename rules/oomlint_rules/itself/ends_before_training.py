@@ -4,7 +4,7 @@
 
 Code and options of which it is certain that they end a run, whatever memory there is:
 
-* an option of `argparse` that a script declares twice, so that the parser stops as it is made;
+* an option of `argparse` that a script declares twice, or without a name, so that the parser stops as it is made;
 * a class or a function of the project that is called without an argument that it requires, ahead of the training;
 * a `Trainer` whose samples get labels neither from the script nor from a collator;
 * a script whose parser knows `--local_rank` alone, started by `python -m torch.distributed.launch` of torch 2, which
@@ -13,8 +13,8 @@ Code and options of which it is certain that they end a run, whatever memory the
   with which a script makes transformers' or TRL's before any release that the project allows has it (`eval_strategy` before
   transformers 4.41);
 * an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
-  transformers 5), or that it requires and is not given; options of transformers' and TRL's classes by the releases that
-  the project allows;
+  transformers 5), or that it or a function that Python Fire makes a command of requires and is not given; options of
+  transformers' and TRL's classes by the releases that the project allows;
 * a name that a script imports from transformers, TRL, PEFT, accelerate or a module of torch, and that no release has which
   the project allows (`from torch.distributed.fsdp import fully_shard` before torch 2.6);
 * a model that transformers' auto classes know from a later release on than the project allows (Qwen3 before 4.51), where the
@@ -61,6 +61,7 @@ Where a file beside it pins a library, nobody knows with which release that was,
 
 * CPython 3.13 `argparse.py` `_handle_conflict_error` (*conflicting option string: -g*), `parse_args` (*unrecognized
   arguments*, *invalid int value*, *the following arguments are required*)
+* fire 0.7 `core.py` `_MakeParseFn` (*The function received no value for the required argument*)
 * transformers 5.23 `hf_argparser.py` `parse_args_into_dataclasses` (*Some specified arguments are not used*)
 * names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16, PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
   to 2.15, read from their wheels

@@ -25,13 +25,15 @@ only shown.
 ## When not to
 
 In a single process (`python train.py`), where the map is a way to train a model that is too
-large for one card, one layer after the other.
+large for one card, one layer after the other. With a DeepSpeed config Accelerate takes such a process, too, for a distributed
+run, but for releases 0.29 to 0.34.
 
 ## Sources
 
 * Accelerate 1.15 `accelerator.py:1479` and `:4350` (`verify_device_map`)
 * transformers 5.23 `integrations/accelerate.py:137` (*DeepSpeed Zero-3 is not compatible with
   passing a device_map*), `quantizers/quantizer_bnb_4bit.py` (`update_device_map`)
+* Accelerate 0.29.3 and 1.0.1 `state.py` (`distributed_type` without `LOCAL_RANK`)
 * Accelerate 1.15 `accelerator.py:1864` (*loaded in 8-bit or 4-bit precision on a different device*)
 * https://github.com/hiyouga/LLaMA-Factory/issues/3514
 """
@@ -43,13 +45,18 @@ from collections.abc import Iterable
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED
 from oomlint.linting.rule import Applicability, Finding, Rule, Where
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
+from oomlint_rules._conditions import starts_alone
 from oomlint_rules._examples import command, deepspeed, example, script
 from oomlint_rules._fixes import removal
 
 _MAP = '    device_map="auto",\n'
 _QUANTIZES = frozenset({"quantization_config", "load_in_4bit", "load_in_8bit"})
 _SPREADING = ("auto", "balanced")
+# accelerate 0.29.3 and 0.34.2 state.py: without LOCAL_RANK ``distributed_type`` stays NO, whatever plugin there is; in
+# 0.28.0 and 1.0.1 it is DEEPSPEED.
+_LEAVES_OUT: tuple[Release, Release] = ((0, 29), (1, 0))
 _OWN_CARD = '    device_map={"": torch.cuda.current_device()},\n'
 _TORCHRUN = "torchrun --nproc_per_node 4 train.py\n"
 
@@ -79,6 +86,15 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
             {"train.py": script("deepspeed='ds.json'")},
             why="transformers refuses any map under ZeRO-3, which places the shards itself",
         ),
+        example(
+            {
+                "train.py": script("deepspeed='ds.json'", load=_MAP),
+                "train.sh": "python train.py\n",
+                "ds.json": deepspeed('"stage": 2'),
+            },
+            on="8xA100-80GB",
+            why="DeepSpeed makes a distributed run of one process, too",
+        ),
     )
     good = (
         example(
@@ -98,6 +114,16 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
                 "ds.json": deepspeed('"stage": 2'),
             },
         ),
+        example(
+            {
+                "train.py": script("deepspeed='ds.json'", load=_MAP),
+                "train.sh": "python train.py\n",
+                "ds.json": deepspeed('"stage": 2'),
+                "requirements.txt": "accelerate==0.29.3\n",
+            },
+            on="8xA100-80GB",
+            why="from 0.29 to 0.34 DeepSpeed has no part in a process that no launcher started",
+        ),
         example({"train.sh": command("")}),
     )
 
@@ -113,15 +139,12 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
             return
         if not stage3 and not (several and plan.parallel.backend not in ("dp", "device_map_pp")):
             return
-        ranks = plan.parallel.world
-        details = (
-            (
-                f"each of the {ranks} processes spreads a copy of the model over all GPUs it sees",
-                "Accelerate then stops the run",
-            )
-            if several
-            else ("transformers stops with an error at a device map under ZeRO-3",)
-        )
+        is_alone = several and starts_alone(run)
+        if is_alone and _leaves_deepspeed_out(run):
+            return
+        details = _of_zero_3()
+        if several:
+            details = _of_one() if is_alone else _of_several(plan.parallel.world)
         yield self.error(
             run,
             f"{run.key(f.load.device_map)}: {plan.load.device_map} is for a single process"
@@ -136,6 +159,28 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
                 Applicability.DISPLAY if _lands_on_first(run) else Applicability.SAFE,
             ),
         )
+
+
+def _of_several(ranks: int | None) -> tuple[str, ...]:
+    return (
+        f"each of the {ranks} processes spreads a copy of the model over all GPUs it sees",
+        "Accelerate then stops the run",
+    )
+
+
+def _of_one() -> tuple[str, ...]:
+    return ("under DeepSpeed one process is a distributed run, too", "Accelerate stops it")
+
+
+def _of_zero_3() -> tuple[str, ...]:
+    return ("transformers stops with an error at a device map under ZeRO-3",)
+
+
+def _leaves_deepspeed_out(run: Run) -> bool:
+    """Whether the project pins a release of Accelerate that starts DeepSpeed in the ranks of a launcher alone: a single
+    process is none, and its model may be spread."""
+    pinned = release_of(run.plan.versions.get("accelerate"))
+    return pinned is not None and _LEAVES_OUT[0] <= pinned < _LEAVES_OUT[1]
 
 
 def _loads_under_its_arguments(run: Run) -> bool:

@@ -23,7 +23,9 @@ where only that stands between the two, and writes `export` elsewhere.
 
 Where the job system exports everything that the script sets (`set -a` in a file that is
 sourced first). Where a list of GPUs names all of the machine, exporting it changes nothing, and the rule is
-silent. Where it names fewer than the command asks for, the run would stop with it: that is a remark, without a fix.
+silent. Where it names fewer than the command asks for, the run would stop with it: that is a remark, without a fix. Where a
+launcher starts as many processes as a line of its own names GPUs, and these are the first, they take them without it, too: a
+remark.
 
 ## Sources
 
@@ -40,6 +42,7 @@ from oomlint.documents.base import Fact
 from oomlint.linting.rule import (
     Applicability,
     Finding,
+    Proposal,
     Severity,
     short,
 )
@@ -88,6 +91,10 @@ class ShellEnvNotExported(
         example(
             {"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 && {_RECIPE}"},
             {"train.sh": f"CUDA_VISIBLE_DEVICES=0,1 {_RECIPE}"},
+        ),
+        example(
+            {"train.sh": f"CUDA_VISIBLE_DEVICES=0,1\n{_RECIPE}"},
+            why="a remark: its two processes take GPUs 0 and 1 without it, too",
         ),
         example(
             {"train.sh": f"WANDB_MODE=offline\n{_RECIPE}"}, why="a remark: the run trains the same"
@@ -161,9 +168,11 @@ class ShellEnvNotExported(
             details = (f"it asks for {asked} GPUs, and would see {len(shown)} of them",)
             yield self.info(run, title, at=fact, details=details)
             return
+        if shown and shown == frozenset(range(_asked_for(run))) and not _is_joined(fact):
+            details = (f"its {len(shown)} processes take just these GPUs without it",)
+            yield self.info(run, title, at=fact, details=details, proposals=_mending(name, fact))
+            return
         consequence = _CONSEQUENCES.get(name, "it runs as if the line were not there")
-        joined = any(edit.start != edit.end for edit in fact.mend)
-        way = f"set {name} for the command itself" if joined else f"export {name}"
         # Of the allocator's settings frameworks set some themselves, and engines refuse some (vLLM 0.8 with its sleep mode
         # refuses expandable segments): what a line that nobody missed would do nobody has seen.
         is_remark = name.startswith(_OF_LOGS) or name.endswith("ALLOC_CONF")
@@ -173,8 +182,18 @@ class ShellEnvNotExported(
             title,
             at=fact,
             details=(consequence,),
-            proposals=mending(way, fact),
+            proposals=_mending(name, fact),
         )
+
+
+def _mending(name: str, fact: Fact) -> Iterable[Proposal]:
+    way = f"set {name} for the command itself" if _is_joined(fact) else f"export {name}"
+    return mending(way, fact)
+
+
+def _is_joined(fact: Fact) -> bool:
+    """Whether ``&&`` or ``;`` alone stands between the variable and the command, which was meant to have it."""
+    return any(edit.start != edit.end for edit in fact.mend)
 
 
 def _listed(fact: Fact) -> frozenset[int]:

@@ -25,7 +25,7 @@ from oomlint.documents.text import Location, Span
 
 refused_options = Meaning()
 
-_SOURCE = "CPython argparse, transformers hf_argparser.py"
+_SOURCE = "CPython argparse, transformers hf_argparser.py, fire core.py"
 
 # int() and float() of CPython, as far as a command line has them.
 _FITS = {
@@ -82,7 +82,8 @@ declare_end(
 
 def _started(blocks: list[Block]) -> tuple[Started, ...]:
     documents = {id(block.document): block.document for block in blocks}.values()
-    anchors = {block.anchor for block in blocks}
+    # Of a command that ends before its last options the whole is not known.
+    anchors = {block.anchor for block in blocks} - {b.anchor for b in blocks if b.doubt}
     parsers = [(each.source.path, parser_of(each)) for each in documents]
     found = [(path, each.strict) for path, each in parsers if each is not None and each.strict]
     if not found:
@@ -133,6 +134,8 @@ def _of_field(name: str, every: tuple[Field, ...]) -> Option:
 
 
 def _refused(started: Started, known: Known) -> Iterator[Ending]:
+    if started.parser.is_lenient:
+        return
     for name, entry in started.launch.flags.entries.items():
         if len(name) < 2 or name in _OF_PARSERS | _OF_LAUNCHERS or _may_differ(entry.value):
             continue

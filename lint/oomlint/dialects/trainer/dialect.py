@@ -8,7 +8,8 @@ share. Read from transformers 5.23 ``examples/pytorch`` and ``hf_argparser.py``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -36,7 +37,16 @@ from oomlint.dialects.trainer.tables import ARGUMENTS, EARLY_FROM_PRETRAINED, FR
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.dialects.trainer.unfollowed import check_own_options
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch
-from oomlint.documents.base import Document, Entry, Mapping, Node, PythonDocument, Scalar, Sequence
+from oomlint.documents.base import (
+    Document,
+    Entry,
+    Mapping,
+    Node,
+    PythonDocument,
+    Scalar,
+    Sequence as Items,
+    parser_of,
+)
 from oomlint.documents.text import Location, Span
 
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job")
@@ -72,6 +82,10 @@ _TPU_LAUNCHERS = frozenset({"xla_spawn"})
 
 # Scripts of frameworks that have a dialect of their own.
 _OTHER_SCRIPTS = frozenset({"unsloth-cli"})
+
+
+# Classes that HfArgumentParser makes these options of.
+_PARSED = re.compile(r"^transformers\b.*TrainingArguments$")
 
 
 def is_of_others(options: set[str]) -> bool:
@@ -144,6 +158,12 @@ class HfTrainer(Dialect):
             references = (*launch.scene_references, *script)
             yield Claim(self, "launch", document, blocks, references, framework=framework)
 
+    def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
+        """Options of a command are the trainer's, however few they are, where the script that it starts has a parser made
+        of transformers' class of them."""
+        blocks = super().layered(claims)
+        return map(_as_trainers, blocks) if any(map(_parses_arguments, claims)) else blocks
+
     def is_asked(self, run: Cells) -> bool:
         return trains_nothing(run) is None
 
@@ -164,6 +184,17 @@ class HfTrainer(Dialect):
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         check_own_options(changes, run)
         return writable(in_training_arguments(expressed(changes, run), run), run, self.name)
+
+
+def _parses_arguments(claim: Claim) -> bool:
+    parser = parser_of(claim.document)
+    return parser is not None and any(map(_PARSED.search, parser.bases))
+
+
+def _as_trainers(block: Block) -> Block:
+    if block.table is not SCRIPT_OPTIONS:
+        return block
+    return replace(block, table=TRAINER, mapping=parsed_options(block.mapping, TRAINER))
 
 
 def _load_no_language(blocks: list[Block]) -> bool:
@@ -287,5 +318,5 @@ def _node(value: Any, span: Span) -> Node:
         entries = {k: Entry(k, span, _node(v, span), span) for k, v in value.items()}
         return Mapping(span, entries, locked=_INSIDE_TEXT)
     if isinstance(value, list):
-        return Sequence(span, tuple(_node(v, span) for v in value), locked=_INSIDE_TEXT)
+        return Items(span, tuple(_node(v, span) for v in value), locked=_INSIDE_TEXT)
     return Scalar(span, value, locked=_INSIDE_TEXT)

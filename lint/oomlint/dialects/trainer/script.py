@@ -44,6 +44,8 @@ _OF_TRANSFORMERS = re.compile(r"(^|\.)(Seq2Seq)?Trainer$")
 # ``if args.use_unsloth:`` above an import of it; and an import whatever is asked.
 _UNSLOTH = re.compile(r"^(?P<inside>[ \t]*)(?:from|import) unsloth\b", re.MULTILINE)
 _OF_AUTO_CLASS = re.compile(r"(^|\.)AutoModelForCausalLM\.from_pretrained$")
+# What a class may be derived from that is derived from nothing.
+_BARE = frozenset({"object", "ABC", "abc.ABC"})
 # What a file says in which an adapter is merged: its facts are worked out if so.
 _MERGES = r"merge_and_unload|save_pretrained_merged"
 
@@ -99,6 +101,7 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     own = own_classes(document) if calls else {}
     configs = [c for c in calls if _is_config(c, own) and _may_configure(c, document, own)]
     trainers = [c for c in calls if TRAINER.search(c.callee) and _is_trainer(c, document)]
+    trainers = [c for c in trainers if configs or not _is_of_no_library(c, document, own)]
     found: list[ScriptRun] = []
     for trainer in trainers:
         config = call_given(trainer, "args", "1")
@@ -182,6 +185,15 @@ def _is_trainer(call: Call, document: Document) -> bool:
 def _is_config(call: Call, own: Own) -> bool:
     """Whether a call makes arguments of training, of a library's class or of one that is derived from such."""
     return bool(_CONFIG.search(call.callee) or _CONFIG.search(of_library(call.callee, own)))
+
+
+def _is_of_no_library(call: Call, document: Document, own: Own) -> bool:
+    """Whether a class of the project's own that is derived from nothing takes arguments which no class of a library's
+    makes: it has the name in common with a trainer, and its options mean what it makes of them."""
+    parser = parser_of(document)
+    is_parsed = parser is not None and any(_CONFIG.search(base) for base in parser.bases)
+    line = of_library(call.callee, own)
+    return call.callee in own and not is_parsed and (own.get(line) == () or line in _BARE)
 
 
 def _may_configure(call: Call, document: Document, own: Own) -> bool:

@@ -18,8 +18,10 @@ class Option(Struct, frozen=True):
 
 class StrictParser(Struct, frozen=True):
     """The options that a script declares, and the ``classes`` of libraries, dotted, whose fields are options, too.
-    ``may_take_a_file``: a file may say what the command leaves out."""
+    ``may_take_a_file``: a file may say what the command leaves out; ``is_lenient``: it does not stop at what it does not
+    know before the program has run."""
 
     options: tuple[Option, ...]
     classes: tuple[str, ...]
     may_take_a_file: bool
+    is_lenient: bool = False

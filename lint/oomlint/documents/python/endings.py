@@ -14,6 +14,7 @@ from oomlint.documents.python.calls import ReachedCall, guards_of_test
 from oomlint.documents.python.nodes import Guard
 from oomlint.documents.python.parsers import argparse_defaults
 from oomlint.documents.python.scopes import FunctionNode, dotted
+from oomlint.documents.python.strict_parsers import ALL_MAKERS
 from oomlint.documents.python.sure_facts import sure_facts
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
@@ -45,6 +46,7 @@ def ending_facts(
         *_lacking(tree, evaluator, steps),
         *_unlabelled(tree, steps),
         *_declared_twice(tree, steps),
+        *_declared_without_name(tree, steps),
     )
     for step, why in ends:
         where = Location(source.path, places.span(step.node))
@@ -406,7 +408,7 @@ def _sets_demand(node: ast.AST) -> bool:
     return False
 
 
-# -- an option that is declared twice ---------------------------------------------------------------
+# -- an option that is declared twice, or by no name ---------------------------------------------------------------
 
 
 def _declared_twice(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[ReachedCall, str]]:
@@ -438,6 +440,27 @@ def _declared_twice(tree: Tree, steps: Sequence[ReachedCall]) -> Iterator[tuple[
                 yield step, f"argparse refuses the option {name}, which is declared twice"
                 return
             seen.add(key)
+
+
+def _declared_without_name(
+    tree: Tree, steps: Sequence[ReachedCall]
+) -> Iterator[tuple[ReachedCall, str]]:
+    """The first ``add_argument()`` of a parser that says nothing (CPython 3.13 argparse.py add_argument:
+    _get_positional_kwargs wants a ``dest``); the parsers of classes of options are argparse's, too."""
+    parsers = {
+        each.targets[0].id
+        for each in tree.assignments
+        if isinstance(each.targets[0], ast.Name)
+        and isinstance(each.value, ast.Call)
+        and (dotted(each.value.func) or "").split(".")[-1] in ALL_MAKERS
+    }
+    for step in steps:
+        call = step.node
+        holder = dotted(call.func.value) if isinstance(call.func, ast.Attribute) else None
+        is_empty = step.last == "add_argument" and not call.args and not call.keywords
+        if is_empty and holder in parsers and step.reached and not step.arms:
+            yield step, "argparse refuses an option without a name"
+            return
 
 
 def _is_plain_parser(value: ast.expr) -> bool:

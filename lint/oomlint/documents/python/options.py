@@ -33,6 +33,7 @@ from oomlint.documents.python.strict_parsers import (
     fields,
     has_aliases,
     is_strict,
+    made_command,
 )
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import NodeSpans
@@ -204,6 +205,9 @@ class _Reader:
 
     def strict(self, script: Module) -> StrictParser | None:
         """What a command may say, where nothing else is let pass."""
+        command = made_command(script.tree, script.source.text)
+        if command is not None:
+            return command
         is_known = self.found_parser and self.is_whole and not self.has_aliases
         if not is_known or not is_strict(script.tree, script.source.text):
             return None

@@ -13,14 +13,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from oomlint.documents.python.declared_options import Option
+from oomlint.documents.python.declared_options import Option, StrictParser
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.walking import walk
 
 _MAKES: Final = "ArgumentParser"
 _MAKES_OF_CLASSES: Final = frozenset({"HfArgumentParser", "TrlParser", "H4ArgumentParser"})
-_ALL_MAKERS: Final = frozenset({_MAKES, *_MAKES_OF_CLASSES})
+ALL_MAKERS: Final = frozenset({_MAKES, *_MAKES_OF_CLASSES})
 _GROUPS: Final = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
 # What may be done with a parser or a group: nothing adds options out of sight.
 _METHODS: Final = frozenset(
@@ -37,13 +37,16 @@ _LENIENT: Final = frozenset(
 _CHANGES_WORDS: Final = re.compile(
     r"sys\.argv\s*(?:=[^=]|\+=|\[[^\]]*\]\s*=[^=]|\.(?:append|remove|pop|extend|insert|clear)\b)|from sys import argv"
 )
-_FLAGS: Final = frozenset({"store_true", "store_false", "count", "help", "version", "store_const"})
+# Actions that take no word (``nargs=0``): a positional argument of one is matched by nothing, and never missed.
+_FLAGS: Final = frozenset(
+    {"store_true", "store_false", "count", "help", "version", "store_const", "append_const"}
+)
 _NUMBERS: Final = frozenset({"int", "float"})
 
 
 def is_strict(tree: Tree, text: str) -> bool:
     """Whether a file has one parser, declares all its options in sight, and has it stop at others."""
-    makers = [call for name in _ALL_MAKERS for call in tree.calls.get(name, [])]
+    makers = [call for name in ALL_MAKERS for call in tree.calls.get(name, [])]
     own = tree.scopes.functions
     parses = [
         call
@@ -58,6 +61,30 @@ def is_strict(tree: Tree, text: str) -> bool:
         return False
     holders = _holders(makers[0], parses[0], tree)
     return holders is not None and not _hands_over(holders, tree)
+
+
+def made_command(tree: Tree, text: str) -> StrictParser | None:
+    """The parameters of the one function that Python Fire makes the command of a file. It stops at a required one that is
+    not given, and at what it does not know once the function has come back (fire 0.7 core.py ``_Fire``,
+    ``_MakeParseFn``: *The function received no value for the required argument*)."""
+    calls = tree.calls.get("Fire", [])
+    if len(calls) != 1 or calls[0].keywords or len(calls[0].args) != 1:
+        return None
+    if any(name in tree.calls for name in _PARSES) or _CHANGES_WORDS.search(text):
+        return None
+    function = tree.scopes.functions.get(dotted(calls[0].args[0]) or "")
+    if function is None or function.decorator_list:
+        return None
+    given = function.args
+    plain = (*given.posonlyargs, *given.args)
+    without = plain[: len(plain) - len(given.defaults)]
+    by_name = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    required = {each.arg for each in without} | {each.arg for each, d in by_name if d is None}
+    options = tuple(
+        Option((each.arg,), "other", is_required=each.arg in required)
+        for each in (*plain, *given.kwonlyargs)
+    )
+    return StrictParser(options, (), may_take_a_file=False, is_lenient=True)
 
 
 def _is_plain(maker: ast.Call) -> bool:
@@ -135,7 +162,9 @@ def _option(call: ast.Call, words: list[str]) -> Option:
     if is_flag and action is None:  # argparse.BooleanOptionalAction
         names = (*names, *(f"no_{name}" for name in names))
     kind = dotted(given["type"]) if "type" in given else "other"
-    optional = isinstance(nargs, ast.Constant) and nargs.value in ("?", "*", 0)
+    optional = action in _FLAGS or (
+        isinstance(nargs, ast.Constant) and nargs.value in ("?", "*", 0)
+    )
     required = given.get("required")
     return Option(
         names,

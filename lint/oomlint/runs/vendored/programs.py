@@ -8,6 +8,7 @@ from pathlib import Path
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.machine.launch import Launch
+from oomlint.errors import FileError
 from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.vendored.files import DEEPEST, programs_in
@@ -158,7 +159,17 @@ class OwnPrograms:
         code = data.decode("utf-8", "replace")
         if differentiates and not program_says(code, re.compile(rf"\b{trainer}\b")):
             return True
-        return bool(re.search(_IS_OF_ANOTHER, data)) and not re.search(_NAMES_TRAINER, data)
+        return bool(re.search(_IS_OF_ANOTHER, data)) and (
+            not re.search(_NAMES_TRAINER, data) or self._has_own_loop(found)
+        )
+
+    def _has_own_loop(self, program: str) -> bool:
+        """Whether what a program calls its trainer is a class of the project's that never comes to a library's loop."""
+        try:
+            document = self.workspace.document(program)
+        except FileError:
+            return False
+        return document is not None and any(fact.kind == "own-loop" for fact in document.facts)
 
     def _program(self, launch: Claim, program: Launch) -> str | None:
         """The file here of the script or the module that a command starts."""
