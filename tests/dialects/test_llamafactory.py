@@ -367,6 +367,18 @@ def test_recognises_by_keys(text: str, kind: str | None) -> None:
     assert ours == ([] if kind is None else [kind])
 
 
+@pytest.mark.parametrize("folder", ["out/merged", "$FOLDER/merged"])
+def test_what_trains_is_not_merged_whatever_folder_it_names(folder: str) -> None:
+    line = (
+        "llamafactory-cli train --model_name_or_path Qwen/Qwen2.5-7B --stage sft --do_train true --finetuning_type lora "
+        f"--template qwen --dataset d --output_dir out --export_dir {folder}\n"
+    )
+    (run,) = runs_of({"run.sh": f"FOLDER=$(date)\n{line}"})
+    assert run.plan.trainable.method == "lora"
+    assert run.level(f.trainable.method) < Level.ASSUMED
+    assert run.plan.save.merge is None
+
+
 def test_json_configs_are_read_too() -> None:
     text = (
         '{"model_name_or_path": "a", "stage": "sft", "do_train": true, "dataset": "d", "bf16": 1}'

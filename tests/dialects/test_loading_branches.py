@@ -45,6 +45,25 @@ def test_call_that_the_options_do_not_lead_to_tells_nothing(
     assert (run.level(f.load.dtype) is Level.UNREAD) is is_unread
 
 
+_OVER_A_MODEL = """\
+from peft import {made}, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", load_in_4bit=True)
+model = prepare_model_for_kbit_training(model)
+Trainer(
+    model={made}.from_pretrained({given}"outputs/adapter", is_trainable=True),
+    train_dataset=data, args=TrainingArguments(output_dir="o"),
+).train()
+"""
+
+
+def test_an_adapter_goes_over_the_model_that_was_loaded() -> None:
+    run = run_of({"train.py": _OVER_A_MODEL.format(made="PeftModel", given="model, ")})
+    assert (run.plan.model.id, run.plan.quant.method) == ("Qwen/Qwen2.5-7B", "bnb4")
+    itself = _OVER_A_MODEL.format(made="AutoPeftModelForCausalLM", given="")
+    assert run_of({"train.py": itself}).plan.quant.method != "bnb4"
+
+
 _OWN_OPTIONS = """\
 from dataclasses import dataclass, field
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, HfArgumentParser, Trainer, TrainingArguments

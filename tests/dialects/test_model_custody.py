@@ -124,6 +124,86 @@ def test_what_comes_when_the_model_is_trained_decides_nothing() -> None:
     assert _open(_run(before="freeze_top(trainer.model)")) == {"trainable"}
 
 
+def test_what_is_loaded_when_the_model_is_trained_is_another() -> None:
+    merged = (
+        "folder = os.path.join('o', 'merged')\n"
+        "model = AutoPeftModelForCausalLM.from_pretrained(folder, device_map='auto')\n"
+        "model = fuse(model)"
+    )
+    assert _decided(imports="import os", behind=merged) == set()
+    assert _decided("model = fuse(model)") == _ALL
+    # In a loop what stands behind comes before as well.
+    around = "for turn in range(3):\n    print(trainer.model)\n    model = fuse(model)"
+    assert _decided(before=around) == _ALL
+
+
+def test_python_s_own_texts_and_paths_are_no_models() -> None:
+    assert _decided(load="model = os.path.join(folder, 'best')", imports="import os") == set()
+    assert _decided(load="model = runpy.run_path(name)", imports="import runpy") >= _ALL
+    # What goes by such a name is something else unless it is imported.
+    assert _decided("re.adapt(model)") == _ALL
+
+
+_PARSER = """
+from transformers import HfArgumentParser
+
+class OwnParser(HfArgumentParser):
+    def read(self, path):
+        return path
+
+    def parse(self):
+        self.file = self.read("settings.yaml")
+        return self.parse_args_into_dataclasses()
+
+class Wrapped:
+    def __init__(self, name):
+        self.model = load(name)
+"""
+
+
+def test_the_name_of_a_model_that_a_parser_of_the_project_s_own_gives_is_no_model() -> None:
+    parsed = "model_args, data_args = OwnParser((ModelArguments, DataArguments)).parse()"
+    imports = f"{_PARSER}\n{parsed}"
+    assert _decided(imports=imports, load="pass", name="model_args.model_name_or_path") == set()
+    wrapped = "net = Wrapped('x')"
+    assert _decided(imports=_PARSER, load=wrapped, name="net.inner") >= _ALL
+
+
+_RECORDER = """
+class Recorder:
+    def __init__(self, path):
+        self.path = path
+
+    def {method}(self, model):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "method", "decided"),
+    [
+        ("self.model = model", "bind_to", set()),
+        ("model.requires_grad_(False)", "bind_to", {"trainable"}),
+        ("pass", "other", set()),  # of a class that has no such method nobody calls it
+    ],
+)
+def test_what_a_method_of_the_project_s_own_objects_does_is_looked_up(
+    body: str, method: str, decided: set[str]
+) -> None:
+    recorder = _RECORDER.format(method=method, body=body)
+    made = "recorder = None\nif asks():\n    recorder = Recorder('x')\n"
+    bound = f"{made}recorder.bind_to(model)"
+    assert _decided(bound, imports="from recorder import Recorder", recorder=recorder) == decided
+
+
+def test_an_object_that_another_class_stands_above_may_do_anything() -> None:
+    recorder = "from elsewhere import Base\nclass Recorder(Base):\n    pass\n"
+    bound = "recorder = Recorder('x')\nrecorder.bind_to(model)"
+    imports = "from recorder import Recorder"
+    assert _decided(bound, imports=imports, recorder=recorder) == _ALL
+    assert _decided("recorder = make()\nrecorder.bind_to(model)") == _ALL
+
+
 @pytest.mark.parametrize(
     ("code", "decided"),
     [

@@ -128,18 +128,47 @@ def test_a_yaml_that_the_script_writes_leads_on() -> None:
     assert (run.plan.seq.max_len, run.plan.parallel.zero.stage) == (512, 3)
 
 
-def test_a_value_that_a_written_yaml_gets_when_it_runs_is_unknown() -> None:
-    """``$m`` has no room for its value, ``$b`` has none yet: neither is the default."""
-    yaml = (
-        "model_name_or_path: $m\nstage: sft\nfinetuning_type: full\ntemplate: llama3\n"
-        "dataset: x\ncutoff_len: 512\nper_device_train_batch_size: $b\n"
-    )
-    text = (
-        f"m=meta-llama/Llama-3.1-8B\ncat <<EOF > t.yaml\n{yaml}EOF\nllamafactory-cli train t.yaml\n"
-    )
+_WRITTEN = (
+    "model_name_or_path: {model}\nstage: sft\nfinetuning_type: full\ntemplate: llama3\n"
+    "dataset: x\ncutoff_len: 512\nper_device_train_batch_size: $b\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "model"),
+    [
+        ("$m", "meta-llama/Llama-3.1-8B"),
+        ('"$m"', "meta-llama/Llama-3.1-8B"),
+        ("${m}  # the base", "meta-llama/Llama-3.1-8B"),
+        ("$m-$s", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("$m-$t", None),
+    ],
+)
+def test_a_value_that_has_no_room_in_a_written_yaml_is_filled_in(
+    written: str, model: str | None
+) -> None:
+    """``$b`` and ``$t`` have no value, which is not the default."""
+    yaml = _WRITTEN.format(model=written)
+    text = f"m=meta-llama/Llama-3.1-8B\ns=Instruct\ncat <<EOF > t.yaml\n{yaml}EOF\nllamafactory-cli train t.yaml\n"
     (run,) = _runs(run_sh=text)
     assert not run.missing
-    assert (run.plan.model.id, run.plan.seq.max_len, run.plan.batch.micro) == (None, 512, None)
+    assert (run.plan.model.id, run.plan.seq.max_len, run.plan.batch.micro) == (model, 512, None)
+    wish = Proposal("t", (SetFields({"seq.max_len": 256}),), Applicability.UNSAFE)
+    fix = make_fix(run, wish, None)
+    assert fix is not None
+    assert apply_edits(text, fix.edits) == text.replace("512", "256")
+
+
+def test_of_the_texts_that_a_loop_writes_the_first_is_what_it_starts_with() -> None:
+    yaml = _WRITTEN.format(model="$1").replace("$b", "$2")
+    text = (
+        f"train() {{\ncat <<EOF > t.yaml\n{yaml}EOF\nllamafactory-cli train t.yaml\n}}\n"
+        "train meta-llama/Llama-3.1-8B 2\ntrain ./out-of-the-first 4\n"
+    )
+    (run,) = _runs(run_sh=text)
+    assert (run.plan.model.id, run.plan.batch.micro) == ("meta-llama/Llama-3.1-8B", 2)
+    twice = f"{text}cat <<EOF > t.yaml\n{yaml.replace('$2', '8')}EOF\n"
+    assert _runs(run_sh=twice)[0].plan.batch.micro == 8
 
 
 def test_paths_of_a_container_lead_to_the_files_here() -> None:

@@ -104,6 +104,8 @@ def test_small_programs(program: list[str], given: str | None, printed: str | No
         ('[ -z "$X" ] && X=5\npython t.py --x $X', ["5"]),
         ("X=1\n[ $# -ge 1 ] && X=$1\npython t.py --x $X", ["1"]),
         ("X=1\nwhile [[ $# -gt 0 ]]; do X=$2; shift; done\npython t.py --x $X", ["1"]),
+        ('X=1\nif (( "$#" )); then X=2; fi\npython t.py --x $X', ["1"]),
+        ('f() { if (( "$#" > 1 )); then python t.py --x "$2"; fi; }\nf a 3\nf 4', ["3"]),
         # What must be given is not known.
         ('X=""\nwhile [[ $# -gt 0 ]]; do X=$2; shift; done\npython t.py --x "$X"', [UNKNOWN]),
         ('X=""\nif [ -z "$X" ]; then echo usage; exit 1; fi\npython t.py --x "$X"', [UNKNOWN]),

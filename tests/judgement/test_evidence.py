@@ -47,6 +47,14 @@ def test_what_files_and_catalogue_say_rests_on_nothing() -> None:
     assert weakest(run, "gpu") == (Level.DEFAULT, ())
 
 
+def test_what_is_missing_is_said_once_whatever_would_have_said_it() -> None:
+    """Of a config for DeepSpeed alone the micro batch would follow from three keys."""
+    run = _run('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}', "ds_config.json")
+    said = [(b.subject, b.why) for b in rests_on(run) if b.path is None]
+    assert (f.batch.micro, "the micro batch size is not known") in said
+    assert len(said) == len(set(said))
+
+
 @pytest.mark.parametrize(("micro", "decides"), [(1, False), (16, True), (64, False)])
 def test_the_shape_of_a_model_known_by_its_size_decides_only_between_its_bounds(
     micro: int, decides: bool

@@ -80,6 +80,67 @@ def test_a_function_of_the_project_loads_it() -> None:
     assert run_of(files, "train.py").plan.model.id == "Qwen/Qwen2.5-7B"
 
 
+_KEEPS_A_DICT = """\
+class Config:
+    def __init__(self, data):
+        self._data = data
+
+    def __getattr__(self, key):
+        value = {looked_up}
+        return Config(value) if isinstance(value, dict) else value
+"""
+_IS_A_DICT = """\
+class Config(dict):
+    __getattr__ = dict.get
+"""
+_LOAD = """\
+
+    @classmethod
+    def load(cls, path):
+        path = Path(path)
+        if not path.is_absolute():
+            path = ROOT / path
+        with open(path) as file:
+            return cls(yaml.safe_load(file))
+"""
+_BY_ATTRIBUTES = """\
+def main(cfg):
+    model = AutoModelForCausalLM.from_pretrained(cfg.model.name)
+    args = TrainingArguments(output_dir="out", per_device_train_batch_size=cfg.training.batch)
+    Trainer(model=model, args=args, train_dataset=data).train()
+main({made})
+"""
+_HELD = {
+    "_data": _KEEPS_A_DICT.format(looked_up="self._data[key]"),
+    "get": _KEEPS_A_DICT.format(looked_up="self._data.get(key)"),
+    "dict": _IS_A_DICT,
+}
+
+
+@pytest.mark.parametrize("holder", list(_HELD.values()), ids=list(_HELD))
+@pytest.mark.parametrize(
+    "made", ['Config(yaml.safe_load(open("configs/a.yaml")))', 'Config.load("configs/a.yaml")']
+)
+def test_a_class_of_the_project_s_gives_items_as_attributes(holder: str, made: str) -> None:
+    script = holder + _LOAD + _BY_ATTRIBUTES.format(made=made)
+    assert _run(script).plan.batch.micro == 4
+    elsewhere = f"from settings import Config\n{_BY_ATTRIBUTES.format(made=made)}"
+    files = _files(elsewhere) | {"settings.py": HEAD + holder + _LOAD}
+    run = run_of(files, "train.py")
+    assert (run.plan.model.id, run.plan.batch.micro) == ("Qwen/Qwen2.5-7B", 4)
+    assert run.level(f.batch.micro) is Level.STATED
+
+
+@pytest.mark.parametrize(
+    "looked_up", ["compute(key)", "TABLE[key]", "self._data[PREFIX + key]", "other._data[key]"]
+)
+def test_an_object_that_makes_its_attributes_otherwise_is_not_followed(looked_up: str) -> None:
+    holder = _KEEPS_A_DICT.format(looked_up=looked_up)
+    made = 'Config(yaml.safe_load(open("configs/a.yaml")))'
+    script = holder + _BY_ATTRIBUTES.format(made=made)
+    assert _run(script).level(f.batch.micro) is Level.UNREAD
+
+
 def test_a_value_stands_where_the_file_has_it() -> None:
     run = _run(_loads('yaml.safe_load(open("configs/a.yaml"))'))
     setting = run.settings[f.batch.micro]

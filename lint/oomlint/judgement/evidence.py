@@ -354,7 +354,12 @@ def _of_fields(run: Run) -> Iterator[Basis]:
                     | eased_in(probe, together)
                     | (decided_from(probe, TIGHT) if is_kin else frozenset()),
                 )
-                place = (basis.path, basis.line, basis.key)
+                # What stands nowhere is told from others by what is said of it.
+                place = (
+                    basis.path,
+                    basis.line,
+                    basis.key if basis.path else (basis.subject, basis.why),
+                )
                 other = best.get(place, basis)
                 wider = basis if (swing or 0) > (other.swing_bytes or 0) else other
                 best[place] = replace(

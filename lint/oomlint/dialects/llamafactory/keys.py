@@ -85,6 +85,7 @@ class lf(Private, prefix="lf"):  # noqa: N801  a namespace of fields, read like 
     fp8_backend: str
     ray_workers: int
     recompute: str
+    trains: bool
     export_dir: str
     export_bits: int
     adapters: tuple[str, ...]
@@ -231,6 +232,7 @@ _ROWS = (
     Row("recompute_granularity", lf.recompute, choice({"full": "full", "selective": "selective_op", "none": "none"})),
     Row("use_distributed_optimizer", f.parallel.megatron.dist_optimizer, BOOLEAN),
     Row("overlap_param_gather", f.parallel.megatron.overlap_param_gather, BOOLEAN),
+    Row("do_train", lf.trains, BOOLEAN),
     Row("export_dir", lf.export_dir, TEXT),
     Row("export_device", f.save.merge_device, choice({"cpu": "cpu", "auto": "auto"}), default="cpu", source="LF/hparams/model_args.py:366"),
     Row("export_quantization_bit", lf.export_bits, POSITIVE),

@@ -116,10 +116,16 @@ def of_own_stage(run: Cells, field: Any, said: Said) -> Said:
     return Origin("explicit", stage.block, source=f"{named.value} is no stage of LLaMA-Factory's")
 
 
+def _exports(run: Cells) -> bool:
+    """Whether the model is merged and written: what trains leaves that to another command, whatever it names a folder for
+    it (LF/train/tuner.py: run_exp never asks for export_dir)."""
+    return not run[lf.trains] and bool(run[lf.export_dir])
+
+
 @meaning.override(f.trainable.method)
 def method(run: Cells) -> Any:
     said = run[f.trainable.method]
-    if run[lf.export_dir] and not run[lf.adapters]:
+    if _exports(run) and not run[lf.adapters]:
         return "none"
     if run[lf.dora] and said in ("lora", "oft"):
         return "dora"
@@ -398,7 +404,7 @@ def model_of_experts_on_cpu(run: Cells) -> Any:
 def export(run: Cells) -> Any:
     """The whole model is loaded, merged and written; to quantize it GPTQModel spreads it as it
     sees fit."""
-    if not run[lf.export_dir]:
+    if not _exports(run):
         return None
     dtype = run[lf.infer_dtype]
     return {

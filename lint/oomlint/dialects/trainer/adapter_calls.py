@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping as MappingABC, Sequence
 
+from msgspec.structs import replace
+
 from oomlint.dialects.table import plain_value
 from oomlint.dialects.trainer.call_arguments import (
     call_given,
@@ -19,10 +21,11 @@ from oomlint.documents.base import (
     UNKNOWN,
     Call,
     Document,
+    Entry,
     Node,
     Scalar,
 )
-from oomlint.documents.python.nodes import arms_of
+from oomlint.documents.python.nodes import PythonScalar, arms_of
 
 # peft 0.21.2 tuners/__init__.py: what get_peft_model takes.
 _ADAPTER_CONFIG = re.compile(
@@ -63,14 +66,50 @@ def _of_value_head(calls: Sequence[Call]) -> Call | None:
 
 
 def _chosen_config(trainer: Call) -> Call | None:
-    """The config of which an option decides whether the trainer is given it."""
+    """The config of which options decide whether the trainer is given it, or which of several."""
     entry = trainer.arguments.entries.get("peft_config")
-    sides = entry.value.either if entry is not None and is_decided(entry.value) else None
-    for side in sides or ():
-        call = side.value if isinstance(side, Scalar) else None
-        if isinstance(call, Call) and call.callee.endswith("LoraConfig"):
-            return call
-    return None
+    return None if entry is None or not is_decided(entry.value) else _among(entry.value)
+
+
+def _among(node: Node) -> Call | None:
+    """The ``LoraConfig`` that a value is, or may be; of several each argument is as the option decides."""
+    if not is_decided(node):
+        call = node.value if isinstance(node, Scalar) else None
+        return call if isinstance(call, Call) and call.callee.endswith("LoraConfig") else None
+    assert node.either is not None
+    one, other = map(_among, node.either)
+    kept = one or other
+    if kept is None:
+        return None
+    lacks = node.either[0 if one is None else 1]
+    if other is not one and None in (one, other) and _is_none(lacks):
+        return kept  # whether there is any the trainer's own argument says
+    said = [{} if call is None else call.arguments.entries for call in (one, other)]
+    entries = {}
+    for key in (*said[0], *(key for key in said[1] if key not in said[0])):
+        sides = [each.get(key) for each in said]
+        entry = next(each for each in sides if each is not None)
+        entries[key] = replace(entry, value=_as_decided(node, one, other, sides))
+    return replace(kept, arguments=replace(kept.arguments, entries=entries))
+
+
+def _as_decided(
+    node: PythonScalar, one: Call | None, other: Call | None, sides: Sequence[Entry | None]
+) -> Node:
+    """An argument that an option decides on: it is its default where one config does not have it, and open where
+    something else is in the place of a config."""
+    values: list[Node] = [
+        Scalar(node.span, UNKNOWN if call is None else None) if side is None else side.value
+        for call, side in zip((one, other), sides, strict=True)
+    ]
+    plain = [plain_value(value, "yaml12") for value in values]
+    if UNKNOWN not in plain and plain[0] == plain[1]:
+        return values[0]
+    return replace(node, value=UNKNOWN, either=(values[0], values[1]))
+
+
+def _is_none(node: Node) -> bool:
+    return isinstance(node, Scalar) and not is_decided(node) and node.value is None
 
 
 def adapts_as_told(trainer: Call, document: Document) -> bool:

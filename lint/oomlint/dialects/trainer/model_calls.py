@@ -62,6 +62,7 @@ def _loaders(calls: Sequence[Call], trainer: Call | None) -> list[Call]:
         call
         for call in calls
         if _MODEL_LOADER.search(call.callee)
+        and not _goes_over_a_model(call)
         and call is not reference
         and not _OTHER_MODEL.search(call.callee)
         and "Config" not in call.callee
@@ -102,9 +103,17 @@ def _named_for(call: Call, loaders: Sequence[Call]) -> Call:
 
 def _unwrapped(call: Call | None) -> Call | None:
     """The call inside ``get_peft_model(prepare_model_for_kbit_training(...), ...)``, or inside one that loads an
-    adapter over it."""
+    adapter over it; ``None`` where that one is given a model which is not followed."""
     while call is not None and call.callee.rpartition(".")[2] in _WRAPPERS:
         call = call_given(call, "model", "0")
     if call is not None and LOADS_ADAPTER.search(call.callee):
-        return _unwrapped(call_given(call, "model", "0")) or call
+        inner = _unwrapped(call_given(call, "model", "0"))
+        return inner or (None if _goes_over_a_model(call) else call)
     return call
+
+
+def _goes_over_a_model(call: Call) -> bool:
+    """``PeftModel.from_pretrained(model, path)``, but not ``AutoPeftModelForCausalLM.from_pretrained(path)``, which loads
+    the model itself (peft 0.21.2 auto.py)."""
+    is_itself = call.callee.rpartition(".")[0].rpartition(".")[2].startswith("AutoPeft")
+    return bool(LOADS_ADAPTER.search(call.callee)) and not is_itself

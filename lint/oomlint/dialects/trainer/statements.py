@@ -245,10 +245,13 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
     if not isinstance(origin, Origin) or origin.entry is None or origin.row is None:
         return said
     node = origin.entry.value
-    if not is_decided(node) or not run.given.once(is_launched):
+    if not is_decided(node):
         return said
-    given = run.given.once(options_of)
+    is_run = run.given.once(is_launched)
+    given = run.given.once(options_of) if is_run else {}
     while isinstance(node, PythonScalar) and node.either is not None:
+        if not is_run and (node.option == RANKS or node.unset is UNKNOWN):
+            return said  # nobody starts it, and the option has no default
         holds = _has_several_ranks(run) if node.option == RANKS else _holds(node, given)
         if holds is None:
             return said

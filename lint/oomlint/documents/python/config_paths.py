@@ -15,9 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import Scalar
+from oomlint.documents.python.order import given_later
 from oomlint.documents.python.parsers import are_parsed, option_names, positional_names
 from oomlint.documents.python.respelt_paths import SAME_PATH, as_given
-from oomlint.documents.python.scopes import Binding, FunctionNode, Scope, dotted, enclosed
+from oomlint.documents.python.scopes import Binding, FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.walking import walk
 
@@ -369,23 +370,12 @@ def option_of(expression: ast.Attribute, scope: Scope, tree: Tree) -> str | None
 
 def _until(expression: ast.expr, owner: Scope, bindings: list[Binding]) -> list[Binding]:
     """What a name has been given before an expression asks for it: ``args = TrainingArguments(…)`` behind it is no
-    matter, unless both stand in one loop, or in different functions."""
-    asked = getattr(expression, "lineno", None)
-    if len(bindings) < 2 or asked is None or not isinstance(owner.node, _RUN_ONCE):
+    matter."""
+    if len(bindings) < 2:
         return bindings
-    later = [b for b in bindings if b.value is not None and b.value.lineno > asked]
-    if not later or len(later) == len(bindings):
-        return bindings
-    own = {id(node) for statement in owner.node.body for node in enclosed(statement)}
-    if id(expression) not in own:
-        return bindings
-    loops = [node for node in walk(owner.node) if isinstance(node, (ast.For, ast.While))]
-    if any(expression in walk(loop) for loop in loops):
-        return bindings
-    return [b for b in bindings if b not in later]
-
-
-_RUN_ONCE: Final = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
+    values = [b.value for b in bindings if b.value is not None]
+    later = {id(value) for value in given_later(expression, values, owner)}
+    return [b for b in bindings if id(b.value) not in later] or bindings
 
 
 def _opened(name: str, call: ast.Call, scope: Scope) -> ast.expr | None:

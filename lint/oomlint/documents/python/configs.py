@@ -49,6 +49,7 @@ from oomlint.documents.python.nodes import (
     UnwrittenEntry,
     loaded_value,
 )
+from oomlint.documents.python.own_holders import by_class, keeps_items
 from oomlint.documents.python.parsers import option_names, unpacked_defaults, unpacked_in
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted, enclosed
 from oomlint.documents.suffixes import YAML_SUFFIXES
@@ -366,6 +367,8 @@ class ConfigFiles(ConfigChanges):
         if last in KEEPS and len(call.args) + len(call.keywords) >= 1:
             inner = call.args[0] if call.args else _unpacked_alone(call)
             return None if inner is None else self.held(inner, at.deeper)
+        if call.args and keeps_items(call, at):
+            return self.held(call.args[0], at.deeper)
         return self._returned(call, at)
 
     def _method(self, call: ast.Call, method: ast.Attribute, at: At) -> Held:
@@ -385,9 +388,13 @@ class ConfigFiles(ConfigChanges):
     def _returned(self, call: ast.Call, at: At) -> Held:
         """What a function of the project returns: ``cfg = load_config(args.config)``."""
         found = function_of(call, at.scope, at.home)
-        if found is None:
+        method = by_class(call, at) if found is None else None
+        if found is None and method is None:
             return None
-        function, there = found
+        if method is not None:
+            function, there, call = method[0], method[1].home, method[2]
+        elif found is not None:
+            function, there = found
         if at.called(function) is not None:
             return None
         own, inner = there.scopes.of_node[id(function)], CallFrame(function, call, at)

@@ -15,8 +15,8 @@ SAME_PATH: Final = frozenset(
      "absolute", "to_absolute_path"}
 )  # fmt: skip
 """Functions and methods that give another spelling of one path."""
-# What asks whether a file is there (Python 3.14 pathlib, os.path).
-_ASKS: Final = frozenset({"exists", "is_file", "isfile", "lexists"})
+# What asks whether a file is there, or can be found from any folder (Python 3.14 pathlib, os.path).
+_ASKS: Final = frozenset({"exists", "is_file", "isfile", "lexists", "is_absolute", "isabs"})
 
 
 def as_given(bindings: Sequence[Binding], name: str, scope: Scope) -> list[Binding]:

@@ -16,12 +16,14 @@ FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 class Binding(Struct, frozen=True, eq=False):
     """One statement that gives a name its value. ``value`` is the expression if it is plain; ``keywords`` are
-    what a function takes by names of the caller's choice."""
+    what a function takes by names of the caller's choice; ``part_of`` is the call of whose several results it is one, and
+    which."""
 
     kind: Literal["value", "import", "parameter", "keywords", "definition", "other"]
     value: ast.expr | None = None
     qualified: str = ""
     annotation: ast.expr | None = None
+    part_of: tuple[ast.Call, int] | None = None
 
 
 OTHER = Binding("other")

@@ -344,6 +344,8 @@ def _attribute(node: ast.Attribute, scope: Scope, _: Scope, tree: Tree) -> None:
 def _subscript(node: ast.Subscript, scope: Scope, _: Scope, tree: Tree) -> None:
     name = dotted(node.value)
     if name is None:
+        if not isinstance(node.ctx, ast.Load):
+            _note_inner(node.value, tree)
         return
     if isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Constant):
         tree.scopes.store(name, str(node.slice.value))
@@ -352,6 +354,15 @@ def _subscript(node: ast.Subscript, scope: Scope, _: Scope, tree: Tree) -> None:
     elif isinstance(node.slice, ast.Constant):
         tree.scopes.reads[f"{name}[]"] += 1
         tree.scopes.reads[f"{name}[{node.slice.value!r}]"] += 1
+
+
+def _note_inner(holder: ast.expr, tree: Tree) -> None:
+    """Something that an object holds is changed: ``settings["training"]["batch"] = 4``."""
+    while isinstance(holder, (ast.Subscript, ast.Attribute)):
+        holder = holder.value
+        name = dotted(holder)
+        if name is not None:
+            tree.scopes.rewrite(f"{name}[]")
 
 
 def _call(node: ast.Call, scope: Scope, _: Scope, tree: Tree) -> None:
@@ -366,6 +377,8 @@ def _call(node: ast.Call, scope: Scope, _: Scope, tree: Tree) -> None:
                 tree.scopes.store(name, key)
         elif name is not None:
             tree.scopes.rewrite(name)
+        elif last in _CHANGES_IN_PLACE:
+            _note_inner(node.func.value, tree)
     elif last == "setattr" and node.args:
         name = dotted(node.args[0])
         if name is not None:
@@ -394,12 +407,21 @@ def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None
     elif isinstance(target, ast.Starred):
         _bind_target(target.value, None, scope)
     elif isinstance(target, (ast.Tuple, ast.List)):
-        values: list[ast.expr | None] = [None] * len(target.elts)
-        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-            starred = any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts))
-            values = values if starred else list(value.elts)
-        for element, part in zip(target.elts, values, strict=True):
-            _bind_target(element, part, scope)
+        _bind_parts(target.elts, value, scope)
+
+
+def _bind_parts(targets: list[ast.expr], value: ast.expr | None, scope: Scope) -> None:
+    """Names that are given what stands at their places in several values, or in what a call gives."""
+    is_starred = any(isinstance(each, ast.Starred) for each in targets)
+    parts: list[ast.expr | None] = [None] * len(targets)
+    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(targets):
+        is_starred = is_starred or any(isinstance(each, ast.Starred) for each in value.elts)
+        parts = parts if is_starred else list(value.elts)
+    for place, (target, part) in enumerate(zip(targets, parts, strict=True)):
+        if isinstance(value, ast.Call) and isinstance(target, ast.Name) and not is_starred:
+            scope.bind(target.id, Binding("other", part_of=(value, place)))
+        else:
+            _bind_target(target, part, scope)
 
 
 def _bind_parameters(arguments: ast.arguments, scope: Scope) -> None:

@@ -42,8 +42,9 @@ _OPERATION = re.compile(
     re.DOTALL,
 )
 _PLAIN_NAME = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_ARGUMENT = re.compile(r"\$(\d)")
 _ECHOES_LIST = re.compile(r'echo\s+"\$\{\w+\[\*\]\}"')
-_NUMBER_NAME = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?")
+_NUMBER_NAME = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?|\$\{?(\#)\}?")
 # Numbers with leading zeros keep their width, which those of a run's settings never have.
 _SEQUENCE = re.compile(r"\{(-?(?!0\d)\d{1,9})\.\.(-?(?!0\d)\d{1,9})(?:\.\.(-?\d{1,9}))?\}")
 _LONGEST_SEQUENCE = 100
@@ -129,7 +130,30 @@ class Expander:
         if not expands:
             return (self._literal(span, place),)
         pieces = self._quoted(node, span, place, _ESCAPED_IN_HEREDOC)
-        return tuple(piece for piece in pieces if isinstance(piece, Chunk))
+        chunks = (piece for piece in pieces if isinstance(piece, Chunk))
+        return tuple(part for chunk in chunks for part in self._with_arguments(chunk, place))
+
+    def _with_arguments(self, chunk: Chunk, place: _Place) -> Iterator[Chunk]:
+        """A piece of a here-document with ``$1`` and so on in it, which the grammar takes for text there."""
+        text = chunk.text or ""
+        span = chunk.path[-1].span
+        if "$" not in text or len(text) != span.end - span.start:
+            yield chunk
+            return
+        cursor = 0
+        for match in _ARGUMENT.finditer(text):
+            if match.start() > cursor:
+                yield chunk.part(cursor, match.start())
+            here = place.step(Span(span.start + match.start(), span.start + match.end()))
+            binding = self.bindings.get(match[1])
+            if binding is None or binding.chunks is None:
+                yield Chunk(None, (here,), absent=binding is None)
+            else:
+                told = _referred(binding.chunks, here, splits=False)
+                yield from (piece for piece in told if isinstance(piece, Chunk))
+            cursor = match.end()
+        if cursor < len(text):
+            yield chunk.part(cursor, len(text))
 
     # -- pieces of one word -----------------------------------------------------------
 
@@ -350,13 +374,16 @@ class Expander:
         return (None if value is None else str(value)), (f"( {expression} )" if asks else "")
 
     def number(self, expression: str) -> int | None:
-        """What an expression comes to, as written between ``((`` and ``))``."""
-        names = {match[1] for match in _NUMBER_NAME.finditer(expression)}
+        """What an expression comes to, as written between ``((`` and ``))``, where quotes are none of it (bash(1),
+        "ARITHMETIC EVALUATION")."""
+        expression = expression.replace('"', "")
+        names = {match[1] or match[2] for match in _NUMBER_NAME.finditer(expression)}
         held = {name: self.bindings.get(name) for name in names}
         texts = {name: None if b is None else held_text(b) for name, b in held.items()}
         if None in texts.values():
             return None
-        return arithmetic(_NUMBER_NAME.sub(lambda match: f" {texts[match[1]]} ", expression))
+        said = _NUMBER_NAME.sub(lambda match: f" {texts[match[1] or match[2]]} ", expression)
+        return arithmetic(said)
 
     def _term(self, node: Node) -> str | None:
         """Part of an expression as plain numbers, signs and questions about the machine."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
-from oomlint.documents.base import Document
+from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.json import JsonDocument, parse_json
 from oomlint.documents.shell.expand import Expander
 from oomlint.documents.shell.syntax import ShellTree, heredoc_expands
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 YAML_ENDINGS = (".yaml", ".yml")
 # What every dialect takes for a value that only the run can tell, as short as a variable can be.
 _UNKNOWN_IN_YAML = "${"
+_FILLED_IN = "the script fills the value in when it runs"
 
 
 def written_names(
@@ -86,16 +87,28 @@ def content_of(
     return words[0], "'" if quote == "'" else "$`\\\"'"
 
 
-def written_source(host: Source, content: Field, name: str) -> Source | None:
+class Content(Struct, frozen=True):
+    """What a script writes into a file: the text in the places of the script, and what has no room in its own, by where
+    that begins and ends."""
+
+    source: Source
+    too_long: tuple[tuple[int, int, str], ...] = ()
+
+
+def written_source(host: Source, content: Field, name: str) -> Content | None:
     """The text of the file in the places of the script. A value that has no room where its
-    variable stands is unknown in YAML, and ``None`` comes back for what has no word for that."""
+    variable stands is left out of the text of a YAML, and ``None`` comes back for what has no word for that."""
     unknown = _UNKNOWN_IN_YAML if name.lower().endswith(YAML_ENDINGS) else ""
     blank = host.blank
     parts: list[str] = []
+    too_long: list[tuple[int, int, str]] = []
     cursor, opened = 0, False
     for start, end, value in _pieces(content):
         room = end - start
-        if value is None or (unknown and len(value) > room):
+        if value is not None and unknown and len(value) > room:
+            too_long.append((start, end, value))
+            value = unknown
+        elif value is None:
             value = unknown
         if len(value) > room or start < cursor:
             return None
@@ -105,15 +118,16 @@ def written_source(host: Source, content: Field, name: str) -> Source | None:
         parts += (blank[cursor:start], value.ljust(room))
         cursor = end
     parts.append(blank[cursor:])
-    return Source(host.path, "".join(parts))
+    return Content(Source(host.path, "".join(parts)), tuple(too_long))
 
 
 class WrittenFile(Struct, frozen=True):
-    """A config in a script: ``source`` is the script with all else blank."""
+    """A config in a script: ``source`` is the script with all else blank, ``too_long`` what has no room in it."""
 
     host: Source
     source: Source
     forbidden: str
+    too_long: tuple[tuple[int, int, str], ...] = ()
 
     def parsed(self, name: str) -> Document | None:
         """The document, by the ending of the file's name.
@@ -124,11 +138,38 @@ class WrittenFile(Struct, frozen=True):
         lowered = name.lower()
         if lowered.endswith(YAML_ENDINGS):
             yaml = parse_yaml(self.source)
+            for root in yaml.roots if self.too_long else ():
+                self._fill(root)
             return _WrittenYaml(file=self, **asdict(yaml))
         if lowered.endswith(".json"):
             json = parse_json(self.source)
             return _WrittenJson(file=self, **asdict(json))
         return None
+
+    def _fill(self, node: Node) -> None:
+        """Put what has no room in the text into the mappings of a document that nobody has seen yet."""
+        if not isinstance(node, Mapping):
+            return
+        for key, entry in node.entries.items():
+            filled = self._filled(entry.value) if isinstance(entry.value, Scalar) else None
+            if filled is not None:
+                # A mapping is told from others by itself, so that it stays, with another value.
+                cast("dict[str, Entry]", node.entries)[key] = replace(entry, value=filled)
+            self._fill(entry.value)
+
+    def _filled(self, scalar: Scalar) -> Scalar | None:
+        """A value with all that the script puts into it; ``None`` where nothing of it was left out."""
+        start, end = scalar.span.start, scalar.span.end
+        text, held = self.source.text[start:end], False
+        for first, last, value in reversed(self.too_long):
+            if start <= first < end:  # blanks at the end are none of the value's
+                text, held = text[: first - start] + value + text[last - start :], True
+        if not held or "\n" in text or _UNKNOWN_IN_YAML in text:
+            return None
+        text = text.strip()
+        if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1:
+            text = text[1:-1]
+        return replace(scalar, value=text, locked=_FILLED_IN)
 
     def checked(self, edits: list[Edit]) -> list[Edit]:
         """The edits, if they mean in the script what they mean in the file.
@@ -139,7 +180,7 @@ class WrittenFile(Struct, frozen=True):
         for edit in edits:
             old = self.source.text[edit.start : edit.end]
             if old != self.host.text[edit.start : edit.end]:
-                raise CannotEdit("the script fills the value in when it runs")
+                raise CannotEdit(_FILLED_IN)
             if set(edit.replacement) & set(self.forbidden):
                 raise CannotEdit("the value cannot be written inside the quotes of the script")
         return edits

@@ -125,6 +125,8 @@ class Reader:
         """Here-documents that are handed to Slurm."""
         self.jobs: dict[str, tuple[ShellTree, Syntax]] = {}
         self.files: dict[str, WrittenFile] = {}
+        self.writes: dict[str, int] = {}
+        """Where in its text the command stands that wrote a file last."""
         self.made: set[str] = set()
         self.sourced: list[str] = []
         self.folders = Folders()
@@ -653,8 +655,15 @@ class Reader:
                 content = content_of(script, expander, fields, heredoc)
                 text = written_source(self.source, content[0], name) if content else None
                 if content is not None and text is not None:
-                    key = name.removeprefix("./")
-                    self.files[key] = WrittenFile(self.source, text, content[1])
+                    file = WrittenFile(self.source, text.source, content[1], text.too_long)
+                    self._note_file(name.removeprefix("./"), file, node)
+
+    def _note_file(self, name: str, file: WrittenFile, node: Syntax) -> None:
+        """Of several texts of a file the last counts, of those of one command, which a loop or a function repeats, the
+        first: with it the program is started first."""
+        if self.writes.get(name) != node.start_byte:
+            self.files[name] = file
+        self.writes[name] = node.start_byte
 
     def _heredoc_script(self, script: ShellTree, heredoc: Syntax) -> None:
         body = next((c for c in heredoc.children if c.type == "heredoc_body"), None)

@@ -297,6 +297,8 @@ class Variables:
             place = field[0].path[0].word
             self.held[str(number)] = Variable(str(number), place, place, field)
         self.held["@"] = Variable("@", _NOWHERE, _NOWHERE, fields=tuple(arguments))
+        step = Expansion(Container("value", _NOWHERE, shared=True), _NOWHERE, _NOWHERE)
+        self.held["#"] = Variable("#", _NOWHERE, _NOWHERE, (Chunk(str(len(arguments)), (step,)),))
         yield
         for key, binding in before.items():
             self.held.pop(key, None)

@@ -101,6 +101,12 @@ FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 PACKAGES: Final = ("torch.", "accelerate.", "unsloth.", "unsloth_zoo.")
 """Whose functions decide nothing about a model that their names do not tell."""
+OF_NO_MODEL: Final = tuple(
+    f"{module}."
+    for module in "os posixpath ntpath pathlib glob shutil tempfile json csv re string textwrap math statistics random secrets "
+    "datetime time calendar logging warnings traceback pprint platform socket getpass uuid hashlib base64 argparse sys gc".split()
+)  # fmt: skip
+"""Modules of Python's own whose functions make texts, numbers and paths, and know of no model (Python 3.14 library)."""
 READ_ELSEWHERE: Final = ("unsloth", "cut_cross_entropy")
 """Packages whose patches the dialects read."""
 HARMLESS_CLASSES: Final = re.compile(

@@ -26,7 +26,7 @@ from oomlint.documents.python.custody.known_touches import (
 )
 from oomlint.documents.python.custody.record import Custody
 from oomlint.documents.python.custody.stores import look_at_store, note_set
-from oomlint.documents.python.custody.targets import parameters_given, target_of
+from oomlint.documents.python.custody.targets import Target, method_of, parameters_given, target_of
 from oomlint.documents.python.loops.script import OPTIMIZER
 from oomlint.documents.python.scopes import Scope, call_name, dotted
 from oomlint.documents.python.side_facts import OTHER_MODEL, sets_gradient
@@ -139,22 +139,49 @@ def _function(
     if HARMLESS_CLASSES.search(last):
         return  # of trainers their methods tell
     target = target_of(custody.home, call, scope)
-    if target is None:
+    targets = methods_of(custody, call, scope) if target is None else (target,)
+    if targets is None:
         _of_library(custody, step)
-    elif target.home is not custody.home:
-        # Of a function of this file the calls are among the steps.
+        return
+    for each in targets:
+        if each.home is custody.home and target is not None:
+            continue  # of a function of this file the calls are among the steps
         entered = custody.around.enter(
-            custody, (call, scope), target, frozenset(parameters_given(call, target, given)), None
+            custody, (call, scope), each, frozenset(parameters_given(call, each, given)), None
         )
         if entered is None:
             custody.touch(call, decided_by(last))
         else:
-            add_entered(custody, call, scope, target, entered)
+            add_entered(custody, call, scope, each, entered)
+
+
+def methods_of(custody: Custody, call: ast.Call, scope: Scope) -> tuple[Target, ...] | None:
+    """The methods that a call may enter of objects that classes of the project make; ``None`` where somebody else may
+    have made the object."""
+    function = call.func
+    if not isinstance(function, ast.Attribute):
+        return None
+    values = [
+        each for each in custody.flow.values(function.value, scope) if not _is_nothing(each[0])
+    ]
+    found: list[Target] = []
+    for made, inner, place in values:
+        own = method_of(custody.home, made, inner, function.attr) if place is None else None
+        if own is None:
+            return None
+        found += own
+    return tuple(found) if values else None
+
+
+def _is_nothing(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _of_library(custody: Custody, step: ReachedCall) -> None:
     """A function that is given the model and is not here."""
     call, last = step.node, step.last
+    if custody.knows_no_model(call, step.scope):
+        return
     if parted := wrapped_in_parts(step.name, last):
         custody.touch(call, parted)
     if _known(custody, step) or last in FUNCTIONS or last in WRAPPERS or is_harmless(last):

@@ -13,6 +13,7 @@ from oomlint.documents.base import Call
 from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.custody.known_touches import (
     GIVES_BACK,
+    OF_NO_MODEL,
     WRAPPERS,
 )
 from oomlint.documents.python.custody.targets import Target
@@ -161,6 +162,11 @@ class Custody:
 
     def is_of_library(self, name: str, scope: Scope) -> bool:
         return scope.imported(name) is not None and self.home.elsewhere(name, scope) is None
+
+    def knows_no_model(self, call: ast.Call, scope: Scope) -> bool:
+        """Whether a call is one of Python's own library that has nothing to do with models."""
+        name = scope.imported(dotted(call.func) or "")
+        return name is not None and name.startswith(OF_NO_MODEL)
 
     def is_of_project(self, name: str, scope: Scope) -> bool:
         return name in self.home.scopes.classes or self.home.elsewhere(name, scope) is not None

@@ -41,6 +41,37 @@ def target_of(home: Evaluator, call: ast.Call, scope: Scope) -> Target | None:
     return None if elsewhere is None else _defined(elsewhere[0], elsewhere[1])
 
 
+def method_of(
+    home: Evaluator, made: ast.expr, scope: Scope, method: str
+) -> tuple[Target, ...] | None:
+    """The method of an object that a class of the project makes, none where the class has none by that name and no other
+    above it; ``None`` of an object that is made otherwise."""
+    name = dotted(made.func) if isinstance(made, ast.Call) else None
+    if name is None:
+        return None
+    found = _class_of(home, name, scope)
+    if found is None:
+        return None
+    cls, there = found
+    for each in cls.body:
+        if isinstance(each, ast.FunctionDef) and each.name == method:
+            return (Target(each, there, 1),)
+    return None if cls.bases or cls.keywords or cls.decorator_list else ()
+
+
+def _class_of(home: Evaluator, name: str, scope: Scope) -> tuple[ast.ClassDef, Evaluator] | None:
+    """The class of the project that a name is, and the file that defines it."""
+    for _ in range(DEEPEST):
+        if name in home.scopes.classes:
+            return home.scopes.classes[name], home
+        elsewhere = home.elsewhere(name, scope)
+        written = None if elsewhere is None else dotted(elsewhere[1])
+        if elsewhere is None or written is None:
+            return None
+        home, name, scope = elsewhere[0], written, elsewhere[0].scopes.module
+    return None
+
+
 def _maker(cls: ast.ClassDef, home: Evaluator) -> Target | None:
     for each in cls.body:
         if isinstance(each, ast.FunctionDef) and each.name == "__init__":

@@ -25,8 +25,9 @@ from oomlint.documents.python.custody.loads import note_load
 from oomlint.documents.python.custody.record import Custody, model_in
 from oomlint.documents.python.custody.targets import Target, argument_of, target_of
 from oomlint.documents.python.flow import returned
+from oomlint.documents.python.order import given_later
 from oomlint.documents.python.parsers import argparse_names
-from oomlint.documents.python.scopes import Scope, call_name, dotted
+from oomlint.documents.python.scopes import Binding, Scope, call_name, dotted
 
 # Each hand takes up to four of the thousand calls within calls that Python has room for.
 _MOST_HANDS = 20
@@ -57,7 +58,7 @@ def _trace_name(
     key = custody.key(value, scope)
     if key is not None:
         custody.names.add(key)
-    given = [each for each in custody.flow.values(value, scope) if each[0] is not value]
+    given = _given(custody, value, scope)
     for each, inner, place in given:
         trace(custody, each, inner, place if number is None else number, hand + 1)
     if given or key is None:
@@ -75,6 +76,20 @@ def _trace_name(
         and not _is_words(custody, value, scope)
     ):
         custody.touch(value, LOAD, f"how {dotted(value)} is made")
+
+
+def _given(
+    custody: Custody, value: ast.Name | ast.Attribute, scope: Scope
+) -> list[tuple[ast.expr, Scope, int | None]]:
+    """What a name stands for where it is asked for: what the trained model is reloaded into comes when it has been
+    trained."""
+    given = [each for each in custody.flow.values(value, scope) if each[0] is not value]
+    found = scope.find(value.id) if isinstance(value, ast.Name) and len(given) > 1 else None
+    if found is None:
+        return given
+    own = [each for each, inner, _ in given if inner is found[0]]
+    later = {id(each) for each in given_later(value, own, found[0])}
+    return [each for each in given if id(each[0]) not in later] or given
 
 
 def _trace_call(
@@ -104,6 +119,8 @@ def _trace_call(
         _trace_into(custody, call, scope, target, number, hand)
     elif CLASSES.search(name) and not custody.is_of_project(name, scope):
         note_load(custody, call)
+    elif custody.knows_no_model(call, scope):
+        return  # the name or the path of a model, which the trainer loads itself
     elif last in FUNCTIONS or (last in METHODS and given is None):
         _trace_first(custody, call, scope, hand)  # a name, or what is looked up
     else:
@@ -194,7 +211,16 @@ def _is_words(custody: Custody, value: ast.Attribute, scope: Scope) -> bool:
     node = home.node(value, scope)
     if isinstance(node, Scalar) and isinstance(node.value, str):
         return True
-    return option_of(value, scope, home.tree) in argparse_names(home.tree).known
+    if option_of(value, scope, home.tree) in argparse_names(home.tree).known:
+        return True
+    found = scope.find(value.value.id) if isinstance(value.value, ast.Name) else None
+    return found is not None and any(map(_is_parsed, found[1]))
+
+
+def _is_parsed(binding: Binding) -> bool:
+    """Whether a name is given what a method parses, whoever's class it is one of: ``args, config = parser.parse()``."""
+    call = binding.part_of[0] if binding.part_of is not None else binding.value
+    return isinstance(call, ast.Call) and call_name(call).startswith("parse")
 
 
 def _alternatives(value: ast.expr, number: int | None) -> Iterator[tuple[ast.expr, int | None]]:

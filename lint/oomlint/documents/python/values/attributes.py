@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from oomlint.documents.base import Mapping, Node, Scalar
+from oomlint.documents.base import Node, Scalar
 from oomlint.documents.python.environment import is_set_by_launchers, variable_taken
 from oomlint.documents.python.instances import AttributeValue, attribute
 from oomlint.documents.python.nodes import PythonScalar, option_of
 from oomlint.documents.python.parsers import PARSES_ARGUMENTS, Switch, are_parsed, field_default
 from oomlint.documents.python.scopes import Binding, Scope, dotted
 from oomlint.documents.python.values.called import as_set, path_in
+from oomlint.documents.python.values.dicts import held_dict, passed_name
 from oomlint.documents.python.values.entered import by_caller
-from oomlint.documents.python.values.limits import DEEPEST
+from oomlint.documents.python.values.limits import DEEPEST, GIVEN, SHARED
 from oomlint.documents.python.values.named import imported, reached, seen_at
 from oomlint.documents.python.values.seen_nodes import (
     from_elsewhere,
@@ -72,6 +73,10 @@ def _option(home: Evaluator, root: str, rest: str, span: Span, scope: Scope, dep
         return of_option(or_none(there), rest)
     if home.settings.get(root, root) not in (root, *home.scopes.classes):
         return of_option(unknown_at(span), rest)  # by the default of a library's class
+    passed = passed_name(home, root, scope) if depth <= DEEPEST else None
+    if passed is not None and not {f"{passed[0]}.{rest}", f"{passed[0]}.*"} & home.scopes.changed:
+        node = _option(home, passed[0], rest, span, passed[1], depth + 1)
+        return locked_by(node, SHARED.format(f"{passed[0]}.{rest}"))
     return unknown_at(span)
 
 
@@ -107,23 +112,16 @@ def item_of(home: Evaluator, expression: ast.Subscript, scope: Scope, depth: int
     if variable is not None:
         is_set = not is_set_by_launchers(variable) and home.files.sets(variable)
         return as_set(home, variable, span) if is_set else unknown_at(span)
-    name = dotted(expression.value)
     key = home.value(expression.slice, scope, depth + 1)
-    if name is None or not isinstance(key, str) or name in home.scopes.changed:
+    held = held_dict(home, expression.value, scope, depth) if isinstance(key, str) else None
+    node = None if held is None else held.under(key, home)
+    if held is None or node is None:
         return unknown_at(span)
-    found = scope.find(name)
-    if found is None or len(found[1]) != 1:
-        return unknown_at(span)
-    owner, (binding,) = found
-    if binding.value is None:
-        return unknown_at(span)
-    holder = home.node(binding.value, owner, depth + 1)
-    entry = holder.entries.get(key) if isinstance(holder, Mapping) else None
-    if entry is None or binding.kind != "value":
-        return unknown_at(span)
-    reads = home.scopes.reads
+    if not held.name:
+        return locked_by(node, GIVEN)
+    reads, name = home.scopes.reads, held.name
     by_key = reads[name] == reads[f"{name}[]"] and reads[f"{name}[{key!r}]"] == 1
-    return seen_at(home, entry.value, span, name, alone=by_key)
+    return seen_at(home, node, span, name, alone=by_key)
 
 
 def _setting(home: Evaluator, holder: str, attribute: str, scope: Scope) -> ast.expr | None:

@@ -16,6 +16,7 @@ from oomlint.documents.python.nodes import PythonScalar, filed_of, is_of_options
 from oomlint.documents.python.paths import path_of
 from oomlint.documents.python.plain_values import arithmetic, plain_value
 from oomlint.documents.python.scopes import Scope, dotted
+from oomlint.documents.python.values.dicts import got
 from oomlint.documents.python.values.limits import DEEPEST
 from oomlint.documents.python.values.seen_nodes import from_elsewhere, locked_by, unknown_at
 from oomlint.documents.python.walking import walk
@@ -80,6 +81,7 @@ def call_of(home: Evaluator, expression: ast.Call, scope: Scope, depth: int) -> 
         return _number(home, _NUMBERS[name], expression, scope, depth)
     return (
         _gotten(home, expression, scope, depth)
+        or got(home, expression, scope, depth)
         or path_in(home, expression, scope, depth)
         or _returned(home, expression, scope, depth)
         or _made(home, expression, depth)
@@ -195,6 +197,24 @@ def _made(home: Evaluator, call: ast.Call, depth: int) -> Node | None:
     if made is None or not made.callee.endswith(("Config", "Arguments")):
         return None
     return Scalar(home.places.span(call), made, locked=_RETURNED)
+
+
+def part_returned(
+    home: Evaluator, place: ast.expr, call: ast.Call, number: int, depth: int
+) -> Node:
+    """What a name is given of the several things that a function of the file returns: ``model, peft_config = build(args)``."""
+    span = home.places.span(place)
+    function = home.scopes.functions.get(dotted(call.func) or "")
+    if function is None or depth > DEEPEST:
+        return unknown_at(span)
+    own = home.scopes.of_node[id(function)]
+    several = home.end_of(function.body, own, depth + 1)
+    is_plain = isinstance(several, ast.Tuple) and not any(
+        isinstance(each, ast.Starred) for each in several.elts
+    )
+    if not is_plain or not isinstance(several, ast.Tuple) or number >= len(several.elts):
+        return unknown_at(span)
+    return locked_by(home.node(several.elts[number], own, depth + 1), _RETURNED)
 
 
 def _copied(call: ast.Call, scope: Scope) -> ast.expr | None:

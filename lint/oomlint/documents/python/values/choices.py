@@ -86,7 +86,6 @@ def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) ->
     if compared is not None and (not compared[0] or compared[1] is UNKNOWN):
         return unknown
     sides = [home.node(e, scope, depth + 1) for e in (expression.body, expression.orelse)]
-    default = home.options.get(option)
     return PythonScalar(
         unknown.span,
         UNKNOWN,
@@ -94,8 +93,16 @@ def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) ->
         option=option,
         either=(sides[0], sides[1]),
         compared=compared,
-        unset=UNKNOWN if default is None else home.value(default, scope, depth + 1),
+        unset=_unset(home, asked, option, scope, depth),
     )
+
+
+def _unset(home: Evaluator, asked: ast.expr, option: str, scope: Scope, depth: int) -> Any:
+    """What an option is where nobody says it: by argparse, or by the dataclass that declares it."""
+    default = home.options.get(option)
+    if default is not None:
+        return home.value(default, scope, depth + 1)
+    return home.value(asked, scope, depth + 1) if depth < DEEPEST else UNKNOWN
 
 
 def first_set(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import Mapping, Node, Scalar
 from oomlint.documents.python.nodes import PythonEntry, PythonMapping, filed_of
-from oomlint.documents.python.scopes import Scope
-from oomlint.documents.python.values.limits import GIVEN, SHARED
+from oomlint.documents.python.scopes import Scope, dotted
+from oomlint.documents.python.values.limits import DEEPEST, GIVEN, SHARED
 from oomlint.documents.python.values.parameters import parameters_of
 from oomlint.documents.python.values.seen_nodes import locked_by, mapping_of, unknown_at
 from oomlint.documents.text import Span
@@ -117,6 +118,83 @@ def keywords_of(home: Evaluator, expression: ast.Name, owner: Scope, depth: int)
         if not (key.isdigit() or key in taken) and isinstance(entry, PythonEntry)
     }
     return replace(given, entries=entries, locked=GIVEN)
+
+
+def passed_name(home: Evaluator, name: str, scope: Scope) -> tuple[str, Scope] | None:
+    """The name that all calls of a function give its parameter, and where they have it."""
+    found = scope.find(name)
+    if found is None or len(found[1]) != 1 or found[1][0].kind != "parameter":
+        return None
+    given = home.given.get((id(found[0].node), name), [])
+    names = {each.id if isinstance(each, ast.Name) else "" for each, _ in given}
+    owners = {id(held[0]) for each in names for _, at in given if (held := at.find(each))}
+    return (names.pop(), given[0][1]) if len(names) == len(owners) == 1 else None
+
+
+class HeldDict(Struct, frozen=True, eq=False):
+    """A dict of the script's. ``name`` is what it is called where it is asked for; none where a function is given it, or it
+    stands in another. ``names`` are all that it goes by, itself or what it stands in."""
+
+    dict: Mapping
+    name: str
+    names: frozenset[str]
+
+    def under(self, key: str, home: Evaluator) -> Node | None:
+        """What stands under a key, unless something in that is changed."""
+        entry = self.dict.entries.get(key)
+        if entry is None:
+            return None
+        is_changed = any(f"{name}[]" in home.scopes.changed for name in self.names)
+        return None if isinstance(entry.value, Mapping) and is_changed else entry.value
+
+
+def held_dict(home: Evaluator, holder: ast.expr, scope: Scope, depth: int) -> HeldDict | None:
+    """The dict that an expression holds, if nothing changes it: a name, what a function is given, or an item of such."""
+    if depth > DEEPEST:
+        return None
+    if isinstance(holder, ast.Subscript):
+        key = home.value(holder.slice, scope, depth + 1)
+        around = held_dict(home, holder.value, scope, depth + 1) if isinstance(key, str) else None
+        inner = None if around is None else around.under(key, home)
+        if around is None or not isinstance(inner, Mapping):
+            return None
+        return HeldDict(inner, "", around.names)
+    name = dotted(holder)
+    found = scope.find(name) if name is not None else None
+    if name is None or found is None or len(found[1]) != 1 or name in home.scopes.changed:
+        return None
+    owner, (binding,) = found
+    passed = passed_name(home, name, scope)
+    if passed is not None:
+        given = ast.copy_location(ast.Name(passed[0], ast.Load()), holder)
+        held = held_dict(home, given, passed[1], depth + 1)
+        return None if held is None else HeldDict(held.dict, "", held.names | {name})
+    if binding.kind != "value" or binding.value is None:
+        return None
+    node = home.node(binding.value, owner, depth + 1)
+    return HeldDict(node, name, frozenset({name})) if isinstance(node, Mapping) else None
+
+
+def got(home: Evaluator, call: ast.Call, scope: Scope, depth: int) -> Node | None:
+    """``settings.get("batch", 4)`` of a dict that nothing changes; ``None`` of another call."""
+    match call:
+        case ast.Call(
+            func=ast.Attribute(value=holder, attr="get"), args=[asked, *otherwise], keywords=[]
+        ) if len(otherwise) < 2:
+            pass
+        case _:
+            return None
+    key = home.value(asked, scope, depth + 1)
+    held = held_dict(home, holder, scope, depth) if isinstance(key, str) else None
+    if held is None:
+        return None
+    found = held.under(key, home)
+    if found is not None:
+        return locked_by(found, SHARED.format(held.name) if held.name else GIVEN)
+    if key in held.dict.entries or not isinstance(held.dict, PythonMapping) or held.dict.open_ended:
+        return None
+    span = home.places.span(call)
+    return home.node(otherwise[0], scope, depth + 1) if otherwise else Scalar(span, None)
 
 
 def _before_stores(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Node | None:

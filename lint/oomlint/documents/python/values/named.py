@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from oomlint.documents.base import UNKNOWN, Call, Name, Node, Scalar
 from oomlint.documents.python.branches import tests_of_values
 from oomlint.documents.python.plain_values import plain_value
 from oomlint.documents.python.scopes import Binding, Scope, dotted
+from oomlint.documents.python.values.called import part_returned
 from oomlint.documents.python.values.choices import are_of_ranks, by_ranks
 from oomlint.documents.python.values.dicts import keywords_of
 from oomlint.documents.python.values.entered import by_caller
@@ -48,6 +49,8 @@ def named_value(home: Evaluator, expression: ast.Name, scope: Scope, depth: int)
         return Scalar(span, Name(expression.id))
     if binding.kind == "keywords":
         return keywords_of(home, expression, owner, depth)
+    if binding.part_of is not None:
+        return part_returned(home, expression, *binding.part_of, depth)
     return _bound(home, expression, owner, binding, depth)
 
 
@@ -67,7 +70,7 @@ def _of_several(
         return None
     if chosen is not None:
         return locked_by(home.node(chosen, owner, depth + 1), BY_FILE)
-    choice = _of_branches(home, expression, bindings, owner) if len(bindings) == 2 else None
+    choice = _of_branches(home, expression, bindings, owner) if len(bindings) > 1 else None
     return None if choice is None else home.node(choice, owner, depth + CHOICE)
 
 
@@ -93,27 +96,57 @@ def _bound(
 
 def _of_branches(
     home: Evaluator, place: ast.Name, bindings: list[Binding], scope: Scope
-) -> ast.IfExp | None:
-    """A name that an ``if`` gives another value than it had, or one of two, as an expression that says so."""
+) -> ast.expr | None:
+    """A name that the arms of an ``if`` give a value each, or another than it had, as an expression that says so. Where
+    none of the arms gives it one, nobody can ask for it."""
     if id(scope.node) not in home.branches:
         home.branches[id(scope.node)] = dict(_assigned_in_branches(scope.node))
     branches = home.branches[id(scope.node)]
     values = [b.value for b in bindings if b.kind == "value" and b.value is not None]
-    if len(values) != 2:
+    if len(values) != len(bindings):
         return None
-    sides = [branches.get(id(value)) for value in values]
+    had = values.pop(0) if id(values[0]) not in branches else None
+    arms = list(_chained(values, branches))
+    if len(arms) != len(values) or (had is not None and not _stands_above(had, arms[0][0], scope)):
+        return None
+    last, test = arms.pop()
+    if had is not None and test is not None:
+        last = _either(test, last, had, place)
+    for value, test in reversed(arms):
+        assert test is not None
+        last = _either(test, value, last, place)
+    return last if isinstance(last, ast.IfExp) else None
+
+
+def _either(test: ast.expr, one: ast.expr, other: ast.expr, place: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.IfExp(test, one, other), place)
+
+
+def _stands_above(value: ast.expr, other: ast.expr, scope: Scope) -> bool:
+    """Whether a scope assigns a value outside of any branch, before another."""
     body = getattr(scope.node, "body", [])
-    is_first_plain = isinstance(body, list) and any(
-        isinstance(each, ast.Assign) and each.value is values[0] for each in body
+    is_plain = isinstance(body, list) and any(
+        isinstance(each, ast.Assign) and each.value is value for each in body
     )
-    match sides:
-        case [None, (branch, True)] if is_first_plain and values[0].lineno < branch.lineno:
-            other, chosen = values
-        case [(branch, True), (other_branch, False)] if branch is other_branch:
-            chosen, other = values
-        case _:
-            return None
-    return ast.copy_location(ast.IfExp(branch.test, chosen, other), place)
+    return is_plain and value.lineno < other.lineno
+
+
+def _chained(
+    values: list[ast.expr], branches: MappingABC[int, tuple[ast.If, bool]]
+) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """Values that the arms of one ``if`` give, each with its test, ``None`` of the last one's ``else``; as far as they are."""
+    above: ast.If | None = None
+    for value in values:
+        branch, holds = branches.get(id(value), (None, False))
+        if branch is None or not (holds if above is None else _is_next(branch, holds, above)):
+            return
+        yield value, branch.test if holds else None
+        above = branch
+
+
+def _is_next(branch: ast.If, holds: bool, above: ast.If) -> bool:
+    """Whether an arm is the one behind another: its ``else``, or the ``elif`` there."""
+    return above.orelse == [branch] if holds else above is branch
 
 
 def _binding_by_files(
