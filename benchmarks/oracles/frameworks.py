@@ -350,21 +350,32 @@ _LITGPT = Framework(
     "LitGPT",
     "litgpt_config",
     ("litgpt",),
-    (Part(LITGPT),),
+    (
+        Part(
+            LITGPT,
+            unsaid={
+                "litgpt.precision": "left out, Fabric chooses by the card",
+                "litgpt.optimizer": "left out, or a class with arguments of its own",
+                "eval.max_new_tokens": "left out, nothing of memory hangs on it here",
+                "save.dir": "left out, a folder of the command's name",
+            },
+        ),
+    ),
     folders=("litgpt",),
     suffixes=(".yaml", ".yml", *SCRIPTS),
     options=_litgpt_command,
     known={
-        "checkpoint_dir": "the word that stands first on a line, which is no option",
+        r"checkpoint_dir|model_name \(litgpt": "the word that stands first on a line, which is no option",
+        r"data.class_path \(litgpt.data\): we read '(\w+)', it reads 'litgpt.data": "it looks its classes up by their last name",
     },
     written={
-        f"{command}.sh": f"litgpt {command} {model} --data Alpaca2k --devices {devices}"
+        f"{command}.sh": f"litgpt {command} {model} --data {data} --devices {devices}"
         " --train.micro_batch_size 8 --train.max_seq_length 2048\n"
-        for command, model, devices in (
-            ("finetune_full", "meta-llama/Llama-3.2-3B", 1),
-            ("finetune_lora", "meta-llama/Llama-3.1-8B", 1),
-            ("finetune_adapter", "meta-llama/Llama-2-7b-hf", 4),
-            ("pretrain", "pythia-1b", 1),
+        for command, model, data, devices in (
+            ("finetune_full", "meta-llama/Llama-3.2-3B", "Alpaca2k", 1),
+            ("finetune_lora", "meta-llama/Llama-3.1-8B", "Alpaca2k", 1),
+            ("finetune_adapter", "meta-llama/Llama-2-7b-hf", "Alpaca2k", 4),
+            ("pretrain", "pythia-1b", "TinyStories", 1),
         )
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.fixing import fix_of
+from tests.fixing import fix_of, repaired
 from tests.linked import run_of
 
 from oomlint.plan.fields import f
@@ -68,3 +68,28 @@ def test_nothing_is_written_beside_what_accelerate_passes_by(nested: bool) -> No
     run = run_of(files, "run.sh")
     fix = fix_of(run, {f.offload.optimizer: "cpu"})
     assert bool(fix.edits) is not nested
+
+
+_ACCELERATE = """\
+distributed_type: DEEPSPEED
+num_machines: 1
+num_processes: 8
+mixed_precision: bf16
+deepspeed_config:
+  zero_stage: 2
+  zero3_init_flag: false
+"""
+
+
+def test_a_file_that_its_only_run_leaves_stays_as_it_was() -> None:
+    """Its processes were made fewer first; the copy that the run then names has that too."""
+    command = _COMMAND.replace("acc.yaml", "zero2.yaml").replace("\n", "")
+    files = {
+        "run.sh": f"{command} --gradient_accumulation_steps 4 --gradient_checkpointing True\n",
+        "train.py": _SCRIPT.replace("1.5B", "7B"),
+        "zero2.yaml": _ACCELERATE,
+    }
+    texts = repaired(files, hardware="1xRTX-4090-24GB", unsafe=True).texts
+    assert "zero2.yaml" not in texts
+    (copy,) = (text for name, text in texts.items() if name.startswith("zero3"))
+    assert b"num_processes: 1" in copy
