@@ -53,6 +53,8 @@ def names_no_set(run: Cells) -> Any:
 
 
 def _is_left_empty(blocks: list[Block]) -> bool:
-    rows = ((block, block.table.by_field.get(f.data.sets)) for block in blocks)
-    found = ((block, block.find(row.key)) for block, row in rows if row is not None)
+    rows = (
+        (block, row) for block in blocks for row in block.table.rows if row.field == f.data.sets
+    )
+    found = ((block, block.find(row.key)) for block, row in rows)
     return any(entry is not None and not block.value(entry.value) for block, entry in found)
