@@ -16,7 +16,7 @@ from oomlint.dialects.axolotl.keys import AXOLOTL, FSDP_CONFIG
 from oomlint.dialects.colossalai.keys import TABLES as COLOSSALAI
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.lingua.keys import LINGUA
-from oomlint.dialects.litgpt.keys import LITGPT
+from oomlint.dialects.litgpt.keys import LITGPT, own as litgpt
 from oomlint.dialects.llama_recipes.keys import LLAMA_RECIPES
 from oomlint.dialects.llamafactory.keys import LLAMA_FACTORY
 from oomlint.dialects.llm_foundry.keys import LLM_FOUNDRY
@@ -337,7 +337,10 @@ _LLAMA_FACTORY = Framework(
 
 
 def _litgpt_command(run: Run) -> Mapping[str, Any]:
-    """The sub-command that a config of its hub is for, by name: ``qlora`` runs ``finetune_lora``."""
+    """The sub-command of a line, or that a config of its hub is for, by name: ``qlora`` runs ``finetune_lora``."""
+    line = command_of(run)
+    if line:
+        return {**line, "command": run.cells[litgpt.command]}
     words = {run.name.rpartition("/")[2].partition(".")[0], *run.name.split("/")}
     found = next((word for word in ("full", "adapter", "pretrain") if word in words), "lora")
     return {"command": found}
@@ -347,9 +350,34 @@ _LITGPT = Framework(
     "LitGPT",
     "litgpt_config",
     ("litgpt",),
-    (Part(LITGPT),),
+    (
+        Part(
+            LITGPT,
+            unsaid={
+                "litgpt.precision": "left out, Fabric chooses by the card",
+                "litgpt.optimizer": "left out, or a class with arguments of its own",
+                "eval.max_new_tokens": "left out, nothing of memory hangs on it here",
+                "save.dir": "left out, a folder of the command's name",
+            },
+        ),
+    ),
     folders=("litgpt",),
+    suffixes=(".yaml", ".yml", *SCRIPTS),
     options=_litgpt_command,
+    known={
+        r"checkpoint_dir|model_name \(litgpt": "the word that stands first on a line, which is no option",
+        r"data.class_path \(litgpt.data\): we read '(\w+)', it reads 'litgpt.data": "it looks its classes up by their last name",
+    },
+    written={
+        f"{command}.sh": f"litgpt {command} {model} --data {data} --devices {devices}"
+        " --train.micro_batch_size 8 --train.max_seq_length 2048\n"
+        for command, model, data, devices in (
+            ("finetune_full", "meta-llama/Llama-3.2-3B", "Alpaca2k", 1),
+            ("finetune_lora", "meta-llama/Llama-3.1-8B", "Alpaca2k", 1),
+            ("finetune_adapter", "meta-llama/Llama-2-7b-hf", "Alpaca2k", 4),
+            ("pretrain", "pythia-1b", "TinyStories", 1),
+        )
+    },
 )
 
 _TORCHTUNE = Framework(

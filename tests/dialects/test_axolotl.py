@@ -6,6 +6,7 @@ import pytest
 from tests.linked import link, run_of as run_of_files
 
 from oomlint.dialects import registry
+from oomlint.dialects.common.fields import shared
 from oomlint.documents.text import apply_edits
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
@@ -599,3 +600,22 @@ def test_a_config_of_another_name_in_a_folder_of_that_name_is_missing() -> None:
 def test_that_folder_is_no_other_frameworks() -> None:
     run = run_of_files({"run.yaml": f"{LLAMA_FACTORY}deepspeed: deepspeed/zero3.json\n"})
     assert [each.reference for each in run.missing] == ["deepspeed/zero3.json"]
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus", "starts"),
+    [
+        ("axolotl train a.yaml", 1, False),
+        ("axolotl train a.yaml", 2, True),
+        ("accelerate launch -m axolotl.cli.train a.yaml", 1, False),
+        ("accelerate launch --use_fsdp -m axolotl.cli.train a.yaml", 1, True),
+        ("accelerate launch --config_file gone.yaml -m axolotl.cli.train a.yaml", 1, True),
+        ("torchrun --nproc_per_node 1 -m axolotl.cli.train a.yaml", 1, True),
+        ("axolotl train a.yaml --launcher torchrun -- --nproc_per_node 1", 1, True),
+    ],
+)
+def test_fsdp_wants_a_process_with_a_rank(line, gpus, starts):
+    """transformers' Trainer stops where the one process has none."""
+    config = RUN + "fsdp_version: 2\nfsdp_config:\n  offload_params: false\n"
+    run = run_of_files({"a.yaml": config, "run.sh": f"{line}\n"}, hardware=f"{gpus}xA100-80GB")
+    assert (shared.refused in run.settings) is not starts

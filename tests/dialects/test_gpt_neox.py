@@ -250,7 +250,7 @@ def test_accumulation_is_one_where_nobody_says_it() -> None:
     text = _YAML.replace('"gradient_accumulation_steps": 8', '"train_batch_size": 16')
     assert _run(text).plan.batch.grad_accum == 1
     after = fixed(_run, text, {"batch.micro": 2, "batch.grad_accum": 2})
-    assert "gradient_accumulation_steps: 2" in after.replace('"', "")
+    assert '"gradient_accumulation_steps": 2' in after
 
 
 # -- fixes -----------------------------------------------------------------------------------------
@@ -274,6 +274,13 @@ def test_wishes(changes: dict[str, Any], line: str) -> None:
     after = fixed(_run, _YAML, changes)
     assert line.replace('"', "") in after.replace('"', "")
     assert "# as many as fit" in after
+
+
+def test_a_checkpoint_of_all_layers_saves_nothing_and_is_made_one_of_each() -> None:
+    text = _with('"checkpoint_num_layers": 24,')
+    assert _run(text).plan.checkpointing.mode == "none"
+    assert '"checkpoint_num_layers": 1' in fixed(_run, text, {"checkpointing.mode": "full"})
+    assert _run(_with('"checkpoint_num_layers": 2,')).plan.checkpointing.mode == "full"
 
 
 def test_higher_stages_want_no_pipeline_module_which_saves_otherwise() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.fixing import fixed
-from tests.linked import link
+from tests.fixing import fix_of, fixed
+from tests.linked import link, run_of
 
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
@@ -286,6 +286,29 @@ def test_other_files_are_not_ours() -> None:
 )  # fmt: skip
 def test_fixes(changes: dict[str, Any], old: str, new: str) -> None:
     assert fixed(_run, _LORA, changes) == _LORA.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("said", "then"),
+    [
+        ("", "optimizer: bitsandbytes.optim.PagedAdamW8bit"),
+        ("optimizer: AdamW\n", "optimizer: bitsandbytes.optim.PagedAdamW8bit"),
+    ],
+)
+def test_an_optimizer_without_arguments_is_a_name(said: str, then: str) -> None:
+    """LitGPT takes a mapping only with ``init_args`` in it."""
+    assert then in fixed(_run, _FULL + said, {"optimizer.kind": "paged_adamw8bit"})
+    line = "litgpt pretrain --model_name Llama-3.2-1B --data TinyStories --devices 1\n"
+    run = run_of({"run.sh": line}, "run.sh")
+    (edit,) = fix_of(run, {"optimizer.kind": "paged_adamw8bit"}).edits
+    assert edit.replacement.strip() == "--optimizer bitsandbytes.optim.PagedAdamW8bit"
+
+
+def test_an_argument_that_the_optimizer_does_not_take_keeps_it_from_being_changed() -> None:
+    run = _run(_LORA + "    fused: true\n")
+    assert run.plan.optimizer.fused is True
+    with pytest.raises(CannotEdit, match="fused"):
+        run.what_if({"optimizer.kind": "paged_adamw8bit"})
 
 
 def test_quantization_needs_a_true_precision() -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.linked import link
+from tests.linked import link, run_of as run_of_files
 
 from oomlint.dialects import registry
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.llamafactory.releases import EXPANDS_SEGMENTS
 from oomlint.documents.text import Source, by_path
 from oomlint.errors import CannotEdit, FileError
@@ -784,3 +785,21 @@ def test_a_script_that_calls_the_commands_own_main_trains_the_config_that_it_is_
     assert run.plan.parallel.world == 4
     other = {"a.sh": line, "config/a.yaml": "epochs: 3\nlearning_rate: 0.1\n"}
     assert not link(other).runs
+
+
+@pytest.mark.parametrize(
+    ("line", "config", "word", "stops"),
+    [
+        ("dataset:", "a.yaml", "", True),
+        ("dataset: ''", "a.yaml", "", True),
+        ("dataset:", "a.yaml", " dataset=alpaca", False),
+        ("dataset:\ntokenized_path: data/tokenized", "a.yaml", "", False),
+        ("dataset: alpaca", "a.yaml", "", False),
+    ],
+)
+def test_a_config_whose_data_set_is_left_empty_starts_nothing(
+    line: str, config: str, word: str, stops: bool
+) -> None:
+    text = f"model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\nfinetuning_type: full\n{line}\n"
+    run = run_of_files({config: text, "run.sh": f"llamafactory-cli train {config}{word}\n"})
+    assert (shared.stops in run.settings) is stops

@@ -163,6 +163,41 @@ def test_kernel_that_the_project_does_not_require_is_shown(required: str, is_wri
         assert reason(result) == "it needs liger-kernel, which the project does not require"
 
 
+@pytest.mark.parametrize(
+    ("guide", "is_written"),
+    [
+        ("# Mine\n\n```bash\npip install torch transformers datasets\n```\n", False),
+        ("# Mine\n\n```bash\npip install torch transformers liger-kernel\n```\n", True),
+    ],
+)
+def test_kernel_that_the_guide_does_not_install_is_shown(guide: str, is_written: bool) -> None:
+    result = fix(
+        {"train.py": SCRIPT.format(more=""), "README.md": guide},
+        "loss.logits_materialised",
+        "fused",
+    )
+    if is_written:
+        assert "use_liger_kernel=True" in result.texts["train.py"].decode()
+        assert _titles(result) == ["set loss.logits_materialised"]
+    else:
+        assert reason(result) == "it needs liger-kernel, which the project does not require"
+
+
+def test_kernel_of_which_no_file_speaks_is_named_in_the_title() -> None:
+    result = fix({"train.py": SCRIPT.format(more="")}, "loss.logits_materialised", "fused")
+    assert _titles(result) == ["set loss.logits_materialised (it needs liger-kernel)"]
+
+
+def test_kernel_that_the_script_does_not_install_is_shown() -> None:
+    script = "import os\n\nos.system('pip install -q transformers trl')\n" + SCRIPT.format(more="")
+    result = fix({"train.py": script}, "loss.logits_materialised", "fused")
+    assert reason(result) == "it needs liger-kernel, which the project does not require"
+
+
+def _titles(result: FixResult) -> list[str]:
+    return [each.fix.title for each in result.report.applied if each.fix is not None]
+
+
 _SETUP = """\
 extra_require = {
     "torch": ["torch>=1.13.1"],

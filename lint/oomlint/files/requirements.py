@@ -88,6 +88,14 @@ def floors(name: str, text: str) -> dict[str, str]:
     return _versions(_requirements(name, text), _oldest)
 
 
+def installed_names(name: str, text: str) -> frozenset[str]:
+    """The packages that a guide of that name tells its reader to install, or that a text of another name installs itself,
+    whatever their versions."""
+    is_told = is_guide(name.rpartition("/")[2])
+    found = _requirements(name, text) if is_told else _installed(text)
+    return frozenset(package for package, _ in found)
+
+
 def set_up_floors(name: str, text: str) -> dict[str, str]:
     """The same of what a script of that name installs that sets the project up, none of another file."""
     is_script = re.fullmatch(_SETS_UP, name.rpartition("/")[2].lower()) is not None

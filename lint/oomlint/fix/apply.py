@@ -188,6 +188,7 @@ def _settle(
     """Fix one group of files, step by step; the report is what is found first, and comes back as it is last."""
     texts: dict[str, bytes] = {}
     seen = [texts]
+    found_first = report
     for _ in range(MAX_PASSES):
         diagnoses = report.diagnoses if job.rules else _planned(job, report, level)
         batch = list(choose(diagnoses, level, outcome.refused))
@@ -202,8 +203,35 @@ def _settle(
         left = next(iter(choose(report.diagnoses, level, outcome.refused)), None)
         if left is not None:
             outcome.failures.append(_failure(left, f"there is no end after {MAX_PASSES} passes"))
+    texts, report = _without_deserted(job, workspace, level, outcome, texts, found_first, report)
     outcome.texts.update(texts)
     return report
+
+
+def _without_deserted(
+    job: _Job,
+    workspace: Workspace,
+    level: Applicability,
+    outcome: _Outcome,
+    texts: dict[str, bytes],
+    before: Report,
+    after: Report,
+) -> tuple[dict[str, bytes], Report]:
+    """A file that was changed for runs which then left it, for a copy or for one beside it, stays as it was, unless it
+    asks for its change by itself."""
+    deserted = _trained(before) - _trained(after)
+    kept = {path: data for path, data in texts.items() if path not in deserted}
+    if len(kept) == len(texts):
+        return texts, after
+    report = job.lint(workspace.with_overlay(kept))
+    if any(choose(_planned(job, report, level), level, outcome.refused)):
+        return texts, after
+    return kept, report
+
+
+def _trained(report: Report) -> set[str]:
+    """The files of runs that somebody starts."""
+    return {path for run in report.runs if not run.is_fragment for path in run.sources}
 
 
 def _planned(job: _Job, report: Report, level: Applicability) -> Sequence[Diagnosis]:

@@ -18,7 +18,7 @@ from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.own_steps import reads_gradients
 from oomlint.fix.ownership import started_plainly, why_not_ours, why_the_frameworks, why_unused
-from oomlint.fix.packages import missing_package
+from oomlint.fix.packages import missing_package, untold_package
 from oomlint.fix.sharing import Apart, FixFields, set_apart
 from oomlint.fix.story import (
     added_elsewhere,
@@ -146,7 +146,7 @@ def make_fix(
     rise = 0 if after is None else _rise(run, after)
     device = None if after is None else after.host if resource == "host" else after.gpu
     return Fix(
-        _title(proposal, apart, rise),
+        _title(proposal, apart, rise, untold_package(run, plain)),
         proposal.applicability if apart.edits else Applicability.DISPLAY,
         apart.edits,
         None if device is None else device.peak_bytes,
@@ -316,14 +316,16 @@ def _changes(run: Run, proposal: Proposal) -> dict[str, Any]:
     return values
 
 
-def _title(proposal: Proposal, apart: Apart, rise: int) -> str:
-    """The proposal's title, the files that it adds, and what it costs in memory: settings that
-    a card can run at all may need more than those that it cannot."""
+def _title(proposal: Proposal, apart: Apart, rise: int, package: str | None) -> str:
+    """The proposal's title, the files that it adds, what it takes that no file speaks of, and what it costs in memory:
+    settings that a card can run at all may need more than those that it cannot."""
     asides = [
         f"{'by naming' if copy.path in apart.joined else 'in a copy,'} {_name(copy.path)}"
         + (f", since {why}" if why else "")
         for copy, why in apart.left.values()
     ]
+    if package is not None:
+        asides.append(f"it needs {package}")
     if rise:
         asides.append(f"it raises the predicted GPU peak by {gib(rise)}")
     return f"{proposal.title} ({'; '.join(asides)})" if asides else proposal.title

@@ -1,8 +1,9 @@
 """Packages that what a fix writes needs and that the project does not have.
 
 A setting that another package carries out (a Liger kernel, an optimizer of bitsandbytes) stops a run at its
-first line where that is not installed. What a project requires stands in its files: where they name
-others and not this one, to add it is somebody's decision. An extra is what only some install.
+first line where that is not installed. What a project requires stands in its files, or in what they tell people to
+install: where they name others and not this one, to add it is somebody's decision. An extra is what only some install.
+Where no file tells, the fix says what it needs.
 """
 
 from __future__ import annotations
@@ -10,8 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from oomlint.documents.text import Edit
-from oomlint.files.requirements import is_guide, is_pin_file, without_extras
+from oomlint.files.requirements import (
+    PACKAGES,
+    installed_names,
+    is_guide,
+    is_pin_file,
+    without_extras,
+)
 from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
 
@@ -19,23 +28,40 @@ from oomlint.runs.run import Run
 # training_args.py (use_liger_kernel, OptimizerNames of bitsandbytes) and integrations; LLaMA-Factory ff6d4d12
 # model/model_utils/liger_kernel.py; ms-swift 3602360a arguments/sft_args.py.
 _NEEDED = (
-    (r"liger", ("liger-kernel", "liger_kernel")),
+    (r"liger", ("liger-kernel", "liger_kernel", "[liger")),
     (r"adamw?_?8bit|adamw_bnb|bitsandbytes|load_in_[48]bit|quantization_bit|\bbnb", ("bitsandbytes",)),
     (r"flash_attention_2|flash_attention: true|flash_attn:? (?:true|fa2)", ("flash-attn", "flash_attn")),
 )  # fmt: skip
 
 # Packages that a framework requires itself. Sources: Axolotl 067b021c requirements.txt and setup.py; unsloth
-# 2025.11 pyproject.toml; torchtune 0.6 pyproject.toml names none of them.
+# 2025.11 pyproject.toml; openrlhf 0.11.2 and llama-cookbook 0.0.5.post1 METADATA; torchtune 0.6 pyproject.toml names none.
 _BROUGHT = {
     "axolotl": ("liger-kernel", "bitsandbytes", "flash-attn"),
     "unsloth": ("bitsandbytes",),
+    "openrlhf": ("bitsandbytes", "flash-attn"),
+    "llama-recipes": ("bitsandbytes",),
 }
+
+
+class _Told(Struct, frozen=True):
+    """The texts in which packages are named, and whether they tell what the run is installed with."""
+
+    text: str
+    is_told: bool
 
 
 def missing_package(run: Run, edits: Sequence[Edit]) -> str | None:
     """A package that the text of edits needs and that nothing which the project requires brings; ``None``
     where that cannot be told."""
-    copier = run.parts.copier
+    return _lacking(run, edits, is_told=True)
+
+
+def untold_package(run: Run, edits: Sequence[Edit]) -> str | None:
+    """A package that the text of edits needs, where no file tells what is installed, that neither."""
+    return _lacking(run, edits, is_told=False)
+
+
+def _lacking(run: Run, edits: Sequence[Edit], *, is_told: bool) -> str | None:
     written = [edit.replacement for edit in edits if not edit.creates]
     needed = [
         names
@@ -43,13 +69,31 @@ def missing_package(run: Run, edits: Sequence[Edit]) -> str | None:
         if names[0] not in _BROUGHT.get(run.dialect.name, ())
         and any(re.search(pattern, text, re.IGNORECASE) for text in written)
     ]
+    copier = run.parts.copier
     if not needed or copier is None or run.parts.root is None:
         return None
-    required = _required(copier.workspace, run.parts.root.path)
-    if required is None:
-        return None  # what it needs stands elsewhere
-    used = "\n".join((required, *(claim.document.source.text for claim in run.claims)))
-    return next((names[0] for names in needed if not any(name in used for name in names)), None)
+    told = _told(run, copier.workspace, run.parts.root.path)
+    if told.is_told is not is_told:
+        return None
+    return next((names[0] for names in needed if not any(n in told.text for n in names)), None)
+
+
+def _told(run: Run, workspace: Workspace, path: str) -> _Told:
+    """What is said of a run's packages: by what the project requires, by what a guide tells its reader to install, and
+    by what the run's own files install or already use."""
+    required = _required(workspace, path)
+    own = {claim.path: claim.document.source.text for claim in run.claims}
+    guides = dict(_below(workspace, str(workspace.project_around(path)), are_guides=True))
+    is_told = required is not None or any(
+        _TRAIN_WITH & installed_names(name, text)
+        for texts in (guides, own)
+        for name, text in texts.items()
+    )
+    return _Told("\n".join((required or "", *guides.values(), *own.values())), is_told)
+
+
+# Who names one of these tells what training takes.
+_TRAIN_WITH = PACKAGES & {"torch", "transformers", "trl", "peft", "accelerate", "deepspeed"}
 
 
 def _required(workspace: Workspace, path: str) -> str | None:
@@ -57,22 +101,24 @@ def _required(workspace: Workspace, path: str) -> str | None:
     those that the project keeps its code in do (a copy of the framework). ``None`` where none names what trains."""
     near = workspace.requirements(path)
     project = str(workspace.project_around(path))
-    for texts in (near, _below(workspace, project)):
+    below = (text for _, text in _below(workspace, project, are_guides=False))
+    for texts in (near, below):
         required = "\n".join(map(without_extras, texts))
-        if re.search(r"\b(torch|transformers)\b", required):
+        if re.search(rf"\b({'|'.join(sorted(_TRAIN_WITH))})\b", required):
             return required
     return None
 
 
-def _below(workspace: Workspace, project: str) -> Iterator[str]:
-    """The texts of such files in the project's folder and those in it, unsaved ones included."""
-    saved = workspace.below(project, (".txt", ".toml", ".cfg", ".py"), _DEEPEST)
+def _below(workspace: Workspace, project: str, *, are_guides: bool) -> Iterator[tuple[str, str]]:
+    """Names and texts of such files in the project's folder and those in it, unsaved ones included."""
+    saved = workspace.below(project, _GUIDES if are_guides else _LISTS, _DEEPEST)
     unsaved = (n for n in workspace.overlay if n.count("/") <= _DEEPEST)
     for name in dict.fromkeys((*saved, *unsaved)):
         base = name.rpartition("/")[2]
-        if is_pin_file(base) and not is_guide(base):
-            yield (workspace.read_or_none(name) or b"").decode("utf-8", "replace")
+        if is_pin_file(base) and is_guide(base) is are_guides:
+            yield name, (workspace.read_or_none(name) or b"").decode("utf-8", "replace")
 
 
+_LISTS, _GUIDES = (".txt", ".toml", ".cfg", ".py"), (".md", ".rst", ".txt")
 # Folders below the project's: further down lies what others brought.
 _DEEPEST = 1

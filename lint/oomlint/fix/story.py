@@ -409,7 +409,29 @@ def warning_at(source: Source, edit: Edit) -> str | None:
         only = re.search(_SUPPORTS_ONLY, above)
         if only and len(only[1]) > 1 and only[1].lower() in old.lower():
             return _shortened(above)
+    return _declined(source, edit, mark)
+
+
+def _declined(source: Source, edit: Edit, mark: str) -> str | None:
+    """The comment over a group of lines that says what they leave out (``# no quantization needed``), where an edit brings
+    just that into one of them. A blank line ends a group."""
+    start = source.text.rfind("\n", 0, edit.start) + 1
+    end = source.text.find("\n", edit.start)
+    group = re.split(r"\n[ \t]*\n", source.text[:start])[-1]
+    line = source.text[start : end if end >= 0 else len(source.text)]
+    for comment in re.findall(rf"(?m)^[ \t]*{re.escape(mark)}([^\n]*)$", group):
+        for topic, keys in _TOPICS.items():
+            if re.search(rf"(?i)\bno {topic}", comment) and re.search(keys, line):
+                return _shortened(" ".join(comment.split()))
     return None
+
+
+# What a comment says that there is none of, and the keys that would bring it.
+_TOPICS = {
+    r"quanti[sz]": r"(?i)quanti|load_in_[48]bit|\bbnb_",
+    r"(?:cpu |host )?off-?load": r"(?i)offload",
+    r"(?:gradient |activation )?(?:checkpointing|recompu)": r"(?i)checkpointing|recompu",
+}
 
 
 def _explained(source: Source, edit: Edit) -> str | None:

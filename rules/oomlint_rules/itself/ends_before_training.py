@@ -34,6 +34,7 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a key that earlier releases of ms-swift or LLaMA-Factory had (`train_type` before ms-swift 4.1) where the project pins one
   that refuses it;
 * words of a verl command that Hydra refuses, and micro batches of verl that are said both for all ranks and for one;
+* FSDP in the one process that Axolotl starts for one GPU, which no launcher gives a rank;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
 Where no file pins a library and only its newest releases refuse an option or lack a name, an installation of today ends there and an
@@ -78,6 +79,7 @@ Where a file beside it pins a library, nobody knows with which release that was,
 * TRL 0.18.0 to 0.20.0 `trainer/grpo_trainer.py`; vLLM `executor/uniproc_executor.py` (`ExecutorWithExternalLauncher`)
 * hydra 1.3 `_internal/config_loader_impl.py` `_apply_overrides_to_config`
 * verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`
+* transformers 4.36 to 5.23 `trainer.py` (*Using fsdp only works in distributed training*)
 * torchtitan 90c889e97 `torchtitan/float8.py`, v0.1.0 `components/quantization/float8.py`; torchao 0.5.0
   `float8/float8_tensor_parallel.py` (*Expecting module to be Float8Linear*)
 """

@@ -41,10 +41,11 @@ from collections.abc import Iterable
 from math import prod
 
 from oomlint.dialects.deepspeed.keys import ds
+from oomlint.judgement import says_ranks
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example
+from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example, text
 from oomlint_rules.settings._trainer import trainer_compares
 
 _AXOLOTL = axolotl(
@@ -54,6 +55,19 @@ _AXOLOTL = axolotl(
 )
 
 
+_OWN = text(
+    """
+    import deepspeed
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds.json")
+    for batch in loader:
+        loss = engine(**batch).loss
+        engine.backward(loss)
+        engine.step()
+    """
+)
 _LLAMA_FACTORY = LLAMA_FACTORY.replace("bf16: true\n", "deepspeed: ds.json\n")
 
 
@@ -88,6 +102,13 @@ class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
             on="8xA100-80GB",
             why="2 × 4 × 8 is 64",
         ),
+        example(
+            {
+                "train.py": _OWN,
+                "ds.json": _json("1", "8", "8"),
+                "run.sh": "deepspeed --num_gpus 4 train.py\n",
+            },
+        ),
         example({"ds.json": _json("4", "4", "156")}, why="no number of GPUs makes 16 into 156"),
         example(
             {"train.yaml": f"{_LLAMA_FACTORY}bf16: true\n", "ds.json": _json("1", "1", '"auto"')},
@@ -108,6 +129,11 @@ class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
         example(
             {"ds.json": _json("4", "4", "160")},
             why="ten GPUs would make it right, and their number is not known",
+        ),
+        example(
+            {"train.py": _OWN, "ds.json": _json("1", "8", "8")},
+            on="4xA100-80GB",
+            why="it is written for one process, and no file starts more",
         ),
     )
 
@@ -148,8 +174,10 @@ class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
             None if (setting := run.settings.get(name)) is None else int(setting.value)
             for name in fields
         )
-        # How many start it nobody says where no launch line does, whatever machine is meant.
-        ranks = None if run.is_fragment else run.plan.parallel.dp
+        # How many start it nobody says where no launch line does, whatever machine is meant: a trainer makes the product
+        # itself and is to be left it, a program of the project's own is written for as many as its author starts.
+        is_open = run.is_fragment or not (compares or says_ranks(run))
+        ranks = None if is_open else run.plan.parallel.dp
         factors = [n for n in (micro, accumulation, ranks) if n is not None]
         product = prod(factors)
         if total.value == product or (len(factors) < 3 and total.value % product == 0):

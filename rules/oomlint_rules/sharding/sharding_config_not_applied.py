@@ -4,6 +4,8 @@
 
 * An Accelerate YAML with a filled `fsdp_config` or `deepspeed_config` whose `distributed_type` is
   `MULTI_GPU` or `NO`, or that a flag of `accelerate launch` (`--multi_gpu`) counts before.
+* DeepSpeed's own `zero_optimization` in the `deepspeed_config` of an Accelerate YAML, whose keys are
+  `zero_stage` and `offload_optimizer_device`, where it asks for more than these do.
 * llama-recipes started with several processes and without `--enable_fsdp`.
 * The `deepspeed` launcher in a run of transformers' Trainer that names no DeepSpeed config and
   does not fit.
@@ -19,8 +21,8 @@ and FSDP together are refused, once the model is loaded.
 
 ## How to fix it
 
-Name what the file sets up: `distributed_type: FSDP` or `DEEPSPEED`; add `--enable_fsdp`; drop one of
-two. The fixes are unsafe: checkpoints have another format, and for llama-recipes several trainings
+Name what the file sets up: `distributed_type: FSDP` or `DEEPSPEED`; say it in Accelerate's words, or name a DeepSpeed
+JSON in `deepspeed_config_file`; add `--enable_fsdp`; drop one of two. The fixes are unsafe: checkpoints have another format, and for llama-recipes several trainings
 become one.
 
 ## When not to
@@ -31,7 +33,7 @@ the finding in the file.
 ## Sources
 
 * Accelerate 1.15 `commands/launch.py` (`launch_command`: `use_fsdp` and `use_deepspeed` follow from
-  `distributed_type`)
+  `distributed_type`; `_validate_launch_command`: keys that it does not know become options that nobody asks for)
 * llama-cookbook 0e003351 `src/llama_cookbook/finetuning.py:98` and `:318`
 * transformers 5.23 `trainer.py:475`, 4.57 `trainer.py:574`
 * https://github.com/OpenRLHF/OpenRLHF/issues/742
@@ -43,8 +45,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.accelerate.keys import own
+from oomlint.dialects.accelerate.meaning import passed_by
 from oomlint.dialects.common.fields import fsdp, ref
 from oomlint.dialects.machine.fields import launch
+from oomlint.dialects.table import Block
+from oomlint.documents.base import Entry
+from oomlint.documents.text import Location
 from oomlint.judgement import Relief, judge_gpu, relief
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
@@ -67,6 +73,21 @@ _FSDP = text(
     """
 )
 _ZERO = "deepspeed_config:\n  zero3_init_flag: true\n  zero_stage: 3\n"
+_NESTED = text(
+    """
+    deepspeed_config:
+      zero_optimization:
+        stage: {stage}
+        offload_optimizer:
+          device: {device}
+    """
+)
+# What DeepSpeed calls it, what Accelerate does, and the field.
+_FLAT = {
+    ("stage",): ("zero_stage", f.parallel.zero.stage),
+    ("offload_optimizer", "device"): ("offload_optimizer_device", f.offload.optimizer),
+    ("offload_param", "device"): ("offload_param_device", f.offload.params),
+}
 _RECIPES = (
     "torchrun --nnodes 1 --nproc_per_node 4 finetuning.py --model_name meta-llama/Llama-2-7b-hf"
     "{more} --output_dir out --batch_size_training 1\n"
@@ -91,6 +112,13 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
                 "train.sh": _COMMAND.replace("accelerate launch", "accelerate launch --multi_gpu"),
                 "acc.yaml": accelerate("DEEPSPEED", _ZERO),
             }
+        ),
+        example(
+            {
+                "train.sh": _COMMAND,
+                "acc.yaml": accelerate("DEEPSPEED", _NESTED.format(stage=2, device="cpu")),
+            },
+            why="Accelerate's own keys are flat: nothing is offloaded",
         ),
         mended("train.sh", _RECIPES, more=("", " --enable_fsdp")),
         example(
@@ -120,6 +148,13 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
             },
             why="the trainer brings a DeepSpeed config of its own",
         ),
+        example(
+            {
+                "train.sh": _COMMAND,
+                "acc.yaml": accelerate("DEEPSPEED", _NESTED.format(stage=2, device="none")),
+            },
+            why="it says what Accelerate does anyway",
+        ),
         example({"train.sh": _RECIPES.format(more=" --enable_fsdp")}),
         example(
             {
@@ -133,6 +168,9 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
 
     def check(self, run: Run) -> Iterable[Finding]:
         parallel = run.plan.parallel
+        nested = passed_by(block for block, _ in run.parts.blocks)
+        if nested is not None and parallel.backend == "zero":
+            yield from self._nested(run, *nested)
         if parallel.unapplied == "processes":
             yield self._alone(run, parallel.world)
         elif parallel.unapplied == "launcher":
@@ -146,6 +184,26 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
                 at=(fsdp.enabled, ref.deepspeed),
                 details=("it stops once the model is loaded", "keep one of them"),
             )
+
+    def _nested(self, run: Run, block: Block, entry: Entry) -> Iterable[Finding]:
+        said = block.value(entry.value)
+        lost = {
+            flat: (value, field)
+            for flat, value, field in _said_flat(said)
+            if value != run.cells[field]
+        }
+        if not lost or run.cells[ref.deepspeed] is not None:
+            return
+        instead = ", ".join(f"{flat}: {value}" for flat, (value, _) in lost.items())
+        yield self.warning(
+            run,
+            "zero_optimization is DeepSpeed's own key, which Accelerate passes by",
+            at=Location(block.path, entry.key_span),
+            details=(
+                f"Accelerate's keys stand in deepspeed_config itself: {instead}",
+                "or name a DeepSpeed JSON in deepspeed_config_file",
+            ),
+        )
 
     def _passed_over(self, run: Run, part: str) -> Finding:
         name, backend = _NAMES[part]
@@ -202,6 +260,16 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
                 Proposal.set("shard with FSDP", {f.parallel.backend: "fsdp1"}, Applicability.UNSAFE)
             ],
         )
+
+
+def _said_flat(said: Any) -> Iterable[tuple[str, Any, Any]]:
+    """What a ``zero_optimization`` says that Accelerate has keys for: the key, the value and the field."""
+    for path, (flat, field) in _FLAT.items():
+        value = said
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None:
+            yield flat, value, field
 
 
 def _is_on(run: Run, flag: Any) -> bool:

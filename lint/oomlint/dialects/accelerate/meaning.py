@@ -11,6 +11,7 @@ Read from accelerate 16cb6eb8 (1.15.0.dev0); ``ACC`` below is ``src/accelerate``
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
 from oomlint.dialects.releases import PINS_OFFLOADED
 from oomlint.dialects.table import Block, Setting
+from oomlint.documents.base import Entry
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import below, f
 
@@ -291,11 +293,22 @@ def _check_deepspeed_file(run: Cells) -> None:
     ``deepspeed_config_file``, so they can stand in that file alone.
 
     Raises:
-        CannotEdit: the run names such a file that is not here, or is broken.
+        CannotEdit: the run names such a file that is not here, or is broken; or the author has said it in DeepSpeed's own
+            words, beside which another value would stand.
     """
+    if run.given.once(passed_by) is not None:
+        raise CannotEdit("zero_optimization says it already, in words that Accelerate passes by")
     is_named = run[ref.deepspeed] is not None
     if is_named and not run.blocks_in("deepspeed"):
         raise CannotEdit("the DeepSpeed file that says this cannot be read")
+
+
+def passed_by(blocks: Iterable[Block]) -> tuple[Block, Entry] | None:
+    """DeepSpeed's own ``zero_optimization`` in an Accelerate config, whose keys are flat: ACC/commands/launch.py
+    _validate_launch_command sets it as an option of the launcher that nobody asks for."""
+    own_blocks = (block for block in blocks if block.table is ACCELERATE)
+    found = ((block, block.find("deepspeed_config.zero_optimization")) for block in own_blocks)
+    return next(((block, entry) for block, entry in found if entry is not None), None)
 
 
 @accelerate.override(

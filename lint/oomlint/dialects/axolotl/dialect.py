@@ -23,9 +23,9 @@ from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, TORCHRUN
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes
 from oomlint.dialects.skeleton import Skeleton, Start, zero_block
-from oomlint.dialects.table import Block, OverrideBlock
+from oomlint.dialects.table import Block, OverrideBlock, Table
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, roots
+from oomlint.documents.base import Document, Scalar, roots
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
@@ -112,7 +112,7 @@ class Axolotl(Dialect):
             yield Claim(self, "aside", launch.document, ())
             return
         # What follows "--" is meant for the launcher that axolotl starts (AX/cli/main.py:84).
-        passed_on = [launch.program_block(table) for table in (TORCHRUN, ACCELERATE_LAUNCHER)]
+        passed_on = [launch.program_block(table) for table in _launchers(launch)]
         yield Claim(
             self,
             "launch",
@@ -137,6 +137,15 @@ class Axolotl(Dialect):
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         _check_recomputing(changes, run)
         return super().express(swap_preset(changes, run, AXOLOTL_HOME), run)
+
+
+def _launchers(launch: Launch) -> tuple[Table, ...]:
+    """Those that ``axolotl train`` may start: Accelerate's, unless the line names torchrun (AX/cli/main.py:84)."""
+    named = launch.flag("launcher")
+    is_torchrun = (
+        named is not None and isinstance(named.value, Scalar) and named.value.value == "torchrun"
+    )
+    return (TORCHRUN,) if is_torchrun else (TORCHRUN, ACCELERATE_LAUNCHER)
 
 
 def _check_recomputing(changes: Wishes, run: Cells) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oomlint.dialects.accelerate.meaning import chosen
+from oomlint.dialects.accelerate.meaning import chosen, distributed_type
 from oomlint.dialects.axolotl.keys import FSDP_CONFIG, own
 from oomlint.dialects.axolotl.libraries import libraries
 from oomlint.dialects.axolotl.releases import OWN_FSDP2, STACKS_EXPERTS
@@ -22,6 +22,7 @@ from oomlint.dialects.common.quantization import quantization
 from oomlint.dialects.common.sharding import sharding
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.deepspeed.meaning import deepspeed_json
+from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import TORCHRUN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.meaning import launch_all_visible
@@ -94,9 +95,29 @@ def offloads(run: Cells) -> Any:
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     """Accelerate shards, and offloads, nothing of a process that no launcher of ranks started (1.15 state.py
     AcceleratorState: FSDP goes with MULTI_GPU alone), which is what ``accelerate launch`` starts for one GPU."""
-    if wanted and run[f.parallel.world] == 1 and launcher_of(run) is not TORCHRUN:
+    if wanted and _is_alone(run):
         raise CannotEdit("Accelerate does not apply FSDP to the one process that Axolotl starts")
     return {_F.cpu_offload: wanted}
+
+
+def _is_alone(run: Cells) -> bool:
+    """Whether one process starts without ranks: Accelerate sets them where it, or its config, is told of several or of
+    FSDP (1.15 commands/launch.py launch_command), and torchrun always."""
+    if run[f.parallel.world] != 1 or launcher_of(run) is TORCHRUN:
+        return False
+    chosen_type = distributed_type(run)
+    return chosen_type == "no" or (chosen_type is None and run[launch.config_file] is None)
+
+
+@meaning.derive(
+    shared.refused,
+    source="transformers 4.36 to 5.23 trainer.py __init__: Using fsdp only works in distributed training; AX/core/builders/"
+    "base.py hands it cfg.fsdp_config",
+)
+def shards_one_process(run: Cells) -> Any:
+    if not run[fsdp.enabled] or not _is_alone(run):
+        return None
+    return "transformers refuses FSDP in one process that no launcher gives a rank"
 
 
 @meaning.derive(f.load.zero3_init)

@@ -36,7 +36,7 @@ class own(Private, prefix="neox"):  # noqa: N801  a namespace of fields, read li
 
     ``pipes``: pipeline stages, 0 where the model is no PipelineModule. ``multiple``: what the width
     of the MLP is rounded up to. ``kernels``: ``attention_config``, the kinds of attention and for how
-    many layers each. ``partitions``: what checkpoints keep is split over the tensor-parallel ranks.
+    many layers each. ``interval``: how many layers are recomputed at once. ``partitions``: what checkpoints keep is split over the tensor-parallel ranks.
     ``mlp``: a key of 2023-05 to 2024-09, when ``llama`` had a gated MLP of the width given.
     """
 
@@ -68,6 +68,7 @@ class own(Private, prefix="neox"):  # noqa: N801  a namespace of fields, read li
     kernels: Any
     mamba_fusion: bool
     checkpoints: bool
+    interval: int
     partitions: bool
     checkpoints_on_cpu: bool
     precision: str
@@ -144,6 +145,7 @@ _RUN_ROWS = (
     Row("use_bnb_optimizer", own.bnb, BOOLEAN, False, source=ARGUMENTS),
     Row("gradient_clipping", f.optimizer.clip_norm, NUMBER, 1.0, source=ARGUMENTS),
     Row("checkpoint_activations", own.checkpoints, BOOLEAN, False, source=ARGUMENTS),
+    Row("checkpoint_num_layers", own.interval, POSITIVE, 1, source=ARGUMENTS),
     Row("partition_activations", own.partitions, BOOLEAN, False, source=ARGUMENTS),
     Row("checkpoint_in_cpu", own.checkpoints_on_cpu, BOOLEAN, False, source=ARGUMENTS),
     Row("use_cpu_initialization", own.on_cpu, BOOLEAN, False, source=ARGUMENTS),

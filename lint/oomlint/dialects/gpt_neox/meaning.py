@@ -248,14 +248,19 @@ _CHECKPOINTS = "gpt-neox ea7aefd8 megatron/initialize.py: deepspeed.checkpointin
 
 @meaning.derive(f.checkpointing.mode, source=_CHECKPOINTS)
 def checkpointing(run: Cells) -> Any:
-    return "full" if run[own.checkpoints] else "none"
+    """What one checkpoint covers is whole on the card once it is recomputed: one of all layers saves nothing there
+    (DeepSpeed 0.18 runtime/pipe/module.py forward: activation_checkpoint_interval)."""
+    stage = -(-(run[own.layers] or 0) // max(1, run[own.pipes] or 1))
+    saves = not stage or (run[own.interval] or 1) < stage or stage == 1
+    return "full" if run[own.checkpoints] and saves else "none"
 
 
 @checkpointing.written
 def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
     if mode not in ("full", "none"):
         raise CannotEdit("GPT-NeoX checkpoints every layer or none")
-    return {own.checkpoints: mode == "full"}
+    covers_several = mode == "full" and (run[own.interval] or 1) > 1
+    return {own.checkpoints: mode == "full", **({own.interval: 1} if covers_several else {})}
 
 
 meaning.always(f.checkpointing.source, "deepspeed", _CHECKPOINTS)

@@ -77,7 +77,7 @@ def _read_devices(raw: Any) -> Any:
 
 
 def _read_optimizer(raw: Any) -> str | None:
-    """A class of torch.optim or a dotted name; settings of its own stand under ``class_path``."""
+    """A class of torch.optim or a dotted name; one with settings of its own is a mapping, and stands under ``class_path``."""
     return None if isinstance(raw, (dict, list)) else str(raw)
 
 
@@ -115,7 +115,8 @@ class own(Private, prefix="litgpt"):  # noqa: N801
     """``command``: ``lora``, ``full``, ``adapter``, ``adapter_v2`` or ``pretrain``; ``named_command``: what the name
     of the file suggests. Of scripts from before ``litgpt`` was a package: ``package`` is what they
     import, ``device_batch`` the samples of a GPU in an optimizer step, ``cast`` the dtype that the
-    model is put in once it is made."""
+    model is put in once it is made. ``optimizer`` is a class by its name alone, ``optimizer_class`` one beside
+    which arguments of its own stand."""
 
     command: str
     named_command: str
@@ -138,6 +139,8 @@ class own(Private, prefix="litgpt"):  # noqa: N801
     data: str
     global_batch: int
     tie_embeddings: bool
+    optimizer: str
+    optimizer_class: str
     betas: Any
     fused: bool
 
@@ -209,7 +212,8 @@ LITGPT = Table(
         Row("train.max_steps", "total_steps", POSITIVE),
         Row("eval.interval", f.eval.every, POSITIVE),
         Row("eval.max_new_tokens", f.eval.max_new_tokens, COUNT),
-        Row("optimizer.class_path", f.optimizer.name, _OPTIMIZER, aliases=("optimizer",)),
+        Row("optimizer", own.optimizer, _OPTIMIZER),
+        Row("optimizer.class_path", own.optimizer_class, TEXT),
         Row("optimizer.init_args.betas", own.betas, ANYTHING, aliases=("optimizer.betas",)),
         Row("optimizer.init_args.fused", own.fused, BOOLEAN, aliases=("optimizer.fused",)),
         Row("out_dir", f.save.dir, TEXT),

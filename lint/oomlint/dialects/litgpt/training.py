@@ -89,6 +89,11 @@ _OPTIMIZERS = {
 }
 
 
+@training.derive(f.optimizer.name)
+def name_of_optimizer(run: Cells) -> Any:
+    return run[own.optimizer] or run[own.optimizer_class]
+
+
 @training.override(f.optimizer.name, f.optimizer.kind, source="LG/utils.py:619")
 def pages(run: Cells) -> Any:
     """What LitGPT takes whenever it quantizes."""
@@ -136,9 +141,13 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
         raise CannotEdit("LitGPT takes bitsandbytes' PagedAdamW whenever it quantizes")
     if name.startswith("bitsandbytes.") and run[f.parallel.backend] == "fsdp2":
         raise CannotEdit("bitsandbytes' optimizers do not work on FSDP2's sharded tensors")
+    if name.startswith("bitsandbytes.") and run[own.fused] is not None:
+        raise CannotEdit("it takes no fused: remove optimizer.init_args.fused with it")
     if kind == "adafactor" and run[own.betas] is not None:
         raise CannotEdit("Adafactor takes no betas: remove optimizer.init_args.betas with it")
-    return {f.optimizer.name: name}
+    # A mapping without init_args stops the run (litgpt 0.5.13 utils.py instantiate_torch_optimizer: KeyError), so that a
+    # class goes where there is one already, and is else said by its name alone.
+    return {own.optimizer_class if run[own.optimizer_class] else own.optimizer: name}
 
 
 training.cannot_say(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oomlint.datasets.registry import Checkout
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
-from oomlint.dialects.common.fields import registry
+from oomlint.dialects.common.fields import registry, shared
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
+from oomlint.dialects.table import Block
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
@@ -35,3 +38,22 @@ def _undefined_set(run: Cells) -> Ending | None:
 
 
 declare_end(data_sets, _undefined_set, source=_SOURCE)
+
+
+@data_sets.derive(
+    shared.stops,
+    source="llamafactory 0.9.5 hparams/parser.py get_train_args (Please specify dataset for training)",
+)
+def names_no_set(run: Cells) -> Any:
+    """The key stands there without a value: who runs the config fills it in, and may say more."""
+    if run[f.data.sets] or run.is_unread(f.data.sets) or run.mentions(lf.tokenized_path):
+        return None
+    return "its dataset is left empty" if run.given.once(_is_left_empty) else None
+
+
+def _is_left_empty(blocks: list[Block]) -> bool:
+    rows = (
+        (block, row) for block in blocks for row in block.table.rows if row.field == f.data.sets
+    )
+    found = ((block, block.find(row.key)) for block, row in rows)
+    return any(entry is not None and not block.value(entry.value) for block, entry in found)

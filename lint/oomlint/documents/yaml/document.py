@@ -7,6 +7,7 @@ what ``1e-5`` or ``no`` means depends on the framework's loader (see ``scalars``
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -71,7 +72,8 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
             if isinstance(value, bool) and _spells_in_capitals(mapping):
                 lines = (f"{emit(key)}: {value}",)
             return self._edits(self._insert_lines(place, index, lines))
-        return self._edits(self._insert_flow(mapping, place, index, f"{emit(key)}: {emit(value)}"))
+        spelled = self._as_beside(place, index, key, value)
+        return self._edits(self._insert_flow(mapping, place, index, spelled))
 
     def remove_entry(self, mapping: Mapping, key: str) -> list[Edit]:
         place = self._editable(mapping)
@@ -91,6 +93,14 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
                 return self._edits([(part.start, part.end, "{}")])
             return self._edits(self._replace_block(mapping.span, place, "{}"))
         return self._edits(self._delete_lines(place, index))
+
+    def _as_beside(self, place: NodeContext, index: int, key: str, value: Literal) -> str:
+        """An entry of braces as its neighbour spells its key: among those in double quotes, which are JSON, it is JSON."""
+        beside = place.parts[index].entry if place.parts else None
+        style = "plain" if beside is None else STYLES.get(self.source.text[beside.key_span.start])
+        if style == "double":
+            return f"{double_quoted(key)}: {json.dumps(value)}"
+        return f"{_requoted(style or 'plain', key)}: {emit(value)}"
 
     def rename_entry(self, mapping: Mapping, key: str, new_key: str) -> list[Edit]:
         place = self._editable(mapping)
