@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from oomlint.memory.buffers import comm_buffers, reduced_at_once
+from oomlint.memory.buffers import comm_buffers, keeps_gathered, reduced_at_once
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import (
@@ -92,6 +92,11 @@ class Stack:
             if offloads:
                 kept = 0.0
             self.kept.append(share * kept + (1 - share) * self._whole(profile))
+        if keeps_gathered(f):
+            # The weights of all layers that are not computed again stay whole until their backward.
+            blocks = dict(zip(self.walk.order, model.blocks, strict=True))
+            for kind, block in blocks.items():
+                self.kept[kind] += (1 - share) * regime.stream * block.linear_numel / ranks.tp
         self.spared = 0.0
         if f.trained.lora and not f.trained.embeddings and self.checkpoint == 0:
             # Nothing below the first block is trained: it keeps less.
@@ -210,14 +215,18 @@ def selective_bytes(f: Facts, profile: LayerProfile) -> float:
     output and the attention output (torchtitan distributed/activation_checkpoint.py); and where
     experts lie on other ranks, what goes to them and what comes back, so that nothing is sent again
     (torchtitan c4e22911 of 2025-09-06 and later, models/deepseek_v3/infra/parallelize.py
-    _op_sac_save_list: all_to_all_single)."""
+    _op_sac_save_list: all_to_all_single), unless the plan says which of both is kept."""
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
     block = model.blocks[-1]
-    outputs = sum(x.outputs for x in block.linears) + 3 * block.topk * block.moe_ffn
+    keeps = f.plan.checkpointing.selective_keeps
+    outputs = sum(x.outputs for x in block.linears)
+    if keeps is None or "experts" in keeps:
+        outputs += 3 * block.topk * block.moe_ffn
     attention = model.heads * model.value_dim * 2 + 4 * model.heads
-    sent = 2.0 * block.topk * model.hidden * regime.stream if f.ranks.ep > 1 else 0.0
+    is_sent = f.ranks.ep > 1 and (keeps is None or "sent" in keeps)
+    sent = 2.0 * block.topk * model.hidden * regime.stream if is_sent else 0.0
     return (outputs * 2 / 2 + attention + sent) / f.ranks.tp + profile.input_bytes
 
 

@@ -275,7 +275,8 @@ class Seq(Section, frozen=True, kw_only=True):
 
 class Checkpointing(Section, frozen=True, kw_only=True):
     """Activation (gradient) checkpointing. ``input_grads``: it asks gradients of what is embedded, a frozen
-    tower's patches among it."""
+    tower's patches among it. ``selective_keeps``: what checkpointing of chosen operators keeps of a layer of experts
+    besides attention's share: their products (``experts``), and what goes to other ranks and comes back (``sent``)."""
 
     mode: (
         Literal[
@@ -289,6 +290,7 @@ class Checkpointing(Section, frozen=True, kw_only=True):
     skips_frozen_layers: bool | None = None
     offload: Literal["none", "cpu", "disk"] | None = None
     recompute_modules: tuple[str, ...] | None = None
+    selective_keeps: tuple[Literal["experts", "sent"], ...] | None = None
     source: Literal["framework", "fsdp", "deepspeed", "megatron"] | None = None
 
 
