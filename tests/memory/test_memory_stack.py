@@ -64,8 +64,25 @@ def test_experts_elsewhere_keep_what_is_sent_and_comes_back() -> None:
         return selective_bytes(f, layer_profile(f.model, f.model.blocks[0], f.regime))
 
     assert kept(sent) - kept(here) == 2 * 2 * 4096 * 2
+    nothing, alone = (
+        replace(sent.plan, checkpointing=replace(sent.plan.checkpointing, selective_keeps=keeps))
+        for keeps in ((), ("sent",))
+    )
+    experts = 3 * 2 * 14_336
+    assert kept(here) - kept(Facts(nothing)) == experts
+    assert kept(sent) - kept(Facts(alone)) == experts
     # Up and down projection of two experts for a token, beside attention and the router's product.
     assert kept(here) == (4096 + 1024 + 1024 + 4096) + 3 * 2 * 14_336 + 2 * 4096 + 128 + 2 * 4096
+
+
+def test_layers_that_are_not_computed_again_keep_weights_that_zero3_gathered() -> None:
+    """Those of a model that was whole before: the same products as above, at 2 bytes."""
+    weights = 4096 * (2 * 4096 + 2 * 1024 + 3 * 14_336)
+    sharded = {"parallel__backend": "zero", "parallel__zero__stage": 3, "parallel__world": 8}
+    for mode, kept in (("none", 32 * 2 * weights), ("every_n", 16 * 2 * weights), ("full", 0)):
+        told = {"checkpointing__mode": mode, "checkpointing__every_n": 2, **sharded}
+        whole, inside = (Stack(facts(load__zero3_init=is_, **told)) for is_ in (False, True))
+        assert whole.saved - inside.saved == kept
 
 
 def test_every_second_layer_keeps_its_input_alone() -> None:
