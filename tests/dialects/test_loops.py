@@ -636,6 +636,23 @@ def test_the_config_that_an_engine_is_made_with_is_read_from_its_file() -> None:
     assert (plan.batch.micro, plan.optimizer.kind) == (2, "adamw")
 
 
+@pytest.mark.parametrize(
+    ("stage", "before", "is_built_inside"),
+    [
+        (3, "", False),
+        (2, "", None),
+        (3, "told = HfDeepSpeedConfig(config)\n", None),
+        (3, "with deepspeed.zero.Init():\n    pass\n", None),
+    ],
+)
+def test_an_engine_shards_a_model_that_is_there_already(
+    stage: int, before: str, is_built_inside: bool | None
+) -> None:
+    text = _ENGINE.replace("model = Auto", f"{before}model = Auto")
+    files = {"train.py": text, "ds.yaml": _DS.replace("stage: 2", f"stage: {stage}")}
+    assert run_of(files, "train.py").plan.load.zero3_init is is_built_inside
+
+
 def test_a_config_that_cannot_be_followed_is_unread() -> None:
     text = _ENGINE.replace('open("ds.yaml")', "open(path())")
     run = _run(text)

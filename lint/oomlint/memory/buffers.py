@@ -81,7 +81,8 @@ def keeps_gathered(f: Facts) -> bool:
     torch's linear layers save a view of their weight, whose storage is the gathered one. zero.Init puts one that saves the
     parameter itself in their place, and leaves it there; a model that was not built inside has torch's (deepspeed 0.9 to
     0.18 runtime/zero/partition_parameters.py InsertPostInitMethodToModuleSubClasses.__enter__, __exit__). Eight ranks with
-    Llama-3-8B read 14 GiB more without recomputation, all weights but the embedding's.
+    Llama-3-8B read 14 GiB more without recomputation, all weights but the embedding's; eight with Qwen3-32B, built inside,
+    nothing more (DeepSpeed edaa7221 examples/sdma_allgather/train_qwen3_zero3.py).
     """
     plan = f.plan
     is_gathered = f.ranks.backend == "zero" and plan.parallel.zero.stage == 3 and f.ranks.shard > 1
