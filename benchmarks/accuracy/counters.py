@@ -61,7 +61,7 @@ Kind: TypeAlias = Literal["allocated", "reserved", "device"]
 
 def kind_of(row: Mapping[str, Any]) -> Kind:
     """Which counter was read: torch's of what is allocated or of what is reserved, or nvidia-smi's."""
-    text = str(row.get("measure") or "").lower()
+    text = str(known_of(row).said.get("measure") or row.get("measure") or "").lower()
     if text == "torchtune peak memory" or "active or reserved not said" in text:
         return "allocated"  # its log's first figure (torchtune/training/memory.py get_memory_stats)
     if text.startswith("torchtune peak memory, /1e9"):
