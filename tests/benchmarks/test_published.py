@@ -197,7 +197,7 @@ def test_a_program_tells_which_counter_its_figure_is_of(monkeypatch: pytest.Monk
 
 
 def test_a_trainer_beside_an_engine_counts_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = said_outright(_ROW, facts.known_of(_ROW))
+    plan = _read("litgpt", _row())
     parts = {
         "forward": {"engine": 9.0, "activations": 1.0, "context": 1.0},
         "backward": {"activations": 3.0, "gradients": 1.0, "context": 1.0},
