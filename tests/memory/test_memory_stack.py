@@ -83,6 +83,10 @@ def test_layers_that_are_not_computed_again_keep_weights_that_zero3_gathered() -
         told = {"checkpointing__mode": mode, "checkpointing__every_n": 2, **sharded}
         whole, inside = (Stack(facts(load__zero3_init=is_, **told)) for is_ in (False, True))
         assert whole.saved - inside.saved == kept
+    packed = {"checkpointing__mode": "none", "quant__method": "bnb4", **LORA, **sharded}
+    whole, inside = (Stack(facts(load__zero3_init=is_, **packed)) for is_ in (False, True))
+    # Half a byte, and four bytes for each 64.
+    assert whole.saved - inside.saved == 32 * weights * (0.5 + 4 / 64)
 
 
 def test_every_second_layer_keeps_its_input_alone() -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from oomlint.memory.facts import Facts, batchless
+from oomlint.memory.parameters import DecoderBlock
 from oomlint.memory.regimes import checkpointed_share
-from oomlint.memory.states import largest_trained, local_trained
+from oomlint.memory.states import largest_trained, local_trained, quantised_bytes
 
 # deepspeed/runtime/zero/config.py: reduce_bucket_size, allgather_bucket_size,
 # stage3_prefetch_bucket_size, stage3_max_live_parameters, stage3_param_persistence_threshold.
@@ -89,6 +90,13 @@ def keeps_gathered(f: Facts) -> bool:
     return is_gathered and plan.load.zero3_init is False
 
 
+def kept_weights(f: Facts, block: DecoderBlock) -> float:
+    """Bytes of a block's linear weights as they are gathered: packed ones stay packed (bitsandbytes
+    autograd/_functions.py MatMul4Bit.forward, ctx.tensors). Of experts nothing was read."""
+    width = quantised_bytes(f.plan.quant) or f.bytes_per.stream
+    return width * block.linear_numel / f.ranks.tp
+
+
 @batchless
 def zero_buffers(f: Facts) -> Comm:
     """The buffers of DeepSpeed's ZeRO."""
@@ -144,12 +152,12 @@ def zero_buffers(f: Facts) -> Comm:
     # The head's weight is kept from its product on, and those of a block that is computed again.
     held = 0.0
     if keeps_gathered(f):
-        held = float(m.head_numel or m.embed_numel)
-        held += checkpointed_share(f.plan) * max(b.linear_numel for b in m.blocks)
+        held = e * float(m.head_numel or m.embed_numel)
+        held += checkpointed_share(f.plan) * max(kept_weights(f, b) for b in m.blocks)
     return Comm(
         resident=e * bucket + persistent_bytes(f),
-        forward=e * (gathered + held),
-        backward=e * (gathered + held) + min(e * bucket, e * float(m.largest_tensor)),
+        forward=e * gathered + held,
+        backward=e * gathered + held + min(e * bucket, e * float(m.largest_tensor)),
         resident_at_step=e * bucket + persistent_bytes(f),
     )
 
