@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import skeleton
+from oomlint.memory.estimate import training_points
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import idle_states_of
 from oomlint.memory.layers import layer_profile
@@ -87,6 +88,18 @@ def test_layers_that_are_not_computed_again_keep_weights_that_zero3_gathered() -
     whole, inside = (Stack(facts(load__zero3_init=is_, **packed)) for is_ in (False, True))
     # Half a byte, and four bytes for each 64.
     assert whole.saved - inside.saved == 32 * weights * (0.5 + 4 / 64)
+
+
+@pytest.mark.parametrize("backend", ["none", "ddp", "fsdp1", "fsdp2", "zero"])
+def test_outputs_that_keep_their_name_are_there_in_step_and_forward_too(backend: str) -> None:
+    told = {
+        "parallel__backend": backend, "parallel__world": 1 if backend == "none" else 8,
+        "parallel__zero__stage": 2, "loss__upcast_fp32": False, "loss__outputs_kept": True,
+    }  # fmt: skip
+    once, on = (training_points(facts(loss__outputs_last=last, **told)) for last in (False, True))
+    for phase, more in (("forward", 2), ("backward", 0), ("optimizer_step", 2), ("idle", 0)):
+        of_phase = zip(once[phase], on[phase], strict=True)
+        assert {then.logits - now.logits for now, then in of_phase} == {more * 1024 * 128_256}
 
 
 def test_every_second_layer_keeps_its_input_alone() -> None:
