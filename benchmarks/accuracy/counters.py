@@ -61,7 +61,7 @@ Kind: TypeAlias = Literal["allocated", "reserved", "device"]
 
 def kind_of(row: Mapping[str, Any]) -> Kind:
     """Which counter was read: torch's of what is allocated or of what is reserved, or nvidia-smi's."""
-    text = str(row.get("measure") or "").lower()
+    text = str(known_of(row).said.get("measure") or row.get("measure") or "").lower()
     if text == "torchtune peak memory" or "active or reserved not said" in text:
         return "allocated"  # its log's first figure (torchtune/training/memory.py get_memory_stats)
     if text.startswith("torchtune peak memory, /1e9"):
@@ -81,9 +81,21 @@ def measured(row: Mapping[str, Any], gpu: DeviceEstimate) -> tuple[float, float]
     assert gpu.reserved_bytes is not None
     truth = row["peak_gib_per_gpu"] * 2**30
     kind = kind_of(row)
+    if known_of(row).said.get("engine_apart"):
+        return _without_engine(gpu), truth
     if kind == "allocated":
         return gpu.allocated_bytes, truth
     return gpu.reserved_bytes + (gpu.context_bytes if kind == "device" else 0), truth
+
+
+def _without_engine(gpu: DeviceEstimate) -> float:
+    """What the trainer's process has of a GPU on which another process writes answers: torch counts for its own alone."""
+    assert gpu.parts is not None
+    unseen = ("engine", "context")
+    return max(
+        sum(size for part, size in parts.items() if part not in unseen)
+        for parts in gpu.parts.values()
+    )
 
 
 def bounds_of(row: Mapping[str, Any], gpu: DeviceEstimate) -> Bounds:
@@ -92,6 +104,11 @@ def bounds_of(row: Mapping[str, Any], gpu: DeviceEstimate) -> Bounds:
     assert gpu.reserved is not None
     assert gpu.high_bytes is not None
     kind = kind_of(row)
+    if known_of(row).said.get("engine_apart"):
+        # As wide as those of the whole card, which the engine's fixed share makes narrow.
+        bounds = gpu.allocated if kind == "allocated" else gpu.reserved
+        shift = _without_engine(gpu) - gpu.allocated_bytes if gpu.allocated_bytes else 0.0
+        return Bounds(bounds.low + shift, bounds.high + shift)
     if kind != "device":
         return gpu.allocated if kind == "allocated" else gpu.reserved
     return Bounds(gpu.reserved.low, gpu.high_bytes)

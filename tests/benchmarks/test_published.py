@@ -14,6 +14,9 @@ from benchmarks.accuracy.languages import LANGUAGES
 from benchmarks.accuracy.languages.ms_swift import as_measured
 from benchmarks.accuracy.languages.words import command, toml_text, yaml_text
 from benchmarks.accuracy.published import plan_of, said_outright, why_unplanned
+from msgspec.structs import replace
+
+from oomlint.memory import estimate
 
 _ACCURACY = Path(published.__file__).parent
 
@@ -180,6 +183,32 @@ def test_a_card_that_was_read_bare_gives_the_context(monkeypatch: pytest.MonkeyP
     limits = counters.limits_of(_ROW, plan)
     assert limits is not None
     assert limits.context == 100 << 20
+
+
+def _told(monkeypatch: pytest.MonkeyPatch, **said: Any) -> None:
+    told = (Fact({"framework": "nobody's"}, "s", said=said),)
+    monkeypatch.setattr(facts, "read", lambda: facts._File(told, ()))
+
+
+def test_a_program_tells_which_counter_its_figure_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert counters.kind_of(_ROW) == "device"
+    _told(monkeypatch, measure="max_memory_allocated")
+    assert counters.kind_of(_ROW) == "allocated"
+
+
+def test_a_trainer_beside_an_engine_counts_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = _read("litgpt", _row())
+    parts = {
+        "forward": {"engine": 9.0, "activations": 1.0, "context": 1.0},
+        "backward": {"activations": 3.0, "gradients": 1.0, "context": 1.0},
+    }
+    gpu = estimate(plan, None).gpu
+    row = _row(peak_gib_per_gpu=1.0)
+    assert gpu.reserved_bytes is not None
+    assert counters.measured(row, gpu)[0] == gpu.reserved_bytes + gpu.context_bytes
+    gpu = replace(gpu, parts=parts)
+    _told(monkeypatch, engine_apart=True)
+    assert counters.measured(row, gpu)[0] == 4.0
 
 
 def test_no_code_asks_who_published_a_row() -> None:

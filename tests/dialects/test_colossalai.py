@@ -105,7 +105,8 @@ def test_log_probabilities_are_as_wide_as_the_models_logits() -> None:
     new = run_of({"run.sh": zero, "requirements.txt": "transformers==4.51.3\n"}).plan
     assert (old.loss.upcast_fp32, new.loss.upcast_fp32) == (True, False)
     assert old.loss.outputs_kept
-    assert _run(SFT).plan.loss.outputs_kept
+    loss = _run(SFT).plan.loss
+    assert (loss.outputs_kept, loss.outputs_last) == (True, True)
 
 
 def test_low_level_zero_keeps_its_gradients_while_it_copies_them() -> None:

@@ -512,6 +512,27 @@ def test_outputs_that_are_let_go_before_backward_are_not_kept() -> None:
     assert _run(part).plan.loss.outputs_kept is True
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "is_last"),
+    [
+        ("", "", True),
+        ("    optimizer.step()\n", "    del outputs\n    optimizer.step()\n", False),
+        ("    optimizer.step()\n", "    outputs = None\n    optimizer.step()\n", False),
+        ("    loss.backward()\n", "    del outputs\n    loss.backward()\n", False),
+        ("for batch in torch", "def step(batch):\n    pass\n\nfor batch in torch", True),
+        (
+            "for batch in torch.utils.data.DataLoader(data, batch_size=2):",
+            "def step(batch):", False,
+        ),
+    ],
+)  # fmt: skip
+def test_outputs_have_their_name_until_the_next_batch(old: str, new: str, is_last: bool) -> None:
+    text = _OWN_CROSS_ENTROPY.replace(old, new) if old else _OWN_CROSS_ENTROPY
+    if "def step" in new and not is_last:
+        text += "\nfor batch in torch.utils.data.DataLoader(data, batch_size=2):\n    step(batch)\n"
+    assert bool(_run(text).plan.loss.outputs_last) is is_last
+
+
 def test_lightning_clears_gradients_when_its_step_is_through() -> None:
     assert _run(_LIGHTNING).plan.optimizer.clears_late is True
 
@@ -634,6 +655,23 @@ def test_the_config_that_an_engine_is_made_with_is_read_from_its_file() -> None:
     plan = run.plan
     assert (plan.parallel.backend, plan.parallel.zero.stage) == ("zero", 2)
     assert (plan.batch.micro, plan.optimizer.kind) == (2, "adamw")
+
+
+@pytest.mark.parametrize(
+    ("stage", "before", "is_built_inside"),
+    [
+        (3, "", False),
+        (2, "", None),
+        (3, "told = HfDeepSpeedConfig(config)\n", None),
+        (3, "with deepspeed.zero.Init():\n    pass\n", None),
+    ],
+)
+def test_an_engine_shards_a_model_that_is_there_already(
+    stage: int, before: str, is_built_inside: bool | None
+) -> None:
+    text = _ENGINE.replace("model = Auto", f"{before}model = Auto")
+    files = {"train.py": text, "ds.yaml": _DS.replace("stage: 2", f"stage: {stage}")}
+    assert run_of(files, "train.py").plan.load.zero3_init is is_built_inside
 
 
 def test_a_config_that_cannot_be_followed_is_unread() -> None:

@@ -209,6 +209,20 @@ def test_selective_options(option: str, mode: str, every: int | None) -> None:
     assert (plan.checkpointing.mode, plan.checkpointing.every_n) == (mode, every)
 
 
+@pytest.mark.parametrize(
+    ("name", "flavor", "keeps"), [("qwen3", "30B-A3B", ()), ("deepseek_v3", "16B", None)]
+)
+def test_products_of_experts_are_computed_again_where_the_list_lacks_them(
+    name: str, flavor: str, keeps: tuple[str, ...] | None
+) -> None:
+    text = _TOML.replace("llama3", name).replace("8B", flavor)
+    assert _run(text).plan.checkpointing.selective_keeps == keeps
+    every_second = text.replace('option = "op"', 'option = "2"')
+    assert _run(every_second).plan.checkpointing.selective_keeps is None
+    # Configs that are Python came with a list that has them.
+    assert _registry_run("small").plan.checkpointing.selective_keeps is None
+
+
 def test_a_pipeline_cuts_the_local_batch() -> None:
     plan = _run(_TOML.replace("tensor_parallel_degree = 2", "pipeline_parallel_degree = 4")).plan
     assert (plan.batch.micro, plan.batch.grad_accum) == (1, 4)

@@ -280,6 +280,52 @@ def test_a_collator_of_its_own_decides_how_long_samples_are(
     assert run.level(f.seq.max_len) is level
 
 
+_PADDED = """\
+import argparse
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--longest", type=int, default=768)
+args = parser.parse_args()
+tokenizer = AutoTokenizer.from_pretrained("google/gemma-2-2b")
+model = AutoModelForCausalLM.from_pretrained("google/gemma-2-2b", torch_dtype="bfloat16")
+
+def tokenize(sample):
+    return tokenizer(sample["text"], truncation=True, padding="max_length", max_length=args.longest)
+
+data = load_dataset("data", split="train").map(tokenize, batched=True)
+trainer = SFTTrainer(model=model, args=SFTConfig(output_dir="out"), train_dataset=data)
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "length", "pad"),
+    [
+        ("", "", 768, "max_len"),
+        ("default=768", "default=2048", 1024, "longest"),  # the trainer cuts at its own 1,024
+        ('padding="max_length", ', "", 1024, "longest"),
+        (".map(tokenize,", ".map(other,", 1024, "longest"),
+        ("args.longest)", "measured())", 1024, "longest"),
+        ('output_dir="out"', 'output_dir="out", packing=True', 1024, "none"),
+        ('output_dir="out"', 'output_dir="out", max_length=512', 512, "longest"),
+    ],
+)
+def test_samples_that_a_script_has_padded_stay_as_they_are(
+    old: str, new: str, length: int, pad: str
+) -> None:
+    seq = run_of({"train.py": _PADDED.replace(old, new)}, "train.py").plan.seq
+    assert (seq.max_len, seq.pad) == (length, pad)
+
+
+def test_the_command_line_says_to_how_many_tokens_samples_are_padded() -> None:
+    files = {"train.py": _PADDED, "run.sh": "python train.py --longest 512\n"}
+    seq = run_of(files, "run.sh").plan.seq
+    assert (seq.max_len, seq.pad) == (512, "max_len")
+
+
 @pytest.mark.parametrize(
     ("kwargs", "is_unread"), [("skip_prepare_dataset", True), ("other", False)]
 )

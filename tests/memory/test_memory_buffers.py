@@ -137,3 +137,16 @@ def test_zero3_gathers_up_to_its_limit_and_what_it_fetches_ahead() -> None:
     assert zero(3, parallel__zero__persistence_threshold=4_096).resident == resident
     all_of_it = zero(3, parallel__zero__max_live_params=10**11)
     assert all_of_it.forward == 2 * NUMEL
+
+
+def test_a_model_that_was_whole_before_zero3_keeps_the_head_and_a_block_it_gathered() -> None:
+    """q, o of 4,096 squared, k and v of 1,024, three of 14,336: torch's layers hold their weight until backward."""
+    block = 4_096 * (2 * 4_096 + 2 * 1_024 + 3 * 14_336)
+    whole = {"load__zero3_init": False}
+    none, full = (zero(3, checkpointing__mode=mode, **whole) for mode in ("none", "full"))
+    unheld = zero(3, load__zero3_init=True)
+    assert none.forward - unheld.forward == none.backward - unheld.backward == 2 * LARGEST
+    assert full.forward - unheld.forward == full.backward - unheld.backward == 2 * (LARGEST + block)
+    for other in (zero(2, **whole), zero(3, parallel__world=1, **whole)):
+        assert other.forward <= unheld.forward
+    assert zero(3) == unheld

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.memory import skeleton
+from oomlint.memory.estimate import training_points
 from oomlint.memory.facts import Facts
 from oomlint.memory.host import idle_states_of
 from oomlint.memory.layers import layer_profile
@@ -64,8 +65,41 @@ def test_experts_elsewhere_keep_what_is_sent_and_comes_back() -> None:
         return selective_bytes(f, layer_profile(f.model, f.model.blocks[0], f.regime))
 
     assert kept(sent) - kept(here) == 2 * 2 * 4096 * 2
+    nothing, alone = (
+        replace(sent.plan, checkpointing=replace(sent.plan.checkpointing, selective_keeps=keeps))
+        for keeps in ((), ("sent",))
+    )
+    experts = 3 * 2 * 14_336
+    assert kept(here) - kept(Facts(nothing)) == experts
+    assert kept(sent) - kept(Facts(alone)) == experts
     # Up and down projection of two experts for a token, beside attention and the router's product.
     assert kept(here) == (4096 + 1024 + 1024 + 4096) + 3 * 2 * 14_336 + 2 * 4096 + 128 + 2 * 4096
+
+
+def test_layers_that_are_not_computed_again_keep_weights_that_zero3_gathered() -> None:
+    """Those of a model that was whole before: the same products as above, at 2 bytes."""
+    weights = 4096 * (2 * 4096 + 2 * 1024 + 3 * 14_336)
+    sharded = {"parallel__backend": "zero", "parallel__zero__stage": 3, "parallel__world": 8}
+    for mode, kept in (("none", 32 * 2 * weights), ("every_n", 16 * 2 * weights), ("full", 0)):
+        told = {"checkpointing__mode": mode, "checkpointing__every_n": 2, **sharded}
+        whole, inside = (Stack(facts(load__zero3_init=is_, **told)) for is_ in (False, True))
+        assert whole.saved - inside.saved == kept
+    packed = {"checkpointing__mode": "none", "quant__method": "bnb4", **LORA, **sharded}
+    whole, inside = (Stack(facts(load__zero3_init=is_, **packed)) for is_ in (False, True))
+    # Half a byte, and four bytes for each 64.
+    assert whole.saved - inside.saved == 32 * weights * (0.5 + 4 / 64)
+
+
+@pytest.mark.parametrize("backend", ["none", "ddp", "fsdp1", "fsdp2", "zero"])
+def test_outputs_that_keep_their_name_are_there_in_step_and_forward_too(backend: str) -> None:
+    told = {
+        "parallel__backend": backend, "parallel__world": 1 if backend == "none" else 8,
+        "parallel__zero__stage": 2, "loss__upcast_fp32": False, "loss__outputs_kept": True,
+    }  # fmt: skip
+    once, on = (training_points(facts(loss__outputs_last=last, **told)) for last in (False, True))
+    for phase, more in (("forward", 2), ("backward", 0), ("optimizer_step", 2), ("idle", 0)):
+        of_phase = zip(once[phase], on[phase], strict=True)
+        assert {then.logits - now.logits for now, then in of_phase} == {more * 1024 * 128_256}
 
 
 def test_every_second_layer_keeps_its_input_alone() -> None:

@@ -51,4 +51,5 @@ LANGUAGES: Mapping[str, Callable[[Row], Files]] = {
     "command": spelled.command,
     "loop": spelled.loop,
     "script": spelled.script,
+    "unsloth": spelled.unsloth,
 }

@@ -324,7 +324,8 @@ def minicpm(row: Row) -> dict[str, str]:
 
 
 def deepspeed_loop(row: Row) -> dict[str, str]:
-    """A loop over DeepSpeed's engine, with the configuration as a file."""
+    """A loop over DeepSpeed's engine, with the configuration as a file; the model is built in shards (DeepSpeed edaa7221
+    examples/sdma_allgather/train_qwen3_zero3.py build_model)."""
     config = {
         "train_micro_batch_size_per_gpu": row["micro_batch"],
         "gradient_accumulation_steps": row.get("grad_accum") or 1,
@@ -338,7 +339,8 @@ import deepspeed
 import torch
 from transformers import AutoModelForCausalLM
 
-model = AutoModelForCausalLM.from_pretrained({row["model"]!r}, torch_dtype=torch.bfloat16)
+with deepspeed.zero.Init(config_dict_or_path="ds_config.json"):
+    model = AutoModelForCausalLM.from_pretrained({row["model"]!r}, torch_dtype=torch.bfloat16)
 engine, optimizer, loader, _ = deepspeed.initialize(
     model=model, model_parameters=model.parameters(), config="ds_config.json"
 )

@@ -1,7 +1,7 @@
 """What publishers wrote in full: commands, and the calls of a script with their keyword arguments.
 
-A row's ``raw_args`` carries them as they stand: ``command`` and ``files`` (YAML or JSON by their names), or the
-arguments of ``from_pretrained`` (``model``), ``BitsAndBytesConfig`` (``quantization``), ``LoraConfig`` (``lora``), of the
+A row's ``raw_args`` carries them as they stand: ``command`` and ``files`` (YAML or JSON by their names; a text is written
+as it is), or the arguments of ``from_pretrained`` (``model``), ``BitsAndBytesConfig`` (``quantization``), ``LoraConfig`` (``lora``), of the
 trainer's arguments (``arguments``) and of the trainer itself (``trainer``). A loop's ``criterion`` is a loss of its own
 over logits cut by one token, its ``clip`` the norm to which it clips gradients; where it is
 ``cleared_late``, gradients go between forward and backward; a script's samples are ``padded_to`` a length.
@@ -46,6 +46,24 @@ trainer.train()
 """
     line = f"{said.get('launch', 'python')} train.py\n"
     return {"run.sh": line, "train.py": text, **_files(said)}
+
+
+def unsloth(row: Row) -> dict[str, str]:
+    """A script over Unsloth's classes and TRL's trainer."""
+    said = arguments_of(row)
+    keywords = {"model": "model", "args": "args", "train_dataset": "data", **said["trainer"]}
+    text = f"""\
+from transformers import TrainingArguments
+from trl import SFTTrainer
+from unsloth import FastLanguageModel
+
+model, tokenizer = FastLanguageModel.from_pretrained(model_name={str(row["model"])!r}, {_keywords(said["model"])})
+model = FastLanguageModel.get_peft_model(model, {_keywords(said["lora"])})
+args = TrainingArguments({_keywords(said["arguments"])})
+trainer = SFTTrainer({_keywords(keywords, bare=("model", "args", "train_dataset"))})
+trainer.train()
+"""
+    return {"run.sh": "python train.py\n", "train.py": text}
 
 
 def loop(row: Row) -> dict[str, str]:
@@ -158,7 +176,10 @@ def _written(value: Any) -> str:
 
 
 def _files(said: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        name: json.dumps(content, indent=1) + "\n" if name.endswith(".json") else yaml_text(content)
-        for name, content in said.get("files", {}).items()
-    }
+    return {name: _file(name, content) for name, content in said.get("files", {}).items()}
+
+
+def _file(name: str, content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return json.dumps(content, indent=1) + "\n" if name.endswith(".json") else yaml_text(content)

@@ -178,10 +178,10 @@ def training_points(f: Facts) -> dict[str, list[Point]]:
     points = makers.get(f.ranks.backend, replicated_points)(f)
     # A loop's name for the model's outputs holds them from the loss on, whatever backward is at.
     outputs = logits_of(f, f.samples.written).outputs
-    if outputs:
-        points["backward"] = [
-            each._replace(logits=each.logits + outputs) for each in points["backward"]
-        ]
+    # It may hold them until the next forward pass is through, which gives the name to others.
+    held = ("forward", "backward", "optimizer_step") if f.plan.loss.outputs_last else ("backward",)
+    for phase in held if outputs else ():
+        points[phase] = [each._replace(logits=each.logits + outputs) for each in points[phase]]
     return points
 
 

@@ -12,7 +12,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from oomlint.memory.buffers import comm_buffers, reduced_at_once
+from oomlint.memory.buffers import (
+    comm_buffers,
+    keeps_gathered,
+    kept_weights,
+    reduced_at_once,
+)
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.images import images_of
 from oomlint.memory.layers import (
@@ -92,14 +97,9 @@ class Stack:
             if offloads:
                 kept = 0.0
             self.kept.append(share * kept + (1 - share) * self._whole(profile))
-        self.spared = 0.0
-        if f.trained.lora and not f.trained.embeddings and self.checkpoint == 0:
-            # Nothing below the first block is trained: it keeps less.
-            first = layer_profile(model, model.blocks[0], replace(regime, input_grad=False))
-            lowest = self.kept[self.walk.order[0]]
-            self.spared = lowest - self._whole(first)
-        elif f.trained.below and self.checkpoint == 0 and ranks.pp == 1:
-            self.spared = self._unreached(f.trained.below)
+        for kind, block in dict(zip(self.walk.order, model.blocks, strict=True)).items():
+            self.kept[kind] += self._weights(block)
+        self.spared = self._spared()
         total = 0.0
         for count, kept in zip(self.walk.totals, self.kept, strict=True):
             total += count * kept
@@ -109,6 +109,26 @@ class Stack:
         self.saved = pipeline_depth(f) * total + extra - self.spared
         if model.layer_input:
             self.saved += layer_inputs_profile(model, regime).saved.token * self.tokens
+
+    def _weights(self, block: DecoderBlock) -> float:
+        """Weights that were gathered, and stay whole until a layer's backward that is not computed again."""
+        return (
+            (1 - self.checkpoint) * kept_weights(self.f, block) if keeps_gathered(self.f) else 0.0
+        )
+
+    def _spared(self) -> float:
+        """What the lowest layers keep less than others like them."""
+        f, model, regime = self.f, self.f.model, self.f.regime
+        assert model is not None
+        assert regime is not None
+        if self.checkpoint:
+            return 0.0
+        if f.trained.lora and not f.trained.embeddings:
+            # Nothing below the first block is trained: it keeps less.
+            block = model.blocks[0]
+            first = layer_profile(model, block, replace(regime, input_grad=False))
+            return self.kept[self.walk.order[0]] - self._whole(first) - self._weights(block)
+        return self._unreached(f.trained.below) if f.trained.below and f.ranks.pp == 1 else 0.0
 
     def _whole(self, profile: LayerProfile) -> float:
         """What a layer that is not computed again keeps on the GPU."""
@@ -210,14 +230,18 @@ def selective_bytes(f: Facts, profile: LayerProfile) -> float:
     output and the attention output (torchtitan distributed/activation_checkpoint.py); and where
     experts lie on other ranks, what goes to them and what comes back, so that nothing is sent again
     (torchtitan c4e22911 of 2025-09-06 and later, models/deepseek_v3/infra/parallelize.py
-    _op_sac_save_list: all_to_all_single)."""
+    _op_sac_save_list: all_to_all_single), unless the plan says which of both is kept."""
     model, regime = f.model, f.regime
     assert model is not None
     assert regime is not None
     block = model.blocks[-1]
-    outputs = sum(x.outputs for x in block.linears) + 3 * block.topk * block.moe_ffn
+    keeps = f.plan.checkpointing.selective_keeps
+    outputs = sum(x.outputs for x in block.linears)
+    if keeps is None or "experts" in keeps:
+        outputs += 3 * block.topk * block.moe_ffn
     attention = model.heads * model.value_dim * 2 + 4 * model.heads
-    sent = 2.0 * block.topk * model.hidden * regime.stream if f.ranks.ep > 1 else 0.0
+    is_sent = f.ranks.ep > 1 and (keeps is None or "sent" in keeps)
+    sent = 2.0 * block.topk * model.hidden * regime.stream if is_sent else 0.0
     return (outputs * 2 / 2 + attention + sent) / f.ranks.tp + profile.input_bytes
 
 

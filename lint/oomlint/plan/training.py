@@ -275,7 +275,8 @@ class Seq(Section, frozen=True, kw_only=True):
 
 class Checkpointing(Section, frozen=True, kw_only=True):
     """Activation (gradient) checkpointing. ``input_grads``: it asks gradients of what is embedded, a frozen
-    tower's patches among it."""
+    tower's patches among it. ``selective_keeps``: what checkpointing of chosen operators keeps of a layer of experts
+    besides attention's share: their products (``experts``), and what goes to other ranks and comes back (``sent``)."""
 
     mode: (
         Literal[
@@ -289,6 +290,7 @@ class Checkpointing(Section, frozen=True, kw_only=True):
     skips_frozen_layers: bool | None = None
     offload: Literal["none", "cpu", "disk"] | None = None
     recompute_modules: tuple[str, ...] | None = None
+    selective_keeps: tuple[Literal["experts", "sent"], ...] | None = None
     source: Literal["framework", "fsdp", "deepspeed", "megatron"] | None = None
 
 
@@ -309,7 +311,8 @@ class Loss(Section, frozen=True, kw_only=True):
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``), or by
     ``tiles`` of a chunk and of some ``words`` of the vocabulary; by compiled ``slices`` of logits that are all there, each of
     which hands back a gradient as large as all;
-    ``dropped``: logits are computed that no loss needs. ``twice``: the model computes its own
+    ``dropped``: logits are computed that no loss needs. ``outputs_last``: outputs that are kept have their name
+    until those of the next step take it. ``twice``: the model computes its own
     loss of the same logits, which nobody needs. ``entropy`` of all logits: by a compiled kernel
     that makes nothing of their size (``fused``), or from a softmax of the ``whole``."""
 
@@ -329,6 +332,7 @@ class Loss(Section, frozen=True, kw_only=True):
     upcast_fp32: bool | None = None
     label_smoothing: bool | None = None
     outputs_kept: bool | None = None
+    outputs_last: bool | None = None
     twice: bool | None = None
     liger: Liger = Liger()
     cut_ce: bool | None = None

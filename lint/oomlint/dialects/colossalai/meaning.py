@@ -439,10 +439,15 @@ def widens_logits(run: Cells) -> Any:
     return not (is_narrow and run.has(NARROW_LOGITS, noted=False))
 
 
-@meaning.derive(f.loss.outputs_kept, source=f"{CHAT}: coati/trainer/sft.py:133, dpo.py:292")
+@meaning.derive(
+    f.loss.outputs_kept,
+    f.loss.outputs_last,
+    source=f"{CHAT}: coati/trainer/sft.py:133, dpo.py:292, kto.py:156",
+)
 def keeps_outputs(run: Cells) -> Any:
-    """``outputs = self.model(...)``, ``actor_all_logits``: names of the loop's own."""
-    return True if program_of(run) != "rm" and not _is_hybrid(run) else None
+    """``outputs = self.model(...)``, ``actor_all_logits``: names of the loop's own, which nothing else is given."""
+    are_named = program_of(run) != "rm" and not _is_hybrid(run)
+    return dict.fromkeys((f.loss.outputs_kept, f.loss.outputs_last), are_named or None)
 
 
 # -- objectives ------------------------------------------------------------------------------------

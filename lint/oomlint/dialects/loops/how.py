@@ -165,6 +165,8 @@ def _centre(document: Document, loop: Loop) -> Block:
         entries["steps"] = Entry("steps", said.span, said, said.span)
     if loop.outputs_kept is not None:
         entries["outputs"] = Entry("outputs", span, Scalar(span, loop.outputs_kept), span)
+        last = Scalar(span, loop.outputs_last)
+        entries["outputs_last"] = Entry("outputs_last", span, last, span)
     # Lightning clears them when training_step is through (lightning 2.5 loops/optimization/automatic.py Closure.closure).
     if loop.clears_late or loop.kind == "lightning":
         entries["clears"] = Entry("zero_grad", span, Scalar(span, True), span)

@@ -74,6 +74,7 @@ CENTRE = Table(
         Row(CLASS, loop.kind, _WORD),
         Row("steps", loop.accumulates, POSITIVE),
         Row("outputs", f.loss.outputs_kept, BOOLEAN),
+        Row("outputs_last", f.loss.outputs_last, BOOLEAN),
         Row("clears", f.optimizer.clears_late, BOOLEAN),
         Row("narrow", loop.narrow_logits, BOOLEAN),
         Row("joins", loop.joins, BOOLEAN),

@@ -50,7 +50,7 @@ from oomlint.dialects.trainer.own_losses import own_losses
 from oomlint.dialects.trainer.reaching import is_reached
 from oomlint.dialects.trainer.scripts import classifier, scripts
 from oomlint.dialects.trainer.statements import is_command, options_of, reaches
-from oomlint.dialects.trainer.tables import ADAPTER, CHECKPOINTS
+from oomlint.dialects.trainer.tables import ADAPTER, CHECKPOINTS, FROM_PRETRAINED
 from oomlint.documents.base import UNKNOWN, Entry, PythonDocument, Scalar
 from oomlint.documents.python.nodes import arms_of, guards_of
 from oomlint.errors import CannotEdit
@@ -168,6 +168,28 @@ def shards(run: Cells) -> Any:
 @meaning.derive(deepspeed.enabled)
 def plugs_deepspeed(run: Cells) -> Any:
     return True if _has(run, DEEPSPEED_PLUGIN) or _is(run, "deepspeed") else None
+
+
+_BUILDS_IN_SHARDS = re.compile(r"zero\.Init|Hf(?:Trainer)?DeepSpeedConfig|TrainingArguments")
+
+
+def _initialized_whole(blocks: list[Block]) -> bool:
+    """Whether one script makes the model and gives it to DeepSpeed, and nothing in it shards what is being made."""
+    engines = [block.document for block in blocks if block.table is INITIALIZE]
+    models = [block.document for block in blocks if block.table is FROM_PRETRAINED]
+    return (
+        bool(engines and models)
+        and all(document is engines[0] for document in (*engines, *models))
+        and not _BUILDS_IN_SHARDS.search(engines[0].source.text)
+    )
+
+
+@meaning.default(f.load.zero3_init, source="deepspeed 0.9 to 0.18 runtime/engine.py __init__")
+def opens_zero_init(run: Cells) -> Any:
+    """``deepspeed.initialize`` shards what it is given; transformers' loader knows of ZeRO-3 by a config that something
+    else makes (5.23 integrations/deepspeed.py is_deepspeed_zero3_enabled)."""
+    shards = _is(run, "deepspeed") and run[f.parallel.zero.stage] == 3
+    return False if shards and run.given.once(_initialized_whole) else None
 
 
 @meaning.derive(_F.version)

@@ -99,6 +99,16 @@ def every_nth(run: Cells) -> Any:
     return _every(run) if run[own.ac] == "selective" else None
 
 
+@training.derive(f.checkpointing.selective_keeps)
+def selective_keeps(run: Cells) -> Any:
+    """Qwen3's list of operators has neither the grouped products of experts nor all_to_all_single, until one list of torch's
+    takes the place of all (models/qwen3/infra/parallelize.py _op_sac_save_list; 114151ad of 2026-03-23, when configs were a
+    registry's). Models whose lists have the latter since c4e22911 of 2025-09-06 wrap attention and experts apart where they use
+    flex attention; a reading of one fits as if products were kept, though no list has them (issue 1789), so they say nothing."""
+    is_listed = run[f.checkpointing.mode] == "selective_op" and not is_registry(run)
+    return () if is_listed and run[own.name] == "qwen3" else None
+
+
 training.constant(f.checkpointing.reentrant, False, "torch checkpoint_wrapper: NO_REENTRANT")
 training.constant(f.checkpointing.offload, "none", "torchtitan offloads no activations")
 training.cannot_say(

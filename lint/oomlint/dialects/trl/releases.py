@@ -83,6 +83,10 @@ LONG_COMPLETIONS = LibraryChange(
     "trl", (1, 10), "completions have up to 256 tokens",
     "TRL 1.9.0 and f2cd5771 (1.10.0.dev0) trainer/grpo_config.py", was=256,
 )  # fmt: skip
+TAKES_TOKENS = LibraryChange(
+    "trl", (0, 9), "SFTTrainer may make tokens of samples once more",
+    "TRL 0.9.6 trainer/sft_trainer.py _prepare_dataset; releases before were not read",
+)  # fmt: skip
 COLLATES_PICTURES = LibraryChange(
     "trl", (0, 22), "SFTTrainer has no collator for samples with pictures",
     "TRL 0.21.0 and 0.22.0 trainer/sft_trainer.py DataCollatorForVisionLanguageModeling",

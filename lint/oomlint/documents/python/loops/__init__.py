@@ -29,7 +29,8 @@ from oomlint.documents.python.loops.models import (
     comes_after,
     configs,
     frozen,
-    keeps_outputs,
+    kept_outputs,
+    outputs_last,
     trained_by_name,
     trained_loads,
     used_by,
@@ -110,6 +111,7 @@ def _loop(script: Script, kind: Kind, step: ReachedCall) -> Loop | None:
         return None
     trained = {id(script.node_of[id(model)]) for model in models}
     others = tuple(call for node, call in script.loaders.items() if node not in trained)
+    outputs = kept_outputs(script, trained, step)
     return Loop(
         kind,
         script.call(step),
@@ -129,7 +131,7 @@ def _loop(script: Script, kind: Kind, step: ReachedCall) -> Loop | None:
         splits_samples(script),
         accumulation(script),
         has_own_loss(script, kind, step),
-        keeps_outputs(script, trained, step),
+        None if outputs is None else bool(outputs),
         clears_late(script, step),
         takes_narrow_logits(script, kind, step),
         _switches(script),
@@ -137,6 +139,7 @@ def _loop(script: Script, kind: Kind, step: ReachedCall) -> Loop | None:
         behind_load(script, models),
         tuple(named_lengths(script.evaluator)),
         parts,
+        outputs_last=outputs_last(outputs or (), script, step),
         is_started=step.function is None,
         idle_plugins=frozenset(call.span for call in script.calls if is_idle(script, call)),
     )

@@ -31,7 +31,7 @@ class Loop(Struct, frozen=True, eq=False):
     ``batches`` makes the batches that the loop goes over. ``accumulation`` is after how many
     of them it steps, where it counts them itself. ``own_loss``: no loss of the model's and no cross
     entropy is what backward runs from, as far as one sees. ``outputs_kept``: the model's outputs have a name,
-    so that they stay alive through backward. ``clears_late``: gradients are cleared between forward and backward.
+    so that they stay alive through backward. ``outputs_last``: until those of the next batch have it. ``clears_late``: gradients are cleared between forward and backward.
     ``narrow_logits``: torch's cross entropy takes the logits as wide as they are. ``frozen`` is where parameters of the trained model are kept from training,
     ``trained_by_name`` the parts of names of those that are not, where the code says no more than that.
     ``switches`` are the defaults of the script's options.
@@ -75,6 +75,7 @@ class Loop(Struct, frozen=True, eq=False):
     """Classes of other files that Lightning is given: they load what is trained, or make its batches."""
     name: str = ""
     """Of a class for Lightning by itself, which another file trains: its name."""
+    outputs_last: bool = False
     is_started: bool = False
     """Whether it is what the file does when it runs, and no function's."""
     idle_plugins: frozenset[Span] = frozenset()

@@ -211,8 +211,11 @@ def comes_after(script: Script, call: Call, step: ReachedCall) -> bool:
     return is_beside and node.lineno > (step.node.end_lineno or 0)
 
 
-def keeps_outputs(script: Script, trained: set[int], centre: ReachedCall) -> bool | None:
-    """Whether ``outputs = model(...)`` is what the loop computes its loss from, and there until backward is through."""
+def kept_outputs(
+    script: Script, trained: set[int], centre: ReachedCall
+) -> tuple[ast.Assign, ...] | None:
+    """``outputs = model(...)`` where that is what the loop computes its loss from, and there until backward is through;
+    nothing where it is not, ``None`` where no call of the model is seen."""
     wanted = {node: call for node, call in script.loaders.items() if node in trained}
     for step in script.steps:
         function = step.node.func
@@ -220,8 +223,39 @@ def keeps_outputs(script: Script, trained: set[int], centre: ReachedCall) -> boo
             continue
         if script.flow.leads_to(function, step.scope, wanted):
             given = [node for node in script.tree.assignments if node.value is step.node]
-            return bool(given) and not any(_lets_go(script, node, centre) for node in given)
+            is_gone = any(_lets_go(script, node, centre) for node in given)
+            return () if is_gone else tuple(given)
     return None
+
+
+def outputs_last(given: Sequence[ast.Assign], script: Script, centre: ReachedCall) -> bool:
+    """Whether outputs have their name until the next batch's take it: the loop over batches gives it, runs backward in
+    the same function, and neither deletes the name nor gives it to anything else."""
+    names = {dotted(node.targets[0]) for node in given}
+    loops = [
+        loop
+        for loop in script.tree.nodes
+        if isinstance(loop, (ast.For, ast.While))
+        and all(_is_within(line, loop) for line in (centre.node.lineno, *(g.lineno for g in given)))
+    ]
+    if not given or not loops or centre.function is not _function_of(script, given[0]):
+        return False
+    return not any(_takes(node, names, given) for loop in loops for node in walk(loop))
+
+
+def _is_within(line: int, loop: ast.For | ast.While) -> bool:
+    return loop.lineno <= line <= (loop.end_lineno or 0)
+
+
+def _function_of(script: Script, given: ast.Assign) -> ast.AST | None:
+    return next((step.function for step in script.steps if step.node is given.value), None)
+
+
+def _takes(node: ast.AST, names: set[str | None], given: Sequence[ast.Assign]) -> bool:
+    """Whether a statement deletes one of some names, or gives it to something else."""
+    if not isinstance(node, (ast.Delete, ast.Assign)) or node in given:
+        return False
+    return not names.isdisjoint(dotted(each) for each in node.targets)
 
 
 def _lets_go(script: Script, given: ast.Assign, centre: ReachedCall) -> bool:
