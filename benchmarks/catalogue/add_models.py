@@ -5,7 +5,8 @@
 
 A line of FILE is what ``configs.jsonl`` keeps of a model (``id``, ``model_type``, ``build``, ``config``) and what the
 catalogue says of it besides: ``ids``, its other names; ``src``, where the configuration and the count were read;
-``ckpt``, the dtype of its checkpoint; ``conf``; ``total``, the published count, if one was found; ``note``. The dimensions are what
+``ckpt``, the dtype of its checkpoint; ``conf``; ``total``, the published count, if one was found; ``arch``, where code of its own has
+the tensors of a class of transformers; ``note``. The dimensions are what
 oomlint reads of the configuration. A row is written only where the class builds the published count; ``head`` says
 that a checkpoint has an output projection of its own, which transformers 5 ties.
 """
@@ -35,7 +36,7 @@ def row_of(entry: dict[str, Any], built: dict[str, int]) -> dict[str, Any]:
     is_body = entry["build"] == "base"
     row: dict[str, Any] = {
         "id": entry["id"],
-        "arch": dims.arch,
+        "arch": entry.get("arch", dims.arch),
         "layers": dims.layers,
         "hidden": dims.hidden,
         "heads": dims.heads,
