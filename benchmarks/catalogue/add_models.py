@@ -24,7 +24,13 @@ from benchmarks.catalogue.verify_models import CATALOGUE, HERE, build, counts
 from oomlint.models import from_config_json, lookup
 from oomlint.plan.model import ModelDims
 
-_KINDS: Final = {"sliding_attention": "s", "full_attention": "f", "encoder": "n", "decoder": "d"}
+_KINDS: Final = {
+    "sliding_attention": "s",
+    "full_attention": "f",
+    "attention": "f",  # as Granite's files call it
+    "encoder": "n",
+    "decoder": "d",
+}
 _FLAGS: Final = ("attn_bias", "mlp_bias", "qk_norm")
 # Fields of a row that are left out where they have this value (``catalogue._dims``).
 _USUAL: Final = {"norm": "rms", "act": "swiglu"}

@@ -111,6 +111,14 @@ def test_chatglm_6b_has_blocks_of_its_own() -> None:
     assert newer.dims.act == "swiglu"
 
 
+def test_aquila_is_counted_as_the_llama_that_it_is() -> None:
+    config = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+              "vocab_size": 100008, "tie_word_embeddings": False, "max_position_embeddings": 2048}  # fmt: skip
+    known = lookup("BAAI/AquilaChat2-7B")
+    assert known is not None
+    assert from_config_json({**config, "model_type": "aquila"}).dims == known.dims
+
+
 def test_nested_configs_leave_their_class_defaults_out() -> None:
     """The Hub's gemma-3-4b has neither heads nor vocabulary in its text_config."""
     facts = from_config_json(

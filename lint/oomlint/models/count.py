@@ -200,6 +200,7 @@ _TEXT_MODEL: Final[Mapping[str, str]] = {
     "internlm2": "llama",
     "minicpm": "llama",
     "xverse": "llama",
+    "aquila": "llama",
     "exaone": "llama",
     "qwen": "qwen2",
     "mimo": "qwen2",
