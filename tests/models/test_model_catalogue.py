@@ -45,6 +45,13 @@ def test_every_id_finds_its_own_line() -> None:
     assert len(all_ids()) > 2000
 
 
+def test_no_model_takes_the_name_of_another_of_its_size() -> None:
+    """Two makers' models of one name, of which neither would be found by it."""
+    for line in LINES:
+        for name in catalogue.ids_of(line):
+            assert catalogue.find_basename(catalogue.fold(name.rpartition("/")[2])), name
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_counts_are_consistent(line: int) -> None:
     facts = facts_of(line)
