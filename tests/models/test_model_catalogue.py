@@ -187,7 +187,8 @@ def test_minicpm_v_is_its_parts() -> None:
         assert whole.dims.vision.hidden == 1152
 
 
-# What the Hub says of the safetensors of models that are encoder and decoder, or have blocks of their own.
+# Models that are encoder and decoder, or have blocks of their own, as transformers' classes build them on the meta device
+# (benchmarks/catalogue/verify_models.py).
 @pytest.mark.parametrize(
     ("name", "count"),
     [
