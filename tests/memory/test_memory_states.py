@@ -107,9 +107,9 @@ def test_every_model_of_the_catalogue_has_exactly_its_parameters() -> None:
 # Architectures that have parts which the dimensions do not tell, so that a count of their own is needed: encoders,
 # audio towers, routers' corrections, indexers, Mamba's first scan, single biases, gates and rows.
 NOT_TOLD = frozenset(
-    "afmoe apertus bert blenderbot btlm cohere dbrx deberta-v2 deepseek_v32 deepseek_v4 ernie4_5_moe ernie4_5_vl_moe "
+    "afmoe apertus bart bert blenderbot btlm cohere dbrx deberta-v2 deepseek_v32 deepseek_v4 distilbert ernie4_5_moe ernie4_5_vl_moe "
     "falcon_h1 gemma4 gemma4_unified glm_moe_dsa gpt_neo granitemoehybrid jamba keye_vl kimi_linear lfm2 lfm2_vl mamba "
-    "mimo_v2_flash minicpmv4_6 mllama modernbert mt5 nemotron_h ovis2_5 paddleocr_vl paligemma phi4_multimodal phimoe "
+    "m2m_100 mbart mimo_v2_flash minicpmv4_6 mllama modernbert mpnet mt5 nemotron_h ovis2_5 paddleocr_vl paligemma phi4_multimodal phimoe "
     "polylm qwen2_5_omni_thinker qwen2_audio qwen3_omni_moe_thinker qwen_audio qwen_vl roberta stablelm t5 video_llava "
     "voxtral xlm-roberta".split()
 )

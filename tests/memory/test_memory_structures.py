@@ -224,11 +224,11 @@ def test_norms_of_the_blocks_of_a_class(arch: str, norm: str, vectors: int) -> N
 
 
 def test_heads_that_rotate_in_part_are_put_together_by_torch_cat() -> None:
-    """So do Phi-3's apply_rotary_pos_emb and litgpt's GPT, whose heads may rotate whole. GPT-J's and CodeGen's lie
+    """So do Phi-3's apply_rotary_pos_emb, litgpt's GPT and ChatGLM-6B's SelfAttention, whose heads may rotate whole. GPT-J's and CodeGen's lie
     otherwise, and their attention is always written out."""
     joined = {arch for arch, traits in _TRAITS.items() if traits.concatenated_rope}
     partly = {arch for arch, traits in _TRAITS.items() if 0 < traits.rotary < 1}
-    assert joined - partly == {"phi3", "litgpt"}
+    assert joined - partly == {"phi3", "litgpt", "chatglm_6b"}
     assert partly - joined == {"gptj", "codegen"}
 
 
@@ -627,7 +627,7 @@ PHI_4 = {"phi3", "phi4_multimodal"}
         ("output_bias", {"gpt_neo", "gte"}),
         ("embed_norm", {"bloom"}),
         ("scaled_query", {"opt", "whisper"}),
-        ("refuses_sdpa", {"bloom", "codegen", "gemma2", "gpt_neo", "gpt_oss", "gptj", "xglm", *T5}),
+        ("refuses_sdpa", {"bloom", "chatglm_6b", "codegen", "gemma2", "gpt_neo", "gpt_oss", "gptj", "xglm", *T5}),
         ("biased_scores", T5),
         ("half_softmax", {"nanogpt", *T5}),
         ("inner_dropout", T5),
@@ -671,11 +671,11 @@ PHI_4 = {"phi3", "phi4_multimodal"}
         ("learned_positions", {"gpt2", "gpt_bigcode", "nanogpt", "gpt_neo", "openai-gpt", "opt", "biogpt", "whisper"}),
         ("all_biases", {
             "gpt2", "gpt_bigcode", "nanogpt", "openai-gpt", "gpt_neox", "opt", "bloom", "phi", "litgpt_phi", "whisper", "biogpt",
-            "xglm", "ctrl", "starcoder2",
+            "xglm", "ctrl", "starcoder2", "chatglm_6b",
         }),
         ("fused_qkv", {
             "gpt2", "gpt_bigcode", "nanogpt", "openai-gpt", "gpt_neox", "gpt_neox_japanese", "bloom", "falcon", "mpt", "codegen",
-            "persimmon", "fuyu", "dbrx", "baichuan", "qwen", "chatglm", "internlm2", "litgpt", "litgpt_phi", "modernbert",
+            "persimmon", "fuyu", "dbrx", "baichuan", "qwen", "chatglm", "chatglm_6b", "internlm2", "litgpt", "litgpt_phi", "modernbert",
             *PHI_4,
         }),
         ("clamped_qkv", {"dbrx"}),

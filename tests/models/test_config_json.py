@@ -83,6 +83,42 @@ def test_llama_as_the_hub_has_it() -> None:
     assert facts.dims.ctx == 131072
 
 
+def test_chatglm_6b_has_blocks_of_its_own() -> None:
+    """Its model type is that of its successors, which have other blocks. Trainable and frozen parameters that people print of
+    LoRA over it add up to this count."""
+    facts = from_config_json(
+        {
+            "hidden_size": 4096,
+            "inner_hidden_size": 16384,
+            "max_sequence_length": 2048,
+            "model_type": "chatglm",
+            "num_attention_heads": 32,
+            "num_layers": 28,
+            "position_encoding_2d": True,
+            "torch_dtype": "float16",
+            "vocab_size": 130528,
+        }
+    )
+    dims = facts.dims
+    assert dims.params_total == 6_173_286_400
+    assert (dims.ffn, dims.kv_heads, dims.norm, dims.act) == (16384, 32, "ln", "gelu")
+    assert dims.tie_embeddings
+    known = lookup("/data/pretrained/chatglm-6b")
+    assert known is not None
+    assert known.dims == dims
+    newer = lookup("THUDM/chatglm2-6b")
+    assert newer is not None
+    assert newer.dims.act == "swiglu"
+
+
+def test_aquila_is_counted_as_the_llama_that_it_is() -> None:
+    config = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+              "vocab_size": 100008, "tie_word_embeddings": False, "max_position_embeddings": 2048}  # fmt: skip
+    known = lookup("BAAI/AquilaChat2-7B")
+    assert known is not None
+    assert from_config_json({**config, "model_type": "aquila"}).dims == known.dims
+
+
 def test_nested_configs_leave_their_class_defaults_out() -> None:
     """The Hub's gemma-3-4b has neither heads nor vocabulary in its text_config."""
     facts = from_config_json(

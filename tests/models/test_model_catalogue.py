@@ -23,7 +23,7 @@ def facts_of(line: int) -> ModelFacts:
 
 
 def test_data_is_compact() -> None:
-    assert sum(path.stat().st_size for path in DATA.iterdir()) < 400 * 1024
+    assert sum(path.stat().st_size for path in DATA.iterdir()) < 480 * 1024
 
 
 def test_data_names_no_path_of_a_workplace() -> None:
@@ -43,6 +43,13 @@ def test_every_id_finds_its_own_line() -> None:
             assert match is not None, name
             assert match.line == line, name
     assert len(all_ids()) > 2000
+
+
+def test_no_model_takes_the_name_of_another_of_its_size() -> None:
+    """Two makers' models of one name, of which neither would be found by it."""
+    for line in LINES:
+        for name in catalogue.ids_of(line):
+            assert catalogue.find_basename(catalogue.fold(name.rpartition("/")[2])), name
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -99,6 +106,7 @@ PUBLISHED = {
     "microsoft/Phi-3-mini-4k-instruct": 3_821_079_552,
     "openai/gpt-oss-20b": 20_914_757_184,
     "Qwen/Qwen2.5-VL-7B-Instruct": 8_292_166_656,
+    "EleutherAI/polyglot-ko-3.8b": 3_809_974_272,
 }
 
 
@@ -177,6 +185,47 @@ def test_minicpm_v_is_its_parts() -> None:
         assert whole.dims.vision.params is not None
         assert whole.dims.params_total == part.dims.params_total + whole.dims.vision.params
         assert whole.dims.vision.hidden == 1152
+
+
+# Models that are encoder and decoder, or have blocks of their own, as transformers' classes build them on the meta device
+# (benchmarks/catalogue/verify_models.py).
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("distilbert/distilbert-base-uncased", 66_362_880),
+        ("sentence-transformers/all-MiniLM-L6-v2", 22_713_216),
+        ("GSAI-ML/LLaDA-8B-Instruct", 8_015_581_184),
+        ("google/flan-t5-small", 76_961_152),
+        ("google/flan-t5-base", 247_577_856),
+        ("google/t5-v1_1-large", 783_150_080),
+        ("google/flan-t5-xl", 2_849_757_184),
+        ("google/flan-t5-xxl", 11_135_332_352),
+        ("google/mt5-small", 300_176_768),
+        ("facebook/bart-base", 139_420_416),
+        ("facebook/bart-large-cnn", 406_290_432),
+        ("Salesforce/codegen-350M-mono", 356_712_448),
+    ],
+)
+def test_models_of_other_blocks_are_built_as_they_were_counted(name: str, count: int) -> None:
+    facts = lookup(name)
+    assert facts is not None
+    assert facts.dims.params_total == count
+    built = skeleton(facts.dims)
+    assert built is not None
+    assert built.numel == pytest.approx(count, rel=2e-5)
+
+
+def test_finetunes_that_do_not_name_their_base_are_what_they_were_made_of() -> None:
+    """By the vocabularies and dimensions of their config.json, not by the size in their names."""
+    for name, base in (
+        ("Intel/neural-chat-7b-v3-1", "mistralai/Mistral-7B-v0.1"),
+        ("garage-bAInd/Platypus2-70B-instruct", "meta-llama/Llama-2-70b-hf"),
+        ("EleutherAI/pythia-6.7b-deduped", "EleutherAI/pythia-6.9b"),
+        ("microsoft/DialoGPT-medium", "openai-community/gpt2-medium"),
+    ):
+        found, known = lookup(name), lookup(base)
+        assert found is not None
+        assert found == known
 
 
 def test_llama_guard_is_the_llama_that_it_was_made_of() -> None:

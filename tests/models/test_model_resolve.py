@@ -211,3 +211,13 @@ def test_encoders_are_known_with_what_their_classes_count(name: str, arch: str, 
 def test_the_folder_of_a_run_names_its_model(name: str, layers: int | None) -> None:
     facts = resolve(name, read=lambda _path: None)
     assert (None if facts is None else facts.dims.layers) == layers
+
+
+@pytest.mark.parametrize("name", ["bart", "models/flan-t5", "t5-v1_1"])
+def test_a_family_is_not_its_base_size(name: str) -> None:
+    assert lookup(name) is None
+    assert lookup(f"{name}-base") is not None
+
+
+def test_a_stage_of_training_may_be_left_out() -> None:
+    assert lookup("deepseek-coder-1.3b") is not None

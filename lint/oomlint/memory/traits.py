@@ -277,6 +277,12 @@ _TRAITS: dict[str, Traits] = {
     "chatglm": Traits(
         fused_qkv=True, fused_gate_up=True, rotary=0.5, concatenated_rope=True, projects_last=True
     ),
+    # modeling_chatglm.py of ChatGLM-6B: scores and their softmax are tensors of their own (attention_fn), gelu_impl is
+    # GELU's approximation by tanh written out, which TorchScript may fuse.
+    "chatglm_6b": Traits(
+        norm="ln", fused_qkv=True, all_biases=True, activation="gelu_tanh_python", refuses_sdpa=True,
+        concatenated_rope=True,
+    ),
     # modeling_baichuan.py and modeling_qwen.py of Baichuan2-13B-Chat and Qwen-7B: loss_fct(shift_logits, ...) of what lm_head gives.
     "baichuan": Traits(fused_qkv=True, narrow_loss=True),
     "qwen": Traits(fused_qkv=True, narrow_loss=True),
@@ -337,7 +343,7 @@ _LLAMAS = frozenset(
 )
 # Classes of which the parameters are read, and not what their layers keep.
 _COUNTED = frozenset(
-    "bailing_hybrid beam codegen ctrl fuyu gpt_neox_japanese granitemoeshared gte hunyuan_v1_moe laguna lfm3 "
+    "bailing_hybrid beam chatglm_6b codegen ctrl fuyu gpt_neox_japanese granitemoeshared gte hunyuan_v1_moe laguna lfm3 "
     "minimax_m3_vl_text nomic_bert openai-gpt persimmon".split()
 )
 _LLAMA = Traits()

@@ -27,7 +27,7 @@ SYNONYMS: Final = {
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
     "ffn": (
         "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff", "encoder_ffn_dim",
-        "hidden_dim", "dff",
+        "hidden_dim", "dff", "inner_hidden_size",
     ),
     "vocab": ("vocab_size", "padded_vocab_size"),
     "ctx": (

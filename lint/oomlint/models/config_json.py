@@ -41,7 +41,7 @@ _ARCH_OF: Final = {
 
 # Classes that leave it to PretrainedConfig, which ties.
 _TIED_UNLESS_SAID: Final = (
-    frozenset({"t5", "mt5", "umt5", "nomic_bert", "gte", "whisper"}) | BARTS | BERTS
+    frozenset({"t5", "mt5", "umt5", "nomic_bert", "gte", "whisper", "chatglm_6b"}) | BARTS | BERTS
 )
 
 
@@ -58,8 +58,7 @@ def from_config_json(config: dict[str, Any]) -> ModelFacts:
     inner = _text_config(config, outer_defaults)
     text_type = text_in(inner.get("model_type")) or outer_defaults.get("text") or outer_type
     fields = Fields(inner, class_defaults().get(text_type, {}))
-    # Llama-4's and Qwen-VL's inner types are named after the outer model.
-    text_arch = _ARCH_OF.get(text_type, text_type)
+    text_arch = _text_arch(text_type, fields)
     multimodal = inner is not config
     arch = _ARCH_OF.get(outer_type, outer_type) if multimodal and outer_type else text_arch
 
@@ -95,6 +94,15 @@ def from_config_json(config: dict[str, Any]) -> ModelFacts:
         confidence="verified" if dims.params_total is not None else "derived",
         source="config.json",
     )
+
+
+def _text_arch(kind: str, fields: Fields) -> str:
+    """The architecture of a text model: Llama-4's and Qwen-VL's inner types are named after the outer model, and
+    ChatGLM-6B has the type of its successors, whose blocks are others: ``inner_hidden_size`` is of GLM-130B's, which it has
+    (THUDM/chatglm-6b modeling_chatglm.py GLMBlock)."""
+    if kind == "chatglm" and fields.size("inner_hidden_size"):
+        return "chatglm_6b"
+    return _ARCH_OF.get(kind, kind)
 
 
 def _is_narrow(fields: Fields) -> bool:

@@ -15,7 +15,7 @@ _MAX_LAYERS: Final = 10**5
 _LAYER_NORM: Final = (
     frozenset(
         "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox gpt_neox_japanese opt bloom falcon mpt stablelm starcoder2 olmo cohere "
-        "cohere2 phi nemotron dbrx phimoe modernbert biogpt xglm ctrl openai-gpt whisper".split()
+        "cohere2 phi nemotron dbrx phimoe modernbert biogpt xglm ctrl openai-gpt whisper chatglm_6b".split()
     )
     | BARTS
     | BERTS
@@ -23,7 +23,7 @@ _LAYER_NORM: Final = (
 _UNGATED: Final = (
     frozenset(
         "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox gpt_neox_japanese opt bloom falcon mpt starcoder2 phi nemotron arcee "
-        "apertus apertus1p5_text biogpt xglm ctrl openai-gpt whisper".split()
+        "apertus apertus1p5_text biogpt xglm ctrl openai-gpt whisper chatglm_6b".split()
     )
     | BARTS
     | BERTS
@@ -33,11 +33,12 @@ _FOUR_TIMES: Final = frozenset(
 )
 """Architectures whose MLP is four times the hidden size where the file does not say."""
 _GELU: Final = (
-    frozenset("gpt2 gpt_bigcode gptj gpt_neo gpt_neox bloom falcon mpt phi".split()) | BERTS
+    frozenset("gpt2 gpt_bigcode gptj gpt_neo gpt_neox bloom falcon mpt phi chatglm_6b".split())
+    | BERTS
 )
 _ALWAYS_ATTENTION_BIAS: Final = (
     frozenset(
-        "qwen qwen2 qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm "
+        "qwen qwen2 qwen2_vl qwen2_5_vl gpt2 gpt_bigcode gpt_neo opt bloom phi chatglm chatglm_6b "
         "gpt_oss phimoe mimo biogpt xglm ctrl openai-gpt glm4v_text whisper".split()
     )
     | BARTS
@@ -45,7 +46,8 @@ _ALWAYS_ATTENTION_BIAS: Final = (
 )
 _ALWAYS_MLP_BIAS: Final = (
     frozenset(
-        "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox opt bloom phi gpt_oss biogpt xglm ctrl openai-gpt whisper".split()
+        "gpt2 gpt_bigcode gptj codegen gpt_neo gpt_neox opt bloom phi gpt_oss biogpt xglm ctrl openai-gpt whisper "
+        "chatglm_6b".split()
     )
     | BARTS
     | BERTS

@@ -139,6 +139,9 @@ _LAYOUTS: Final[Mapping[str, _Layout]] = {
         gated=False, qkv_bias="always", o_bias="always", mlp_bias="always", norm="ln",
         embed_norm=True,
     ),
+    "chatglm_6b": _Layout(
+        gated=False, qkv_bias="always", o_bias="always", mlp_bias="always", norm="ln"
+    ),
     "falcon": _Layout(gated=False, norm="ln", linear_class=False),
     "mpt": _Layout(gated=False, norm="ln_no_bias"),
     "stablelm": _Layout(qkv_bias="config", norm="ln", qk_norm="across"),
@@ -197,6 +200,7 @@ _TEXT_MODEL: Final[Mapping[str, str]] = {
     "internlm2": "llama",
     "minicpm": "llama",
     "xverse": "llama",
+    "aquila": "llama",
     "exaone": "llama",
     "qwen": "qwen2",
     "mimo": "qwen2",

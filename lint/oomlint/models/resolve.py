@@ -55,7 +55,7 @@ def lookup(model_id: str) -> ModelFacts | None:
             return catalogue.facts(match)
     for spelling in spellings(name):
         match = catalogue.find_basename(spelling.basename)
-        if match is not None:
+        if match is not None and not _adds_a_size(spelling.basename, name):
             facts = catalogue.facts(match)
             if facts.confidence == "verified":
                 facts = replace(facts, confidence="derived")
@@ -63,6 +63,15 @@ def lookup(model_id: str) -> ModelFacts | None:
                 facts = replace(facts, native_quant=spelling.quant)
             return replace(facts, source=f"by its name, {facts.id}: {facts.source}")
     return None
+
+
+def _adds_a_size(basename: str, name: str) -> bool:
+    """Whether a spelling says a size that the name leaves open: a base that has a large beside it is no stage of
+    training (``bart``, which may be bart-large)."""
+    stem = basename.removesuffix("-base")
+    if stem == basename or "-base" in catalogue.fold(name):
+        return False
+    return catalogue.find_basename(f"{stem}-large") is not None
 
 
 def copied(model: str) -> ModelFacts | None:
