@@ -44,12 +44,14 @@ _CHECK = ("check", "--isolated", "--no-cache", "--hardware", "8xA100-80GB")
 _STRUCK = "killed while writing"
 _ENDED = "had ended already"
 _READY = b"."
+# Says that it has begun from inside what catches a Ctrl-C: before that no command is running yet.
 _COMMAND = (
     sys.executable,
     "-c",
     (
-        "import os\nfrom oomlint.cli import command\nfrom oomlint.session import interrupts\n"
-        f"interrupts.heed()\nos.write(1, {_READY!r})\ncommand()"
+        "import os\nfrom oomlint import cli\nmain = cli.main\n"
+        f"def begun():\n    os.write(1, {_READY!r})\n    return main()\n"
+        "cli.main = begun\ncli.command()"
     ),
 )
 

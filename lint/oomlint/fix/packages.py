@@ -104,7 +104,7 @@ def _required(workspace: Workspace, path: str) -> str | None:
     below = (text for _, text in _below(workspace, project, are_guides=False))
     for texts in (near, below):
         required = "\n".join(map(without_extras, texts))
-        if re.search(rf"\b({'|'.join(sorted(_TRAIN_WITH))})\b", required):
+        if re.search(r"\b(torch|transformers|trl|peft)\b", required):  # accelerate is a verb, too
             return required
     return None
 

@@ -7,7 +7,6 @@ what ``1e-5`` or ``no`` means depends on the framework's loader (see ``scalars``
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -99,6 +98,8 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
         beside = place.parts[index].entry if place.parts else None
         style = "plain" if beside is None else STYLES.get(self.source.text[beside.key_span.start])
         if style == "double":
+            import json  # few files are edited there
+
             return f"{double_quoted(key)}: {json.dumps(value)}"
         return f"{_requoted(style or 'plain', key)}: {emit(value)}"
 
