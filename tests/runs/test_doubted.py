@@ -199,3 +199,13 @@ def test_a_program_that_is_not_here_and_takes_other_options_is_a_changed_copy(
     )
     if severity is Severity.INFO:
         assert "src/train.py is not here, and is a changed" in strays[0].finding.details[-1]
+
+
+def test_options_of_earlier_releases_make_no_changed_copy() -> None:
+    """LLaMA-Factory had ``dev_ratio`` until 0.1.6, and ``src/train_bash.py`` lay in its checkout."""
+    line = (
+        "torchrun src/train_bash.py --stage sft --do_train --model_name_or_path huggyllama/llama-7b --dataset a --dev_ratio 0.01"
+        " --finetuning_type full --output_dir out --per_device_train_batch_size 8 --bf16\n"
+    )
+    report = report_of({"train.sh": line}, hardware="1xRTX-4090-24GB")
+    assert max(d.severity for d in report.diagnoses if d.rule.code == "OOM100") is Severity.ERROR

@@ -385,11 +385,12 @@ class Linker:
 
     def _changed_copy(self, run: Run, launch: Launch, path: str) -> str:
         """The script that a command starts, in words, where it is not here and is given options that are like none of
-        the framework's, which it would stop at: whoever starts it has changed the framework's, and what that makes of
-        the others is not known. A framework that is installed is started by its command or as a module."""
+        the framework's of any release, which it would stop at: whoever starts it has changed the framework's, and what
+        that makes of the others is not known. A framework that is installed is started by its command or as a module."""
         if launch.script is None:
             return ""
-        refused = (stray for stray in run.stray if stray.is_refused and not stray.nearest)
+        others = (stray for stray in run.stray if not (stray.nearest or stray.since or stray.until))
+        refused = (stray for stray in others if stray.is_refused)
         if not any(stray.block.document is launch.document for stray in refused):
             return ""
         if self.workspace.resolve(launch.script, path, launch.command.folder) is not None:
