@@ -58,6 +58,8 @@ FIRST_READINGS = (
     ("twenty-seventh, 2026-11-29", "findings-27.jsonl", 100),
     ("twenty-eighth, 2026-11-30", "findings-28.jsonl", 184),
     ("twenty-ninth, 2026-11-30", "findings-29.jsonl", 86),
+    ("thirtieth, 2026-11-30", "findings-30.jsonl", 116),
+    ("thirty-first, 2026-11-30", "findings-31.jsonl", 111),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15
