@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.library_tables import CALLED, reach_of
@@ -83,6 +84,4 @@ def _written(release: Release) -> str:
 
 
 def _taken(blocks: list[Block]) -> tuple[Fact, ...]:
-    documents = {id(block.document): block.document for block in blocks}.values()
-    facts = (fact for document in documents for fact in document.facts)
-    return tuple(fact for fact in facts if fact.kind == "takes-names")
+    return tuple(facts_of(blocks, "takes-names"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from oomlint.dialects.blocks import documents_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.table import Block, Row
 from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS, TRANSFORMERS
@@ -120,8 +121,7 @@ def stored_options(blocks: Sequence[Block]) -> dict[str, Stored]:
 
 
 def _parsers(blocks: Sequence[Block]) -> tuple[ScriptOptions, ...]:
-    documents = {id(block.document): block.document for block in blocks}.values()
-    found = map(parser_of, documents)
+    found = map(parser_of, documents_of(blocks))
     return tuple(each for each in found if each is not None and (each.names or each.bases))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.library_tables import CALLED, first_release_with, reach_of
@@ -66,6 +67,4 @@ def _made_here(run: Cells) -> Iterator[Fact]:
 
 
 def _made(blocks: list[Block]) -> tuple[Fact, ...]:
-    documents = {id(block.document): block.document for block in blocks}.values()
-    facts = (fact for document in documents for fact in document.facts)
-    return tuple(fact for fact in facts if fact.kind == "makes-arguments")
+    return tuple(facts_of(blocks, "makes-arguments"))

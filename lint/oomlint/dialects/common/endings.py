@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+from oomlint.dialects.blocks import documents_of, facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.clashing_libraries import clashing_libraries
 from oomlint.dialects.common.declared_ends import declare_end
@@ -24,7 +24,7 @@ from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.table import Block
 from oomlint.documents import kind_of
-from oomlint.documents.base import Document, Fact
+from oomlint.documents.base import Fact
 from oomlint.plan.library_changes import LibraryChange
 
 _NAMES = "names of libraries, release by release"
@@ -80,24 +80,16 @@ declare_end(endings, lambda run: run.known.ending(), source="CPython: sys.path[0
 
 
 def _ends(blocks: list[Block]) -> tuple[Fact, ...]:
-    return tuple(fact for fact in _facts(blocks) if fact.kind == "ends-early")
+    return tuple(facts_of(blocks, "ends-early"))
 
 
 def _takes(blocks: list[Block]) -> tuple[Fact, ...]:
-    return tuple(fact for fact in _facts(blocks) if fact.kind == "takes-names")
-
-
-def _facts(blocks: list[Block]) -> Iterator[Fact]:
-    return (fact for document in _documents(blocks) for fact in document.facts)
-
-
-def _documents(blocks: list[Block]) -> list[Document]:
-    return list({id(block.document): block.document for block in blocks}.values())
+    return tuple(facts_of(blocks, "takes-names"))
 
 
 def _started_by_path(blocks: list[Block]) -> frozenset[str]:
     """Display paths of the scripts that a command of the run starts as files, and of notebooks."""
-    documents = _documents(blocks)
+    documents = documents_of(blocks)
     anchors = {block.anchor for block in blocks}
     scripts = tuple(
         f"/{launch.script.removeprefix('./').replace('../', '')}"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from oomlint.dialects.blocks import documents_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.library_tables import Field, ReachIn, fields_of, likely_reach_of, reach_of
@@ -81,7 +82,7 @@ declare_end(
 
 
 def _started(blocks: list[Block]) -> tuple[Started, ...]:
-    documents = {id(block.document): block.document for block in blocks}.values()
+    documents = documents_of(blocks)
     # Of a command that ends before its last options the whole is not known.
     anchors = {block.anchor for block in blocks} - {b.anchor for b in blocks if b.doubt}
     parsers = [(each.source.path, parser_of(each)) for each in documents]

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.accelerate.keys import ACCELERATE, own as acc
 from oomlint.dialects.accelerate.meaning import accelerate, accelerate_amp, distributed_type
+from oomlint.dialects.blocks import scripts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import backend, uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref, shared
@@ -320,9 +321,7 @@ def reduces_each(run: Cells) -> Any:
 
 
 def _may_wait(blocks: list[Block]) -> bool:
-    documents = {id(block.document): block.document for block in blocks}.values()
-    texts = (each.source.text for each in documents if isinstance(each, PythonDocument))
-    return any(map(_WAITS.search, texts))
+    return any(_WAITS.search(each.source.text) for each in scripts_of(blocks))
 
 
 @meaning.derive(f.batch.grad_accum)

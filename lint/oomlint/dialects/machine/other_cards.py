@@ -6,13 +6,14 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
+from oomlint.dialects.blocks import scripts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.table import Block
 from oomlint.documents import YAML_SUFFIXES
-from oomlint.documents.base import Mapping, PythonDocument
+from oomlint.documents.base import Mapping
 
 other_cards = Meaning()
 
@@ -68,8 +69,8 @@ def _said(blocks: list[Block]) -> str:
         for cards in (_of_accelerate(block), _of_folder(block)):
             if cards:
                 return cards
-    for document in {id(block.document): block.document for block in blocks}.values():
-        text = document.source.text if isinstance(document, PythonDocument) else ""
+    for document in scripts_of(blocks):
+        text = document.source.text
         found = re.search(_IMPORTS, text)
         if found is not None:
             return f"{found[1]}, which {document.source.path} imports, is for {_MAKERS[found[1]]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launcher_keys import TORCHRUN
@@ -47,6 +48,4 @@ def _hands_rank_over(block: Block) -> bool:
 
 
 def _knows_old_alone(blocks: list[Block]) -> bool:
-    documents = {id(block.document): block.document for block in blocks}
-    facts = (fact for document in documents.values() for fact in document.facts)
-    return any(fact.kind == "refuses-dashed-rank" for fact in facts)
+    return next(facts_of(blocks, "refuses-dashed-rank"), None) is not None

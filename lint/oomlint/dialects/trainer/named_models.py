@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping as MappingABC
 from typing import Any
 
+from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.profiles.build import ScriptTable
@@ -200,13 +201,12 @@ def _called(blocks: list[Block]) -> tuple[dict[str, str], ...]:
                 if not isinstance(entry.value.value, str):
                     return ()  # only running tells
                 command[entry.value.value] = _CALLED.format(f"--{key}")
-    documents = {id(block.document): block.document for block in blocks}
-    facts = [fact for document in documents.values() for fact in document.facts]
+    facts = list(facts_of(blocks, "calls-model"))
     found = [
         {
             fact.detail["name"]: _CALLED.format(f"{fact.detail['key']} in {fact.location.path}")
             for fact in facts
-            if fact.kind == "calls-model" and fact.detail["default"] is is_default
+            if fact.detail["default"] is is_default
         }
         for is_default in (False, True)
     ]

@@ -6,15 +6,15 @@ Liger's defaults are those of liger-kernel 0.6 transformers/monkey_patch.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from typing import Any
 
+from oomlint.dialects.blocks import documents_of, facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.dialects.table import Block, plain_value
 from oomlint.dialects.trainer.reaching import is_reached
-from oomlint.documents.base import Call, Document, Fact, PythonDocument
+from oomlint.documents.base import Call, Fact, PythonDocument
 from oomlint.errors import CannotEdit
 from oomlint.models.architectures import is_in_transformers
 from oomlint.plan.fields import f
@@ -66,10 +66,6 @@ def runs_several_times(run: Cells) -> Any:
 # -- calls -----------------------------------------------------------------------------------------
 
 
-def _documents(blocks: list[Block]) -> Iterable[Document]:
-    return {id(block.document): block.document for block in blocks}.values()
-
-
 def _calls(blocks: list[Block]) -> tuple[Call, ...]:
     """The calls of the run's scripts that its options do not pass by."""
     options = {
@@ -80,7 +76,7 @@ def _calls(blocks: list[Block]) -> tuple[Call, ...]:
     }
     return tuple(
         call
-        for document in _documents(blocks)
+        for document in documents_of(blocks)
         for call in document.calls
         if is_reached(call.arguments, options)
     )
@@ -132,10 +128,8 @@ def _may_bring_head(run: Cells) -> bool:
 def _own_loss(blocks: list[Block]) -> str | None:
     """The function of the script's own class that computes the loss without naming logits."""
     trained = _trained(blocks)
-    for fact in _facts(blocks):
-        if fact.kind == "own-loss" and any(
-            fact.detail["class"] in name.split(".") for name in trained
-        ):
+    for fact in facts_of(blocks, "own-loss"):
+        if any(fact.detail["class"] in name.split(".") for name in trained):
             return f"{fact.detail['class']}.{fact.detail['function']}"
     return None
 
@@ -148,7 +142,7 @@ def _own_passes(blocks: list[Block]) -> Fact | None:
 def _own_logits(blocks: list[Block]) -> Fact | None:
     """That a trainer which the script defines reads the model's logits; which of several it takes nobody need know
     to leave the loss alone."""
-    return next((fact for fact in _facts(blocks) if fact.kind == "own-logits"), None)
+    return next(facts_of(blocks, "own-logits"), None)
 
 
 def _loss_alone(blocks: list[Block]) -> Fact | None:
@@ -161,8 +155,8 @@ def _of_trained(blocks: list[Block], kind: str) -> Fact | None:
     trained = _trained(blocks)
     found = (
         fact
-        for fact in _facts(blocks)
-        if fact.kind == kind and any(fact.detail["class"] in name.split(".") for name in trained)
+        for fact in facts_of(blocks, kind)
+        if any(fact.detail["class"] in name.split(".") for name in trained)
     )
     return next(found, None)
 
@@ -177,11 +171,6 @@ def check_logits_unread(run: Cells) -> None:
     fact = run.given.once(_own_logits)
     if fact is not None:
         raise CannotEdit(f"{fact.detail['class']}.{fact.detail['function']} reads the logits")
-
-
-def _facts(blocks: list[Block]) -> Iterator[Fact]:
-    for document in _documents(blocks):
-        yield from document.facts
 
 
 # -- what they make of the loss --------------------------------------------------------------------

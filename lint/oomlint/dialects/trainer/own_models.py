@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from oomlint.dialects.blocks import scripts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.own_classes import classes_of
@@ -45,12 +46,12 @@ def check_class_is_patched(run: Cells) -> None:
 
 def made_models(blocks: list[Block]) -> Iterator[str]:
     """The classes of the project's own of which its scripts make the models that they train."""
-    for document in _scripts(blocks):
+    for document in scripts_of(blocks):
         yield from _made(document)
 
 
 def _around_a_model(blocks: list[Block]) -> str | None:
-    for document in _scripts(blocks):
+    for document in scripts_of(blocks):
         text = document.source.text
         for name in _made(document):
             if not re.search(
@@ -61,7 +62,7 @@ def _around_a_model(blocks: list[Block]) -> str | None:
 
 
 def _own_class(blocks: list[Block]) -> str | None:
-    for document in _scripts(blocks):
+    for document in scripts_of(blocks):
         for name in _made(document):
             return name
         loaded = {call.callee.split(".")[-2] for call in document.calls if _loads(call.callee)}
@@ -85,8 +86,3 @@ def _made(document: PythonDocument) -> Iterator[str]:
         made = re.search(rf"(?m)^[ \t]*(\w+)[ \t]*=[ \t]*{name}(?:\.from_pretrained)?\(", text)
         if made is not None and re.search(rf"(?<![\w.])model[ \t]*=[ \t]*{made[1]}\b", text):
             yield name
-
-
-def _scripts(blocks: list[Block]) -> Iterator[PythonDocument]:
-    documents = {id(block.document): block.document for block in blocks}.values()
-    return (each for each in documents if isinstance(each, PythonDocument))

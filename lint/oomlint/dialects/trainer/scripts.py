@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from oomlint.dialects.accelerate.meaning import distributed_type
+from oomlint.dialects.blocks import facts_of, scripts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import peft, shared
 from oomlint.dialects.machine.launches import launches
@@ -335,7 +336,7 @@ def loads_before_arguments(run: Cells) -> Any:
 
 
 def _accelerates_before_loading(blocks: list[Block]) -> bool:
-    return any(fact.kind == "accelerator-before-load" for fact in _facts(blocks))
+    return next(facts_of(blocks, "accelerator-before-load"), None) is not None
 
 
 # -- what ends before the first step ---------------------------------------------------------------
@@ -373,8 +374,7 @@ def trains_nothing(run: Cells) -> Any:
 
 def _dispatches(blocks: list[Block]) -> frozenset[str]:
     """What a script calls the word behind it by which it does one thing or another (argparse's ``add_subparsers``)."""
-    documents = {id(block.document): block.document for block in blocks}.values()
-    texts = (each.source.text for each in documents if isinstance(each, PythonDocument))
+    texts = (each.source.text for each in scripts_of(blocks))
     return frozenset(name for text in texts for name in re.findall(_SUBPARSERS, text))
 
 
@@ -418,20 +418,15 @@ def _may_say_more(command: Block) -> bool:
 
 
 def _never(blocks: list[Block]) -> Fact | None:
-    return next((fact for fact in _facts(blocks) if fact.kind == "never-trains"), None)
+    return next(facts_of(blocks, "never-trains"), None)
 
 
 def _on_demand(blocks: list[Block]) -> tuple[Fact, ...]:
-    return tuple(fact for fact in _facts(blocks) if fact.kind == "trains-on-demand")
-
-
-def _facts(blocks: list[Block]) -> Iterator[Fact]:
-    documents = {id(block.document): block.document for block in blocks}
-    return (fact for document in documents.values() for fact in document.facts)
+    return tuple(facts_of(blocks, "trains-on-demand"))
 
 
 def _all_facts(blocks: list[Block]) -> tuple[Fact, ...]:
-    return tuple(_facts(blocks))
+    return tuple(facts_of(blocks))
 
 
 # -- what the trainer is given ---------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.table import Block, Origin, plain_value, unread_at
@@ -64,9 +65,7 @@ def _padded_to(run: Cells) -> int | None:
 
 
 def _padding(blocks: list[Block]) -> dict[str, Any] | None:
-    documents = {id(block.document): block.document for block in blocks}
-    facts = [each for document in documents.values() for each in document.facts]
-    found = [fact.detail for fact in facts if fact.kind == "pads-samples"]
+    found = [fact.detail for fact in facts_of(blocks, "pads-samples")]
     return dict(found[0]) if len(found) == 1 else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.declared_ends import declare_end
@@ -510,6 +511,4 @@ def _called_now(cls: str, argument: str) -> str:
 
 
 def _asked_arguments(blocks: list[Block]) -> tuple[Fact, ...]:
-    documents = {id(block.document): block.document for block in blocks}
-    facts = (fact for document in documents.values() for fact in document.facts)
-    return tuple(fact for fact in facts if fact.kind == "asks-argument")
+    return tuple(facts_of(blocks, "asks-argument"))
