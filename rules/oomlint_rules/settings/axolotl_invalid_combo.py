@@ -7,7 +7,8 @@ weights with FSDP2 in preference training, `activation_offloading` without
 `gradient_checkpointing`, `max_memory` with `gpu_memory_limit`, `sample_packing` in RL training,
 ReLoRA with FSDP or DeepSpeed, fused MLPs with LoRA, LoRA kernels with 8 bit or remote code,
 FSDP for Falcon, checkpointing for MPT, streaming without `max_steps` or with `val_set_size`,
-two ways to say how often to save or to evaluate, and unpinned offloading under FSDP1. What
+two ways to say how often to save or to evaluate, evaluations of a set that `val_set_size: 0`
+leaves empty, and unpinned offloading under FSDP1. What
 context parallelism is refused with, context-parallel-constraint says.
 
 ## Why it runs out of memory
@@ -62,6 +63,15 @@ def _saves_otherwise(run: Run) -> bool:
 def _evaluates_otherwise(run: Run) -> bool:
     said = value_of(run, own.eval_strategy)
     return said not in ("steps", None) and said is not False
+
+
+def _holds_nothing_out(run: Run) -> bool:
+    said = value_of(run, own.eval_strategy)
+    return (
+        run.is_explicit(own.val_set_size)
+        and value_of(run, own.val_set_size) == 0
+        and said not in ("no", False)
+    )
 
 
 _TABLE = (
@@ -191,6 +201,17 @@ _TABLE = (
         f.eval.every,
         holds=_evaluates_otherwise,
     ),
+    *(
+        Combination(
+            (asked,),
+            f"{key} with val_set_size: 0 and no test_datasets",
+            asked,
+            unless=(own.test_datasets,),
+            holds=_holds_nothing_out,
+            details=("give val_set_size a share, or name test_datasets",),
+        )
+        for asked, key in ((f.eval.every, "eval_steps"), (own.eval_strategy, "eval_strategy"))
+    ),
     Combination(
         ("fsdp_config",),
         "cpu_offload_pin_memory: false under FSDP1",
@@ -233,10 +254,15 @@ class AxolotlInvalidCombo(Rule, code="OOM807", fixes=Applicability.UNSAFE, cost=
             {"train.yaml": f"{AXOLOTL}save_strategy: epoch\nsave_steps: 100\n"},
             {"train.yaml": f"{AXOLOTL}save_strategy: epoch\n"},
         ),
+        example(
+            {"train.yaml": f"{AXOLOTL}val_set_size: 0\neval_steps: 100\n"},
+            {"train.yaml": f"{AXOLOTL}val_set_size: 0\n"},
+        ),
     )
     good = (
         example({"train.yaml": f"{AXOLOTL}sample_packing: true\nsave_steps: 100\n"}),
         example({"train.yaml": f"{AXOLOTL}activation_offloading: true\n"}),
+        example({"train.yaml": f'{AXOLOTL}val_set_size: 0\neval_strategy: "no"\n'}),
         example({"train.yaml": f"{AXOLOTL}streaming: true\nmax_steps: 100\n"}),
         example({"train.yaml": f"{AXOLOTL}rl: dpo\n{_FSDP2}"}),
         example(
