@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.linked import run_of
+from tests.linked import report_of, run_of
 
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -64,3 +64,34 @@ def test_a_dict_that_is_changed_tells_nothing(changes: str) -> None:
 def test_of_two_dicts_neither_is_what_the_function_is_given() -> None:
     run = _run(changes="train(OTHER)")
     assert run.level(f.batch.micro) is Level.UNREAD
+
+
+_UNPACKED = """\
+import inspect
+from trl import GRPOConfig, GRPOTrainer
+
+kwargs = {{"output_dir": "out", "per_device_train_batch_size": 8}}
+{stores}
+args = GRPOConfig(**kwargs)
+GRPOTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=data, reward_funcs=[reward]).train()
+"""
+_STORE = 'kwargs["epsilon_low"] = 0.2'
+
+
+@pytest.mark.parametrize(
+    ("stores", "is_told"),
+    [
+        (_STORE, True),
+        (f'if "epsilon_low" in inspect.signature(GRPOConfig).parameters:\n    {_STORE}', False),
+        (f'if True:\n    pass\nelif hasattr(GRPOConfig, "epsilon_low"):\n    {_STORE}', False),
+        (f'if "epsilon" in inspect.signature(GRPOConfig).parameters:\n    {_STORE}', True),
+    ],
+)
+def test_a_key_that_is_set_where_the_callee_has_it_is_none_that_it_refuses(
+    stores: str, is_told: bool
+) -> None:
+    report = report_of(
+        {"train.py": _UNPACKED.format(stores=stores), "requirements.txt": "trl==0.24.0\n"}
+    )
+    told = [d.finding.message for d in report.diagnoses if d.rule.code == "OOM801"]
+    assert ("epsilon_low" in "".join(told)) is is_told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.python.values.limits import DEEPEST, GIVEN, SHARED
 from oomlint.documents.python.values.parameters import parameters_of
 from oomlint.documents.python.values.seen_nodes import locked_by, mapping_of, unknown_at
+from oomlint.documents.python.walking import walk
 from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
@@ -212,10 +214,24 @@ def _before_stores(home: Evaluator, expression: ast.expr, scope: Scope, depth: i
     if not isinstance(made, PythonMapping):
         return None
     span = home.places.span(expression)
-    stored = [PythonEntry(key, span, unknown_at(span), span) for key in sorted(keys)]
+    asked = {key for test, _ in home.tree.branches.values() for key in _asked_for(test.test)}
+    stored = [
+        PythonEntry(key, span, unknown_at(span), span, if_known=key in asked)
+        for key in sorted(keys)
+    ]
     kept = [entry for key, entry in made.entries.items() if key not in keys]
     whole = mapping_of([*kept, *stored], made.span, made.kind, made.open_ended)  # type: ignore[list-item]
     return locked_by(whole, SHARED.format(expression.id))
+
+
+def _asked_for(test: ast.expr) -> Iterator[str]:
+    """The names of which a test asks whether something has them: ``"beta" in inspect.signature(GRPOConfig).parameters``."""
+    for node in walk(test):
+        match node:
+            case ast.Compare(left=ast.Constant(value=str(key)), ops=[ast.In()]):
+                yield key
+            case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Constant(value=str(key))]):
+                yield key
 
 
 def _asks_if_taken(test: ast.expr, key: str) -> bool:
