@@ -79,10 +79,9 @@ _PLAIN = r"(?m)(?<![\w./-])python[\d.]*[ \t]+(?:-u[ \t]+)?((?:[\w.-]+/)*{})(?![\
 def _below_named(workspace: Workspace, path: str) -> tuple[str, ...]:
     """The folders between what the user named and a file, and its name; none of a file that is named itself."""
     file = workspace.file(path)
-    tops = [each for each in (workspace.cwd, *workspace.named) if file.is_relative_to(each)]
-    if not tops:
-        return Path(path).parts[-1:]
-    return file.relative_to(max(tops, key=lambda top: len(top.parts))).parts
+    tops = {workspace.cwd, *workspace.named}
+    nearest = next((each for each in (file, *file.parents) if each in tops), None)
+    return Path(path).parts[-1:] if nearest is None else file.relative_to(nearest).parts
 
 
 def why_unused(run: Run) -> str | None:
