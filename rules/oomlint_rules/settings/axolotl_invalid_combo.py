@@ -206,11 +206,14 @@ _TABLE = (
             (asked,),
             f"{key} with val_set_size: 0 and no test_datasets",
             asked,
-            unless=(own.test_datasets,),
+            unless=(own.test_datasets, *others),
             holds=_holds_nothing_out,
             details=("give val_set_size a share, or name test_datasets",),
         )
-        for asked, key in ((f.eval.every, "eval_steps"), (own.eval_strategy, "eval_strategy"))
+        for asked, key, others in (
+            (f.eval.every, "eval_steps", ()),
+            (own.eval_strategy, "eval_strategy", (f.eval.every,)),
+        )
     ),
     Combination(
         ("fsdp_config",),
