@@ -187,6 +187,17 @@ def test_the_block_that_trained_parameters_move_to_is_pinned_even_where_nothing_
     assert lost(offload__params="cpu") == pytest.approx(8 * (power_of_two(shard) - shard))
 
 
+@pytest.mark.parametrize(("torch", "is_rounded"), [("1.10.2", False), ("1.11.0", True)])
+def test_that_block_was_exact_before_torch_1_11(torch: str, is_rounded: bool) -> None:
+    plan = zero3(
+        offload__optimizer="cpu", offload__params="cpu", offload__pin_memory=False,
+        versions={"torch": torch},
+    )  # fmt: skip
+    shard = 2 * NUMEL / 8
+    lost = 8 * (power_of_two(shard) - shard) if is_rounded else 0
+    assert (estimate(plan).host.components["pinned_rounding"] or 0) == pytest.approx(lost)
+
+
 def test_stage_2_pins_a_group_whole_and_stage_3_a_sub_group() -> None:
     def lost(stage: int, version: str) -> float:
         plan = zero3(
