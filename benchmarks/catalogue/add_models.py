@@ -7,7 +7,7 @@ A line of FILE is what ``configs.jsonl`` keeps of a model (``id``, ``model_type`
 catalogue says of it besides: ``ids``, its other names; ``src``, where the configuration and the count were read;
 ``ckpt``, the dtype of its checkpoint; ``conf``; ``total``, the published count, if one was found; ``arch``, where code of its own has
 the tensors of a class of transformers; ``note``; ``though_found_by_name``, where its name was taken for another's. The dimensions are what
-oomlint reads of the configuration. A row is written only where the class builds the published count; ``head`` says
+oomlint reads of the configuration. Where a published count was found, a row is written only if the class builds it; ``head`` says
 that a checkpoint has an output projection of its own, which transformers 5 ties.
 """
 

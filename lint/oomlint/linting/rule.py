@@ -433,12 +433,8 @@ class ListedRule(Struct, frozen=True, eq=False):
 
     def check(self, run: Run) -> Iterable[Finding]:
         """What the rule finds in a run; its module is imported if the run is one of its own."""
-        for where in self.only_where:
-            if where.holds(run):
-                break
-        else:
-            if self.only_where:
-                return ()
+        if self.only_where and not any(where.holds(run) for where in self.only_where):
+            return ()
         return self.load()().check(run)
 
     @classmethod

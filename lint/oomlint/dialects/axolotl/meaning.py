@@ -117,7 +117,7 @@ def _is_alone(run: Cells) -> bool:
 def shards_one_process(run: Cells) -> Any:
     if not run[fsdp.enabled] or not _is_alone(run):
         return None
-    return "transformers refuses FSDP in one process that no launcher gives a rank"
+    return "transformers refuses FSDP in one process without a rank; leave it out on one GPU"
 
 
 @meaning.derive(f.load.zero3_init)
