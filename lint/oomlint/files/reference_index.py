@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import process_time
 
@@ -122,6 +122,22 @@ def naming(texts: SearchedTexts, name: str) -> list[str]:
         if not texts.made_of(other, data, names_in).isdisjoint(wanted)
     )
     return sorted(near, key=lambda n: _distance(n, name))
+
+
+def leading_to(workspace: Workspace, names: Sequence[str], others: Iterable[str]) -> list[str]:
+    """The files among ``others`` that name one of ``names``, and those that name these in turn: of each the nearest."""
+    given = frozenset(names)
+    left = [
+        n for n in others if n not in given and _is_read(workspace, n, stamp(workspace.file(n)))
+    ]
+    texts = SearchedTexts(workspace, left)
+    found: dict[str, None] = {}
+    todo = list(names) if left else []
+    while todo:
+        near = (other for name in todo for other in naming(texts, name)[:_MOST_KIN])
+        todo = [other for other in dict.fromkeys(near) if other not in found]
+        found.update(dict.fromkeys(todo))
+    return list(found)
 
 
 def _files(disk: Disk, root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:

@@ -484,6 +484,11 @@ class Workspace:
         folder = self._folder_of(name)
         return Path(self._project_of(folder) or folder)
 
+    def checkout_of(self, folder: Path) -> Path | None:
+        """The folder of the git checkout that an absolute folder is in."""
+        root = self._git_root(str(folder))
+        return None if root is None else Path(root)
+
     def _project_of(self, folder: str) -> str | None:
         """The folder of the project that an absolute folder belongs to: its checkout, else that in which
         everything is said to be, else what the user named."""

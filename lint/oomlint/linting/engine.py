@@ -118,6 +118,9 @@ class Options(Struct, frozen=True):
     """The folder (absolute) in which the project would keep profiles of its own."""
     elsewhere: Elsewhere = Elsewhere()
     """What is known of runs that are linted apart and use some of the same files."""
+    about: frozenset[str] | None = None
+    """Display paths of the files that were asked about, if others were taken along to see what starts them: nothing is
+    said of runs that take in none of these."""
 
     @property
     def link(self) -> LinkOptions:
@@ -243,7 +246,28 @@ def link(
         names, explicit=explicit, elsewhere={**(elsewhere or {}), **apart}, earlier=earlier
     )
     linked.errors[:0] = _named(workspace, dialects.errors)
-    return linked
+    return linked if options.about is None else _about(linked, options.about)
+
+
+def _about(linked: Linked, asked: frozenset[str]) -> Linked:
+    """What was linked, without that which has nothing to do with the files that were asked about."""
+
+    def concerns(run: Run) -> bool:
+        return not asked.isdisjoint(run.sources)
+
+    runs, asides, merges = (
+        [run for run in each if concerns(run)]
+        for each in (linked.runs, linked.asides, linked.merges)
+    )
+    told = asked.union(*(run.sources for run in (*runs, *asides, *merges)))
+    return replace(
+        linked,
+        runs=runs,
+        asides=asides,
+        merges=merges,
+        errors=[error for error in linked.errors if error.path in told],
+        recognised={path: name for path, name in linked.recognised.items() if path in told},
+    )
 
 
 def judged(

@@ -284,10 +284,12 @@ class Project:
             path = str(self._names.file(name))
             overlay = {path: b""}
             try:
-                jobs = make_jobs(self._given, [path], overlay, self.root)
+                jobs = make_jobs(self._given, [path], overlay, self.root, looks_around=False)
             except UsageError as error:
                 self._complain(str(error))
-                jobs = make_jobs(CheckRequest(isolated=True), [path], overlay, self.root)
+                jobs = make_jobs(
+                    CheckRequest(isolated=True), [path], overlay, self.root, looks_around=False
+                )
             self._jobs[name] = next((job for job in jobs if job.names), None)
         return self._jobs[name]
 

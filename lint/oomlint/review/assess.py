@@ -137,7 +137,7 @@ def assess(
         if _touches(run, touched) or _differs(was, run)
     ]
     lost = [run for run in then.runs if now.find(renamed.get(run.name, run.name)) is None]
-    own = touched.union(*(_files(run) for run, _ in concerned))
+    own = touched.union(*(run.sources for run, _ in concerned))
     names_now = now.together(own)
     old_of = {new: old for old, new in renamed.items()}
     names_then = then.together({old_of.get(path, path) for path in names_now} | changed)
@@ -181,11 +181,11 @@ def _turns(
 ) -> list[blame.Turn]:
     """What the change turned in the files of runs that it made worse."""
     found: list[blame.Turn] = []
-    for path in sorted({path for _, run in worse for path in _files(run)}.intersection(touched)):
+    for path in sorted({path for _, run in worse for path in run.sources}.intersection(touched)):
         old, new = then.source(old_of.get(path, path)), now.source(path)
         if old is not None and new is not None:
-            before = [was for was, run in worse if path in _files(run)]
-            after = [run for _, run in worse if path in _files(run)]
+            before = [was for was, run in worse if path in run.sources]
+            after = [run for _, run in worse if path in run.sources]
             found += blame.turns_of(old, new, before, after)
     return found
 
@@ -200,7 +200,7 @@ def _beside(
     """What the change turned in files that are no run's own: settings, pinned versions."""
     if not worse:
         return []
-    others = set(touched).difference(path for _, run in worse for path in _files(run))
+    others = set(touched).difference(path for _, run in worse for path in run.sources)
     pairs = ((then.source(old_of.get(path, path)), now.source(path)) for path in sorted(others))
     return [
         turn
@@ -373,7 +373,7 @@ class _Side:
         """The files ``names``, and all that make up one run with some of them, and so on."""
         found = set(names)
         while True:
-            more = {p for run in self.runs if _touches(run, found) for p in _files(run)} - found
+            more = {p for run in self.runs if _touches(run, found) for p in run.sources} - found
             if not more:
                 return frozenset(found)
             found |= more
@@ -411,7 +411,7 @@ class _Side:
         return self._relinked[asked]
 
     def _linked_anew(self, edits: Sequence[Edit], names: Collection[str]) -> Mapping[str, Run]:
-        files = {path for run in self.runs if run.name in names for path in _files(run)}
+        files = {path for run in self.runs if run.name in names for path in run.sources}
         texts = self._edited(edits)
         found: dict[str, Run] = {}
         for job in self._jobs:
@@ -450,12 +450,8 @@ def _among(job: Job, names: Collection[str]) -> list[str]:
     return [name for name in job.names if name in names]
 
 
-def _files(run: Run) -> set[str]:
-    return {*run.files, *(claim.path for claim in run.claims)}
-
-
 def _touches(run: Run, names: Collection[str]) -> bool:
-    return any(path in names for path in _files(run))
+    return any(path in names for path in run.sources)
 
 
 def _differs(before: Run | None, after: Run) -> bool:

@@ -148,22 +148,18 @@ def causes(
 
 
 def _using(turn: Turn, worse: Iterable[tuple[Run, Run]]) -> frozenset[str]:
-    return frozenset(after.name for _, after in worse if turn.path in files_of(after))
-
-
-def files_of(run: Run) -> frozenset[str]:
-    return frozenset((*run.files, *(claim.path for claim in run.claims)))
+    return frozenset(after.name for _, after in worse if turn.path in after.sources)
 
 
 def _blamed(
     before: Run, after: Run, alone: Sequence[tuple[Turn, Mapping[str, Run]]], relink: Relink
 ) -> Worse:
-    own = [turn for turn, _ in alone if turn.path in files_of(after)]
+    own = [turn for turn, _ in alone if turn.path in after.sources]
     judged = judgement_of(after)
     gains = [
         (_gain(judged, judgement_of(runs[after.name])), turn)
         for turn, runs in alone
-        if turn.path in files_of(after) and after.name in runs
+        if turn.path in after.sources and after.name in runs
     ]
     found = [turn for gain, turn in sorted(gains, key=lambda pair: -pair[0]) if gain > 0]
     if not found and len(own) > 1:  # none does it alone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ from oomlint.errors import UsageError
 from oomlint.files import dependencies
 from oomlint.files.disk import walk
 from oomlint.files.ignored import Ignored
+from oomlint.files.reference_index import leading_to
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import Options, Results, Selection, distinct_errors
 from oomlint.plugins import PROFILE_FOLDER, rules_in_force
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Results)
 
+# Of a checkout of more files it is not looked up what else leads to some of them.
+_MOST_AROUND = 5000
 # So many files are linted in less time than it takes to share them out.
 FEW = 60
 
@@ -53,11 +57,15 @@ def make_jobs(
     paths: Sequence[str],
     overlay: dict[str, bytes] | None = None,
     cwd: Path | None = None,
+    *,
+    looks_around: bool = True,
 ) -> list[Job]:
     """A job for each settings file that governs some of the ``paths``.
 
     ``overlay`` holds texts by path that stand for files on disk (standard input); ``cwd`` is
     the absolute folder that relative paths start in, the working directory if not given.
+    A job ``looks_around`` if it takes along what else of the project leads to its files: how a run is started, and so
+    what it needs, is mostly said in another file than the one that was named.
 
     Raises:
         UsageError: a path does not exist, or the settings or options are wrong.
@@ -86,10 +94,40 @@ def make_jobs(
     if not groups:
         groups[None] = (fixed or discover(cwd), [], set())
     named = _named(base, paths)
-    return [
+    jobs = [
         _job(given, Workspace(cwd, texts, named=named), found, names, explicit)
         for found, names, explicit in groups.values()
     ]
+    return [_with_surroundings(job, paths, settings_of) for job in jobs] if looks_around else jobs
+
+
+def _with_surroundings(
+    job: Job, paths: Sequence[str], settings_of: Callable[[Path], ActiveSettings]
+) -> Job:
+    """The job with the files of its project, governed by the same settings, that lead to its own."""
+    space = job.workspace
+    roots = dict.fromkeys(_around(space, space.file(space.name(path))) for path in paths)
+    asked = {space.file(space.name(path)) for path in paths}
+    outside = [root for root in roots if root not in asked]
+    if not outside:
+        return job
+    files = (
+        file
+        for file, _ in _files(space, [str(root) for root in outside], {}, settings_of)
+        if settings_of(file).file == job.found.file and not job.found.excludes(file)
+    )
+    others = dict.fromkeys(map(space.name, islice(files, _MOST_AROUND)))
+    leading = leading_to(space, job.names, others)
+    if not leading:
+        return job
+    options = replace(job.options, about=frozenset(job.names))
+    return replace(job, names=(*job.names, *leading), options=options)
+
+
+def _around(workspace: Workspace, path: Path) -> Path:
+    """The checkout that a file or folder belongs to; where there is none, the folder itself."""
+    folder = path if os.path.isdir(path) else path.parent
+    return workspace.checkout_of(folder) or folder
 
 
 def settings_for(given: CheckRequest, paths: Sequence[str]) -> ActiveSettings:
