@@ -18,14 +18,15 @@ from oomlint.cli.options import (
 from oomlint.cli.output import emit, painter
 from oomlint.documents.write import write_all
 from oomlint.errors import CannotEdit, FileError, UsageError
-from oomlint.judgement import judgement_of
+from oomlint.judgement import judgement_of, sharded_by_its_launch
 from oomlint.judgement.planner.aims import Aim
 from oomlint.report.paint import ColorChoice
 from oomlint.session.request import CheckRequest
 
 if TYPE_CHECKING:
+    from oomlint.judgement.planner import Way
     from oomlint.linting.engine import Report
-    from oomlint.report.fits import Fitting
+    from oomlint.report.fits import Fitting, Launched
     from oomlint.runs.run import Run
     from oomlint.session.jobs import Job
 
@@ -132,7 +133,24 @@ def _fitting(run: Run, aim: Aim | None, only_hardware: bool, plugins: Sequence[s
     ways = ways_to_fit(run, accepts=accepts, effort=effort)
     needs_more = not ways and judgement_of(run).is_lost
     options = hardware_options(run) if needs_more else []
-    return Fitting(run, None, ways, options, ended_early=effort.is_spent)
+    launched = _launched(run, ways, plugins)
+    return Fitting(run, None, ways, options, ended_early=effort.is_spent, launched=launched)
+
+
+def _launched(run: Run, ways: Sequence[Way], plugins: Sequence[str]) -> Launched | None:
+    """What a launch that shards the run comes to, where no change keeps what is trained and makes it fit without."""
+    from oomlint.fix.planned import no_more_refused
+    from oomlint.judgement.planner import ways_to_fit
+    from oomlint.report.fits import Launched
+
+    if any(way.is_safe for way in ways) or not judgement_of(run).is_lost:
+        return None
+    sharded = sharded_by_its_launch(run)
+    if sharded is None:
+        return None
+    return Launched(
+        sharded, ways_to_fit(sharded, unsafe=False, accepts=no_more_refused(sharded, plugins))
+    )
 
 
 def _print(

@@ -124,13 +124,21 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
         return f"{unread}, and which options it takes is not known"
     if _launch_is_elsewhere(run):
         return "no file says how it is started, and what starts it may shard the model"
-    if starves_engine(run.intended.plan, run.limits.gpu_bytes):
+    if _leaves_engine_starved(run, fix):
         return "the share of a card that the generation engine may take does not hold its weights, which comes first"
     if not diagnosis.finding.overflows and not judgement_of(run).is_lost:
         return "nothing says that the run rather dies without it"
     if fix.risk_after is not None and fix.risk_after.is_lost:
         return "the run would rather die with it, too"
     return None
+
+
+def _leaves_engine_starved(run: Run, fix: Fix) -> bool:
+    """Whether a generation engine cannot start, neither as things are nor after the fix."""
+    card, plan = run.limits.gpu_bytes, run.intended.plan
+    if not starves_engine(plan, card):
+        return False
+    return starves_engine(plan.with_values(fix.changes), card)
 
 
 def _for_another_machine(run: Run) -> str | None:

@@ -22,6 +22,7 @@ from oomlint.judgement.launch import (
     only_suggests_ranks,
     says_ranks,
     sees_none,
+    sharded_by_its_launch,
     sharding_is_open,
     slot_missing,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "settled",
     "severity_of_block",
     "severity_of_need",
+    "sharded_by_its_launch",
     "sharding_is_open",
     "slot_missing",
     "smallest_card",

@@ -36,6 +36,14 @@ def sharding_is_open(run: Run) -> bool:
     )
 
 
+def sharded_by_its_launch(run: Run) -> Run | None:
+    """The run as it would be if what launches it shards the model whole, where that is open and there are GPUs to share
+    it among."""
+    if not sharding_is_open(run) or (run.placed.plan.parallel.world or 1) < 2:
+        return None
+    return run.assuming(SHARDED)
+
+
 def launch_is_unread(run: Run) -> bool:
     """The same of a config that no program here is seen to take: what starts it stands elsewhere, so that a
     whole copy on each GPU is nothing that anybody said."""

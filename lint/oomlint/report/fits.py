@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from oomlint.judgement import Forecast, Judgement, judgement_of, settled, sharding_is_open
+from oomlint.judgement import Forecast, Judgement, judgement_of
 from oomlint.judgement.alternatives import ways_out
 from oomlint.judgement.planner import Aim, HardwareOption, Move, Way
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import left_open, limits, meaning, verdict_of_it
-from oomlint.plan.fields import f as fields
 from oomlint.report.paint import Paint, visible
 from oomlint.report.runs import as_json, run_object
-from oomlint.report.shapes import FitShape, FittingShape, MoveShape, WayShape
+from oomlint.report.shapes import FitShape, FittingShape, LaunchedShape, MoveShape, WayShape
 from oomlint.runs.misspelt import Misspelt
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib, percent
@@ -28,6 +27,7 @@ _PLAIN = Paint()
 _WIDTH = 100
 _MOST_HARDWARE = 5
 _MOST_MACHINES = 3
+_MOST_LAUNCHED = 3
 _AIMS = {
     "micro_batch": "the largest micro batch that fits",
     "seq_len": "the longest samples that fit",
@@ -40,6 +40,18 @@ def _verdict(forecast: Forecast) -> str:
     return f"{verdict_of_it(forecast)}{left_open(forecast) or without}"
 
 
+class Launched(Struct, frozen=True):
+    """A run of which nothing here says how it is launched, as it would be if that shards the model, and what makes it
+    fit then."""
+
+    run: Run
+    ways: Sequence[Way]
+
+    @property
+    def helps(self) -> bool:
+        return bool(self.ways) or not judgement_of(self.run).is_lost
+
+
 class Fitting(Struct, frozen=True):
     """What was found for one run: ways to change it, or hardware on which it fits as it is."""
 
@@ -50,6 +62,7 @@ class Fitting(Struct, frozen=True):
     only_hardware: bool = False
     ended_early: bool = False
     """The search ended before it had seen every combination of changes."""
+    launched: Launched | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -86,9 +99,12 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
         none = "no change of the settings that its files can say makes it fit there"
         early = "; the search ended before it had seen them all" if fitting.ended_early else ""
         yield from _wrapped(f"{none}{early}", "  ", "  ")
-        yield from _beyond(run)
+        if fitting.launched is None:
+            yield from _beyond(run)
     elif forecast.verdict in ("fits", "tight") and not fitting.hardware:
         yield "  nothing has to change"
+    if fitting.launched is not None:
+        yield from _launch(fitting.launched)
     if fitting.hardware:
         most = len(fitting.hardware) if fitting.only_hardware else _MOST_HARDWARE
         yield from _hardware(fitting.hardware[:most])
@@ -111,19 +127,27 @@ def _needs(forecast: Forecast) -> str:
 
 def _beyond(run: Run) -> Iterator[str]:
     """What would make it fit that is not these files' to say."""
-    if sharding_is_open(run):
-        sharded = {fields.parallel.backend: "zero", fields.parallel.zero.stage: 3}
-        peak = settled(run).assuming(sharded).estimate.gpu.peak_bytes
-        yield from _wrapped(
-            "the numbers are of a whole copy on each GPU; where what launches it shards the model "
-            f"(an Accelerate config with ZeRO-3, say), it needs {gib(peak)} per GPU",
-            "  ",
-            "  ",
-        )
-        return
     others = ways_out(run)
     if others:
         yield from _wrapped(f"it would with {others}", "  ", "  ")
+
+
+def _launch(launched: Launched) -> Iterator[str]:
+    """What comes of a launch that shards the model."""
+    needs = judgement_of(launched.run).spoken
+    peak, is_enough = gib(needs.estimate.gpu.peak_bytes), not judgement_of(launched.run).is_lost
+    yield from _wrapped(
+        "nothing here launches it, and the numbers are of a whole copy on each GPU; a launch that shards it with ZeRO-3 "
+        f"(accelerate launch --use_deepspeed --zero_stage 3, say) needs {peak} per GPU"
+        + (", and fits" if is_enough else ", and fits with" if launched.ways else ""),
+        "  ",
+        "  ",
+    )
+    if is_enough:
+        return
+    for way in launched.ways[:_MOST_LAUNCHED]:
+        first = f"    {gib(way.estimate.gpu.peak_bytes):>9}  "
+        yield from _wrapped("; ".join(way.titles), first, " " * len(first))
 
 
 def _table(fitting: Fitting, paint: Paint) -> Iterator[str]:
@@ -179,6 +203,7 @@ def _object(fitting: Fitting) -> FittingShape:
         "aim": fitting.aim,
         "ways": [_way(way) for way in fitting.ways],
         "ended_early": fitting.ended_early,
+        "launched_with_zero3": None if fitting.launched is None else _launched(fitting.launched),
         "fits_as_it_is_on": [
             {
                 "hardware": option.hardware.name,
@@ -187,6 +212,14 @@ def _object(fitting: Fitting) -> FittingShape:
             }
             for option in fitting.hardware
         ],
+    }
+
+
+def _launched(launched: Launched) -> LaunchedShape:
+    return {
+        "gpu_peak_bytes": judgement_of(launched.run).spoken.estimate.gpu.peak_bytes,
+        "fits": not judgement_of(launched.run).is_lost,
+        "ways": [_way(way) for way in launched.ways],
     }
 
 

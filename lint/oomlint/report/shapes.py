@@ -357,14 +357,25 @@ class HardwareOptionShape(TypedDict):
     instances: list[str]
 
 
+class LaunchedShape(TypedDict):
+    """What a run that nothing here launches needs if its launch shards it with ZeRO-3, and the ways to make it fit
+    then."""
+
+    gpu_peak_bytes: int | None
+    fits: bool
+    ways: list[WayShape]
+
+
 class FittingShape(RunShape):
     """A run, the ways to make it fit (or, with an ``aim``, to make that the largest), the cheapest
     first, and the smallest hardware on which it fits as it is. ``ended_early``: the search for ways ended before
-    it had seen every combination of changes."""
+    it had seen every combination of changes. ``launched_with_zero3``: of a run that does not fit as a whole copy on
+    each GPU."""
 
     aim: Literal["micro_batch", "seq_len", "throughput"] | None
     ways: list[WayShape]
     ended_early: bool
+    launched_with_zero3: LaunchedShape | None
     fits_as_it_is_on: list[HardwareOptionShape]
 
 

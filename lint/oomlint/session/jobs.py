@@ -108,7 +108,7 @@ def _with_surroundings(
     space = job.workspace
     roots = dict.fromkeys(_around(space, space.file(space.name(path))) for path in paths)
     asked = {space.file(space.name(path)) for path in paths}
-    outside = [root for root in roots if root not in asked]
+    outside = [root for root in roots if root not in asked and os.path.isdir(root)]
     if not outside:
         return job
     files = (

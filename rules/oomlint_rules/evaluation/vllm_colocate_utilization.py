@@ -4,7 +4,7 @@
 
 RL training whose generation engine runs on the training cards (`vllm_mode: colocate`) and keeps
 its memory while the model trains, where the two together do not fit.
-On unknown hardware a share above one half.
+On unknown hardware a share above one half. And a share that does not hold the engine's own copy of the weights.
 
 ## Why it runs out of memory
 
@@ -13,11 +13,15 @@ training starts. With 0.9, a former default of TRL and still that of ms-swift, a
 for states and activations. Optimizer states appear with the first step, so the crash comes in
 the second.
 
+The share has to hold the weights first. 30 % of an 80 GB card are 24 GiB, and 14B parameters in 16 bits take 27.5: the
+engine stops before anything is generated, with "No available memory for the cache blocks".
+
 ## How to fix it
 
 Lower the share (TRL's default is 0.3 now), or let the engine sleep while the model trains
 (`vllm_enable_sleep_mode`), which moves its memory away and back. Answers are the same; a small
-cache generates fewer at once. A server on cards of its own takes nothing here.
+cache generates fewer at once. A server on cards of its own takes nothing here. Of an engine that cannot start, share
+the weights among GPUs (`vllm_tensor_parallel_size`), or raise its share where training has room for that.
 
 ## When not to
 
@@ -33,10 +37,13 @@ Where the engine sleeps, or runs as a server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import ceil
 from typing import Any
 
-from oomlint.judgement import relief
+from oomlint.errors import CannotEdit
+from oomlint.judgement import judgement_of, relief, starves_engine
 from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.memory.rollout import least_engine_weights
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -61,9 +68,21 @@ _SWIFT = line(
     """
 )
 
+# 14.8B parameters in 16 bits are 27.5 GiB.
+_STARVED = (
+    _SWIFT.replace("swift rlhf", "NPROC_PER_NODE=2 swift rlhf")
+    .replace("3B-Instruct", "14B-Instruct")
+    .replace("--max_length", "--vllm_tensor_parallel_size {parts} --max_length")
+    .replace("--per_device_train_batch_size 4", "--per_device_train_batch_size 1")
+)
+
 # Below this share an engine rarely has room for weights and a useful cache (TRL's default).
 _USUAL = 0.3
 _HALF = 0.5
+# Of a card, beside the weights: less caches a few answers only.
+_CACHE = 0.1
+# Heads and vocabularies divide by these (vllm config/model.py verify_with_parallel_config).
+_PARTS = (2, 4, 8)
 
 
 class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cost=3):
@@ -81,6 +100,7 @@ class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cos
         mended("grpo.yaml", _TRL, share=(0.9, 0.3), on="1xA100-40GB"),
         mended("train.sh", _SWIFT, share=(0.9, 0.3), on="1xA100-40GB"),
         example({"grpo.yaml": _TRL.format(share=0.9)}),
+        mended("train.sh", _STARVED, parts=(1, 2), share=0.3, on="2xA100-80GB"),
     )
     good = (
         example({"grpo.yaml": _TRL.format(share=0.3)}, on="1xA100-40GB"),
@@ -95,8 +115,36 @@ class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cos
     def check(self, run: Run) -> Iterable[Finding]:
         rollout = run.plan.objective.rollout
         share = rollout.gpu_mem_util
-        if share is None or rollout.sleep:
+        if share is None:
             return
+        if starves_engine(run.plan, run.limits.gpu_bytes):
+            yield self._starved(run, share)
+            return
+        if not rollout.sleep:
+            yield from self._kept(run, share)
+
+    def _starved(self, run: Run, share: float) -> Finding:
+        """The engine does not start, whether it sleeps later or not."""
+        weights, card = least_engine_weights(run.plan), run.limits.gpu_bytes
+        assert weights is not None
+        assert card is not None
+        parts = run.plan.objective.rollout.tp or 1
+        among = f", shared by {parts} GPUs" if parts > 1 else ""
+        return self.finding(
+            run,
+            Severity.ERROR,
+            f"the generation engine cannot start: {share:.0%} of a card does not hold its weights",
+            at=(f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
+            rests_on=(f.objective.rollout.tp, f.model.id),
+            details=(
+                f"its own copy of the model takes {gib(weights)} of each card{among}",
+                f"it may take {gib(share * card)}, keys and values included",
+            ),
+            resource="gpu",
+            proposals=list(_feeding(run, weights, card)),
+        )
+
+    def _kept(self, run: Run, share: float) -> Iterable[Finding]:
         taken = f"the generation engine takes {share:.0%} of each card at start and keeps it"
         if run.limits.gpu_bytes is None:
             if share > _HALF:
@@ -129,6 +177,30 @@ class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cos
             judged=before,
             proposals=list(_proposals(run, share)),
         )
+
+
+def _feeding(run: Run, weights: float, card: int) -> Iterator[Proposal]:
+    """What lets the engine start and leaves training enough, the mildest first."""
+    ranks = run.placed.plan.parallel.world or 1
+    now = run.plan.objective.rollout.tp or 1
+    ways: list[tuple[str, dict[Any, Any]]] = [
+        (f"share the engine's weights among {parts} GPUs", {f.objective.rollout.tp: parts})
+        for parts in _PARTS
+        if parts > now and ranks % parts == 0
+    ]
+    least = ceil((weights / card + _CACHE) * 20) / 20
+    if least < 1:
+        ways.append(
+            (f"give the engine {least:.0%} of the card", {f.objective.rollout.gpu_mem_util: least})
+        )
+    for title, changes in ways:
+        try:
+            changed = run.what_if(changes)
+        except CannotEdit:
+            continue
+        if not starves_engine(changed.plan, card) and not judgement_of(changed).is_lost:
+            yield Proposal.set(title, changes)
+            return
 
 
 def _proposals(run: Run, share: float) -> Iterator[Proposal]:
