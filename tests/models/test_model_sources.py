@@ -76,6 +76,8 @@ def test_no_more_checkpoints_are_of_a_dtype_that_no_source_states() -> None:
         ("Qwen/Qwen2.5-7B-Instruct", "none", 32768),
         ("HuggingFaceTB/SmolLM-135M", "none", 2048),
         ("HuggingFaceTB/SmolLM2-135M", "none", 8192),
+        ("allenai/tulu-2-7b", "none", 8192),
+        ("openchat/openchat-3.5-0106", "none", 8192),
     ],
 )
 def test_models_of_the_same_dimensions_have_their_own_context(
