@@ -4,8 +4,8 @@
     python -m benchmarks.catalogue.add_models FILE.jsonl
 
 A line of FILE is what ``configs.jsonl`` keeps of a model (``id``, ``model_type``, ``build``, ``config``) and what the
-catalogue says of it besides: ``ids``, its other names; ``src``, where the configuration and the count were read;
-``ckpt``, the dtype of its checkpoint; ``conf``; ``total``, the published count, if one was found; ``arch``, where code of its own has
+catalogue says of it besides: ``ids``, its other names; ``src``, where the configuration and the count were read, in the
+words of ``benchmarks.catalogue.sources``, which refuses a value that none of them states; ``ckpt``, the dtype of its checkpoint; ``conf``; ``total``, the published count, if one was found; ``arch``, where code of its own has
 the tensors of a class of transformers; ``note``; ``though_found_by_name``, where its name was taken for another's. The dimensions are what
 oomlint reads of the configuration. Where a published count was found, a row is written only if the class builds it; ``head`` says
 that a checkpoint has an output projection of its own, which transformers 5 ties.
@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.catalogue.sources import can_be_opened, cells_of, without_source
 from benchmarks.catalogue.verify_models import CATALOGUE, HERE, build, counts
 
 from oomlint.models import from_config_json, lookup
@@ -101,6 +102,13 @@ def add(entry: dict[str, Any]) -> str:
     row = row_of(entry, built)
     if None in (row["layers"], row["hidden"], row["vocab"]):
         return "dimensions are not read of its configuration"
+    closed = [
+        each for each in row["src"] if not each.startswith("count:") and not can_be_opened(each)
+    ]
+    if closed:
+        return f"nobody can open {'; '.join(closed)}"
+    if missing := without_source(row, cells_of(row)):
+        return f"no source states {', '.join(missing)}"
     for path, line in (
         (CATALOGUE, _line(row)),
         (HERE / "configs.jsonl", _line(kept)),

@@ -43,6 +43,8 @@ def test_reading_the_catalogues_configs_gives_the_catalogue() -> None:
             continue  # its missing norm cannot be told from the dimensions (see count.py)
         compared += 1
         for name in FIELDS:
+            if getattr(want, name) is None and name in ("ctx", "sliding_window"):
+                continue  # no source was found for what the catalogue leaves out
             assert getattr(got, name) == getattr(want, name), (entry["id"], name)
         for name in COUNTS:
             assert getattr(got, name) == getattr(want, name), (entry["id"], name)

@@ -16,8 +16,8 @@ from oomlint.models.names import guess_size, quant_of
         ("meta-llama/meta-llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
         ("checkpoints/meta-llama/Llama-2-7b-hf", "meta-llama/Llama-2-7b-hf"),
         ("/tmp/Llama-2-7b-hf/", "meta-llama/Llama-2-7b-hf"),
-        ("~/models/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B"),
-        ("$HDFS_ROOT/model/Qwen2-7B-Instruct", "Qwen/Qwen2-7B"),
+        ("~/models/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),
+        ("$HDFS_ROOT/model/Qwen2-7B-Instruct", "Qwen/Qwen2-7B-Instruct"),
         ("LLM-Research/Meta-Llama-3-8B-Instruct", "meta-llama/Meta-Llama-3-8B"),
         ("somebody/qwen2_5-7b", "Qwen/Qwen2.5-7B"),
         ("meta-llama/Llama-2-7b-chat", "meta-llama/Llama-2-7b-hf"),
@@ -203,8 +203,8 @@ def test_a_name_that_tells_of_another_shape_is_no_copy(name: str) -> None:
     [
         ("teknium/OpenHermes-2.5-Mistral-7B", "mistralai/Mistral-7B-v0.1"),
         ("PATH_TO_LLAMA3-8B", "meta-llama/Meta-Llama-3-8B-Instruct"),
-        ("out/sft-qwen-2.5-7b-instruct/global_step_372", "Qwen/Qwen2.5-7B-Instruct"),
-        ("out/sokoban-1.5b-qwen-2.5-1.5b-base/global_step_9/actor", "Qwen/Qwen2.5-1.5B-Instruct"),
+        ("out/sft-qwen-2.5-7b-instruct/global_step_372", "Qwen/Qwen2.5-7B"),
+        ("out/sokoban-1.5b-qwen-2.5-1.5b-base/global_step_9/actor", "Qwen/Qwen2.5-1.5B"),
         ("out/Llama-2-7b-hf/checkpoint-500/", "meta-llama/Llama-2-7b-hf"),
         ("x/mistral-7b-sft/merged", "mistralai/Mistral-7B-v0.1"),
     ],
@@ -218,7 +218,7 @@ def test_a_family_and_a_size_in_a_name_are_assumed_to_be_its_model(name: str, ba
 
 def test_a_version_may_lack_its_point_and_a_family_its_release() -> None:
     for name, known in (
-        ("qwen25_7b_sft", "Qwen/Qwen2.5-7B-Instruct"),
+        ("qwen25_7b_sft", "Qwen/Qwen2.5-7B"),
         ("Qwen15-7B-Chat", "Qwen/Qwen1.5-7B-Chat"),
         ("llama31-8b", "meta-llama/Llama-3.1-8B"),
         ("outputs/zephyr-7b-sec9", "mistralai/Mistral-7B-v0.1"),

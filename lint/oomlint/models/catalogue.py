@@ -1,8 +1,11 @@
 """Reads the packaged catalogue: one line per model, and only the line that is wanted.
 
 ``data/ids.tsv`` holds on line *n* every known id of the model on line *n* of
-``data/models.jsonl``, framed by tabs; an id of a quantised checkpoint is followed by
-``=quant``. A look-up is a byte search in the first file and one ``decode``.
+``data/models.jsonl``, framed by tabs. An id whose context length is not its line's is followed by ``@length``, that of a
+quantised checkpoint by ``=quant``. A look-up is a byte search in the first file and one ``decode``.
+
+``src`` of a line names where its values were read; ``[layers vocab]`` behind a source are those that it states, where it
+does not state all. ``assumed`` are values for which no source was found. A value that was not found at all is left out.
 """
 
 from __future__ import annotations
@@ -37,10 +40,11 @@ _FOLD: Final = bytes.maketrans(b"_.", b"--")
 
 
 class CatalogueMatch(Struct, frozen=True):
-    """A catalogue line and the quantisation that the matched id implies, if any."""
+    """A catalogue line, and the quantisation and the context length of its own that the matched id has, if any."""
 
     line: int
     quant: str | None
+    ctx: int | None = None
 
 
 def read_data(name: str) -> bytes:
@@ -93,7 +97,7 @@ def find_basename(name: str) -> CatalogueMatch | None:
 
 def _needle(name: str) -> bytes:
     """``name`` as bytes, empty if it holds a character that frames ids."""
-    if not name or any(c in name for c in "\t\n="):
+    if not name or any(c in name for c in "\t\n=@"):
         return b""
     return name.encode("utf-8", "replace")
 
@@ -106,13 +110,14 @@ def _search(data: bytes, needle: bytes) -> Iterator[CatalogueMatch]:
     at = data.find(needle)
     while at >= 0:
         end = at + len(needle)
-        follows = data[end : end + 1]
-        if follows in (b"\t", b"="):
-            quant = None
-            if follows == b"=":
-                quant = data[end + 1 : data.index(b"\t", end)].decode()
-                quant = quant.replace("-", "_")  # undo the folding of bnb4_dynamic
-            yield CatalogueMatch(data.count(b"\n", 0, at), quant)
+        if data[end : end + 1] in (b"\t", b"=", b"@"):
+            said = data[end : data.index(b"\t", end)].decode()
+            ctx, _, quant = said.removeprefix("@").partition("=")
+            yield CatalogueMatch(
+                data.count(b"\n", 0, at),
+                quant.replace("-", "_") or None,  # undo the folding of bnb4_dynamic
+                int(ctx) if ctx else None,
+            )
         at = data.find(needle, end)
 
 
@@ -135,27 +140,40 @@ def size() -> int:
 def ids_of(line: int) -> tuple[str, ...]:
     """Every id of the model on ``line``, canonical first, as written."""
     row = read_data("ids.tsv").decode().splitlines()[line]
-    return tuple(name.partition("=")[0] for name in row.strip("\t").split("\t"))
+    return tuple(_name(each) for each in row.strip("\t").split("\t"))
 
 
 def all_ids() -> tuple[str, ...]:
     """Every id and alias in the catalogue, as written."""
     text = read_data("ids.tsv").decode()
-    return tuple(n.partition("=")[0] for n in text.replace("\n", "\t").split("\t") if n)
+    return tuple(_name(each) for each in text.replace("\n", "\t").split("\t") if each)
+
+
+def _name(entry: str) -> str:
+    """The id of an entry of ``ids.tsv``, without what is said of it."""
+    return entry.partition("=")[0].partition("@")[0]
 
 
 def facts(match: CatalogueMatch) -> ModelFacts:
     """The facts of a match."""
     row = record(match.line)
+    if match.ctx is not None:
+        row["ctx"] = match.ctx
     return ModelFacts(
         id=row["id"],
         dims=_dims(row),
         ckpt_dtype=row["ckpt"],
         native_quant=match.quant or row.get("quant", "none"),
         confidence=row["conf"],
-        source="; ".join(row["src"]),
+        source=_source(row),
         note=row.get("note"),
     )
+
+
+def _source(row: dict[str, Any]) -> str:
+    assumed = row.get("assumed")
+    found = "; ".join(row["src"])
+    return f"no source was found for {', '.join(assumed)}; {found}" if assumed else found
 
 
 def _dims(row: dict[str, Any]) -> ModelDims:

@@ -93,7 +93,7 @@ def copied(model: str) -> ModelFacts | None:
                 base,
                 id=name,
                 native_quant=quant_of(name) or base.native_quant or "none",
-                confidence="derived",
+                confidence="derived" if base.confidence == "verified" else base.confidence,
                 source=f"by the beginning of its name, {base.id}: {base.source}",
             )
     return None
