@@ -129,6 +129,17 @@ def test_records_are_structs(folder):
             assert not module.startswith("dataclasses"), f"{where}: use msgspec.Struct"
 
 
+def test_who_looks_at_the_files_of_a_run_asks_its_cells():
+    """They note who asked, so that it is asked again when the files stand otherwise (``tests/runs/test_kept_cells.py``)."""
+    for file in FILES:
+        if file == LINT / "dialects" / "cells.py":
+            continue
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr == "_given":
+                is_own = getattr(node.value, "id", "") == "self"
+                assert is_own, f"{file.relative_to(ROOT)}:{node.lineno}: ask `run.given`"
+
+
 # What plug-ins bring may be anything, so it is asked what it has.
 OF_STRANGERS = {"lint/oomlint/plugins/__init__.py", "lint/oomlint/cli/rules.py"}
 

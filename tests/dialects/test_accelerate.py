@@ -9,6 +9,7 @@ import pytest
 from tests.linked import run_of
 
 from oomlint.dialects import registry
+from oomlint.dialects.accelerate.passed_by import passed_by
 from oomlint.documents.text import Source, by_path
 from oomlint.errors import CannotEdit, FileError
 from oomlint.files.workspace import Workspace
@@ -301,3 +302,28 @@ def test_fsdp2_kept_no_whole_gradients_before_accelerate_1_11(
     run = run_of(files, "run.sh")
     assert run.plan.parallel.fsdp.version == 2
     assert run.plan.parallel.fsdp.sync_every_micro is synced
+
+
+_NESTED = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  zero_optimization:
+    stage: 3
+    offload_optimizer: {device: cpu, pin_memory: true}
+    reduce_bucket_size: auto
+    stage3_gather_16bit_weights_on_model_save: true
+"""
+
+
+def test_what_deepspeeds_own_words_ask_for_in_vain_has_keys_of_accelerates() -> None:
+    """Those of one field in both tables; of the others there is nothing to say."""
+    run = run_of({"acc.yaml": _NESTED})
+    found = passed_by(block for block, _ in run.parts.blocks)
+    assert found is not None
+    assert [each.instead for each in found.losses()] == [
+        "zero_stage: 3", "offload_optimizer_device: cpu", "zero3_save_16bit_model: true",
+    ]  # fmt: skip
+    assert found.location.path == "acc.yaml"
+    flat = _NESTED[: _NESTED.index("  zero_opt")] + "  zero_stage: 3\n"
+    assert passed_by(block for block, _ in run_of({"acc.yaml": flat}).parts.blocks) is None

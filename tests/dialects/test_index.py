@@ -26,7 +26,9 @@ def test_every_dialect_is_registered():
         module = ".".join(file.relative_to(INDEX.parent).with_suffix("").parts)
         for name, value in vars(import_module(f"oomlint.dialects.{module}")).items():
             is_own = isinstance(value, type) and value.__module__ == f"oomlint.dialects.{module}"
-            if is_own and issubclass(value, Dialect) and value is not Dialect and name[0] != "_":
+            # What several of them are made of has no name.
+            is_one = is_own and issubclass(value, Dialect) and hasattr(value, "name")
+            if is_one and name[0] != "_":
                 assert name in registered, f"say in dialects/__init__.py when {name} is asked"
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.datasets import Lengths, texts
+from oomlint.errors import CannotEdit
 from oomlint.hardware import parse_hardware, usable_bytes
 from oomlint.judgement import (
     alternatives as ways,
@@ -23,7 +24,7 @@ from oomlint.judgement import (
     unread,
     words,
 )
-from oomlint.judgement.change import Relief
+from oomlint.judgement.change import Relief, may_survive
 from oomlint.judgement.evidence import Basis
 from oomlint.judgement.peak import Otherwise, Peak
 from oomlint.judgement.plausible import plausible_of
@@ -909,6 +910,9 @@ KNOWN: dict[str, Any] = {
         ({}, {"quant__method": "bnb8", "model__dims": MIXED}, "low"),
         ({}, {"quant__method": "bnb4", "model__dims": MIXED, "versions": {"transformers": "5.0"}}, "high"),
         ({}, {"quant__method": "bnb4", "model__dims": MIXED, "quant__quantises_moe_experts": True}, "high"),
+        # Llama-4's are one parameter in each, and Kimi-VL's own code has linear layers.
+        ({}, {"quant__method": "bnb4", "model__dims": MIXED, "model__arch": "llama4"}, "high"),
+        ({}, {"quant__method": "bnb4", "model__dims": MIXED, "model__arch": "kimi_vl"}, "high"),
         ({}, {"quant__method": "bnb4"}, "high"),
         ({}, {"quant__method": "gptq", "model__dims": MIXED}, "high"),
         ({}, {"quant__method": "nvfp4", "model__dims": MIXED}, "low"),
@@ -920,6 +924,17 @@ def test_confidence_is_what_facts_leave(
     told: dict[str, Any], changes: dict[str, Any], confidence: str
 ) -> None:
     assert doubts.confidence(run({**KNOWN, **told}, **changes)) == confidence
+
+
+def test_a_change_that_nobody_can_write_saves_no_run() -> None:
+    changes = {f.checkpointing.mode: "full"}
+    assert may_survive(run(KNOWN), changes)
+    assert not may_survive(run({**KNOWN, "estimated_by": lambda plan: HEAVY}), changes)
+
+    def refuses(_changes: Any) -> Any:
+        raise CannotEdit("no key says that")
+
+    assert not may_survive(run({**KNOWN, "what_if": refuses}), changes)
 
 
 def judged(base: Estimate, *, phase: str | None = None, **told: Any) -> Peak | None:

@@ -107,8 +107,9 @@ def test_what_an_engine_takes_of_the_card_is_no_guess() -> None:
 def test_what_fits_is_what_rather_lives_whoever_asks(resource: Literal["gpu", "host"]) -> None:
     """A peak, a need of one instant as large, and a risk: one answer, which is not that of the limit."""
     for peak in range(800, 1200, 5):
+        low, high = peak * 9 // 10, peak * 11 // 10
         device = DeviceEstimate(
-            peak_bytes=peak, low_bytes=peak * 9 // 10, high_bytes=peak * 11 // 10
+            peak_bytes=peak, low_bytes=low, high_bytes=high, peak_phase="forward"
         )
         estimate: Any = SimpleNamespace(**{resource: device})
         risk = risk_in(estimate, resource, 1000)

@@ -80,6 +80,9 @@ def test_gradients_that_are_cleared_late_are_there_in_forward() -> None:
     assert late - parts(**alone)["forward"]["gradients"] == 2 * NUMEL
     again = {**alone, "batch__grad_accum": 2}
     assert parts(**again, optimizer__clears_late=True) == parts(**again)
+    # An optimizer that steps in backward has let each of them go by then.
+    stepped = parts(**alone, optimizer__in_backward=True, optimizer__clears_late=True)
+    assert stepped["forward"]["gradients"] == 0
 
 
 def test_what_is_read_back_is_there_while_it_loads() -> None:

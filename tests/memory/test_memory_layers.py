@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.plans import plan_of
 
 from oomlint.memory import DecoderStructure
 from oomlint.memory.build import skeleton
@@ -21,6 +22,10 @@ LLAMA_8B = ModelDims(
     arch="llama", layers=32, hidden=HIDDEN, heads=HEADS, kv_heads=KV_HEADS, head_dim=HEAD_DIM,
     ffn=FFN, vocab=128256, tie_embeddings=False, act="swiglu", norm="rms",
 )  # fmt: skip
+STATED = {
+    "model.dims": LLAMA_8B, "trainable.method": "full", "precision.param": "bf16",
+    "precision.grad": "bf16", "precision.compute": "bf16", "batch.micro": 1, "seq.max_len": 2048,
+}  # fmt: skip
 ALL = frozenset({"q", "k", "v", "o", "gate", "up", "down"})
 
 
@@ -41,6 +46,31 @@ def test_half_precision_block_keeps_what_the_formula_says() -> None:
     assert saved.token == 16 * HIDDEN + 8 * FFN + 4 * WIDTH + 4 * KV + 4 * HEADS + 8
     assert saved.score == 0
     assert saved.fixed == 0
+
+
+def test_heads_wider_than_flash_attention_takes_go_to_the_next_kernel() -> None:
+    """Up to 256 (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp check_head_dim_size_flash); for the memory-efficient
+    kernel keys and values are repeated to all heads. Of a block, as of Gemma-4's global layers, and of a model."""
+    model = model_of(LLAMA_8B)
+    for size, repeated in ((256, 0), (257, 2 * 2 * (WIDTH - KV))):
+        block = replace(model.blocks[-1], head_dim=size)
+        saved = layer_profile(model, block, Regime(kernel="flash")).saved.token
+        assert saved - profile(Regime(kernel="flash")).saved.token == repeated
+        plan = plan_of(STATED, model__dims=replace(LLAMA_8B, head_dim=size))
+        regime = Facts(plan).regime
+        assert regime is not None
+        assert regime.kernel == ("efficient" if repeated else "flash")
+
+
+def test_the_layers_of_each_packed_expert_are_unpacked_one_at_a_time() -> None:
+    """One of three matrices of one of eight experts in 16 bit; of experts that are one parameter all are, and stay."""
+    regime = Regime(train_base=False, train_norms=False, quantised=True, packed_experts=True)
+    dims = replace(LLAMA_8B, arch="mixtral", moe=Moe(experts=8, topk=2, moe_ffn=FFN))
+    matrix = 2 * HIDDEN * FFN
+    apart = profile(replace(regime, apart_experts=True), dims)
+    assert apart.saved.fixed == 0
+    assert max(instant.fixed for instant in apart.inference) == matrix
+    assert profile(regime, dims).saved.fixed == 8 * 3 * matrix
 
 
 def test_autocast_on_fp32_weights_keeps_casts_of_activations_and_weights() -> None:

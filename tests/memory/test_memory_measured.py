@@ -54,6 +54,14 @@ def test_what_is_reserved_for_varied_batches_tells_little_of_others(key: str, ot
     assert reserved.gpu == pytest.approx(min(0.3, allocated.gpu + more))
 
 
+def test_a_run_that_differs_in_more_than_three_sections_is_another() -> None:
+    there = {"seq.max_len": 2304, "optimizer.kind": "adamw", "checkpointing.offload": "cpu"}
+    assert _nearest({"allocated": 20 * GIB}, there).gpu is not None
+    kept = Measurement(plan_of({**LORA, **there, "batch.micro": 2}), HARDWARE, "", 20 * GIB)
+    plan = plan_of(LORA)
+    assert nearest_of(plan, estimate(plan, gpu_limits(HARDWARE, plan)), [kept]) is None
+
+
 def test_where_batches_are_of_one_length_or_the_same_all_of_it_tells() -> None:
     packed = {"seq__packing": "multipack"}
     there = {"seq.packing": "multipack", "seq.max_len": 2304}

@@ -554,6 +554,8 @@ def test_a_loop_over_experts_makes_whole_gradients_of_the_stack() -> None:
     # Rows that autocast makes half, and the stack's copy.
     cast = of(experts, (10, 4), regime=replace(AMP, experts="loop"))
     assert cast.saved[2] == 2 * 720
+    # Weights in fp32 make fp32 of the rows that they weigh: so is the gradient, beside those of the rows and of the weights.
+    assert cast.backward[0][0] == cast.saved[0] + 2 * 10 * 4 + 2 * 10 * 2 + 2 * 4
 
 
 def test_dense_routing_shows_every_token_to_every_expert() -> None:
@@ -634,6 +636,9 @@ def test_mamba_keeps_its_projection_turned_and_states_of_some_tokens() -> None:
         (kept + 24 + 48 + inside, 0, 0, 120 + 180), (20 + 48 + 20, 0, 0, 540),
     )  # fmt: skip
     assert {grads for *_, grads in of(mamba, regime=FROZEN).backward} == {0}
+    # Each of two ranks has a half of every layer.
+    halves = of(mamba, regime=Regime(tensor_parallel=2))
+    assert [grads for *_, grads in halves.backward] == [(120 + 180) / 2, 540 / 2]
 
 
 def test_a_short_convolution_keeps_its_three_parts() -> None:

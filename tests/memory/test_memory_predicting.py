@@ -101,6 +101,20 @@ def test_the_block_keeps_both_inputs_and_what_they_are_joined_to() -> None:
     assert top.trained - plain.trained == 2 * h * h + 3 * h
 
 
+def test_ranks_that_split_the_projection_put_its_output_together() -> None:
+    """What each makes of both inputs is half as wide, and what the block begins with is whole: it keeps what one rank
+    alone keeps but for the halves of its own attention and feed-forward part."""
+    saved = {}
+    for tp in (1, 2):
+        parallel = Parallel(backend="megatron", world=2, tp=tp)
+        f = Facts(plan(1, parallel=parallel).with_values({"loss.liger.rms": True}))
+        assert f.model is not None
+        assert f.regime is not None
+        plain, top = (layer_profile(f.model, block, f.regime) for block in f.model.blocks)
+        saved[tp] = top.saved.token - plain.saved.token
+    assert saved[2] == saved[1] == 10 * 1024 + 3 * 4
+
+
 @pytest.mark.parametrize("backend", ["none", "fsdp2", "megatron"])
 @pytest.mark.parametrize("mode", ["none", "full"])
 def test_a_run_with_such_a_layer_needs_more_than_a_deeper_one(backend: Any, mode: Any) -> None:

@@ -219,6 +219,23 @@ def test_deepspeed_makes_room_for_all_tokens_when_it_first_writes() -> None:
     assert goes["backward"]["engine"] == 0
 
 
+def test_answers_of_unsaid_lengths_fill_the_longest_sequence() -> None:
+    """Of the keys and values of a row as many as it has tokens: prompt and answer where these are said."""
+
+    def cached(rollout: Rollout) -> float:
+        (point,) = rollout_points(
+            Facts(_ACTOR.with_values({"objective.rollout": rollout})), Point(), _LIMITS
+        )
+        return point.activations
+
+    unsaid = Rollout(engine="hf")
+    prompt = replace(unsaid, max_prompt_tokens=_PROMPT + _ANSWER)
+    both = replace(prompt, max_completion_tokens=_ANSWER)
+    assert cached(unsaid) == cached(prompt)
+    # 8 key heads of 128 in 32 layers, keys and values, in 16 bit.
+    assert cached(both) - cached(prompt) == _ROWS * _ANSWER * 2 * 8 * 128 * 32 * 2
+
+
 # -- layers --------------------------------------------------------------------------------------------
 
 _MOE = replace(LLAMA_8B, arch="mixtral", moe=Moe(experts=8, topk=2))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from oomlint.memory import build as build_module
 from oomlint.memory.build import _Parts, mixture_class, size_class, skeleton, stand_in, without_head
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure
 from oomlint.memory.traits import _TRAITS
@@ -67,6 +68,24 @@ def test_a_size_alone_stands_for_a_llama(total: int, hidden: int, kv: int, vocab
         params_total=total,
     )  # fmt: skip
     assert built(size_class(total)).numel == total
+
+
+def test_a_stand_in_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks have 13 h^2 parameters and not 12, so that it is (12 / 13)^(1 / 3) as wide as where the search begins: of
+    forty widths one is too much."""
+    tried: list[int] = []
+
+    def build(dims: ModelDims) -> Any:
+        tried.append(dims.layers or 0)
+        assert len(tried) <= most
+        return made(dims)
+
+    made = build_module._build
+    monkeypatch.setattr(build_module, "_build", build)
+    for total in (10**9, 10**11, 10**13):
+        tried.clear()
+        most = 2 + (total * 128 / 12) ** (1 / 3) / 128 / 38
+        assert size_class(total).layers == tried[-1]
 
 
 def test_the_smallest_stand_in_has_a_block_and_an_embedding() -> None:

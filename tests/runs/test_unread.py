@@ -8,9 +8,11 @@ from tests.linked import report_of
 from oomlint.judgement import judgement_of
 from oomlint.judgement.forecast import forecast_of
 from oomlint.judgement.severity import Severity
+from oomlint.judgement.unread import in_words
 from oomlint.judgement.words import left_open, sentence
 from oomlint.linting.engine import Report
 from oomlint.lsp.hints import breakdown
+from oomlint.plan.fields import f
 from oomlint.report import estimates, fits, html, markdown
 
 _LAUNCH = (
@@ -69,6 +71,13 @@ def test_the_verdict_names_what_leaves_it_open(script: str, words: str) -> None:
     (run,) = _report(script).runs
     assert judgement_of(run).verdict == "unknown"
     assert left_open(forecast_of(run)) == f": {words}"
+
+
+def test_an_option_that_is_read_and_not_followed_is_named() -> None:
+    """HQQ's adapters are no kind of training that a plan has: what is left open is named by the option that says so."""
+    options = "--train_type hqq_lora --context_length 1024 --model_name meta-llama/Llama-2-7b-hf"
+    (run,) = _report(f"python train.py {options}\n", program=None).runs
+    assert in_words(run, f.trainable.method) == "--train_type of train.py is not followed"
 
 
 def test_every_surface_says_it() -> None:

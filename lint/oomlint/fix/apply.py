@@ -10,33 +10,29 @@ another one, because they share the file, is only shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping as MappingABC, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.documents.base import DataDocument
-from oomlint.documents.proof import prove_edits
 from oomlint.documents.text import Edit, Source, by_path, overlapping
 from oomlint.errors import CannotEdit, FileError, InternalError
 from oomlint.files.workspace import Workspace
 from oomlint.fix.bystanders import Naming, used_elsewhere
-from oomlint.fix.edits import CandidateFix, is_higher
+from oomlint.fix.edits import CandidateFix
 from oomlint.fix.planned import with_plans
+from oomlint.fix.proving import Refused, prove
 from oomlint.fix.untouched import untouched, with_known
-from oomlint.judgement import judgement_of, settled
+from oomlint.judgement import judgement_of
 from oomlint.linting.diagnosis import Given
 from oomlint.linting.engine import Diagnosis, Options, Report, judged, link
 from oomlint.linting.rule import Applicability, Rule, Severity
 from oomlint.runs.linked import Linked
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import gib
 
 # Ruff's tests converge within 8 passes and its command line gives up at 100; our fixes
 # depend on one another through the memory budget, one step of which is one pass.
 MAX_PASSES = 32
-
-_VERDICTS = ("fits", "tight", "does_not_fit")
 
 Identity: TypeAlias = tuple[str, str, str]
 """Rule, run and title of a fix: the same from pass to pass while positions move."""
@@ -86,14 +82,6 @@ class _Outcome(Struct):
     failures: list[FileError] = field(default_factory=list)
 
 
-class _Refused(Exception):
-    """A step that must not be taken; ``str(error)`` completes "not applied: …"."""
-
-    def __init__(self, reason: str, *, is_bug: bool = True) -> None:
-        super().__init__(reason)
-        self.is_bug = is_bug
-
-
 def fix_all(
     workspace: Workspace,
     names: Sequence[str],
@@ -128,7 +116,7 @@ def fix_all(
         part = job.only(paths)
         # What was found before, or is found after, in all files at once need not be found again.
         report_of_part = first if part is first_job else part.lint(workspace, first.runs)
-        last = _settle(part, workspace, level, outcome, report_of_part)
+        last = _Group(part, workspace, level, outcome).settle(report_of_part)
         if part is job:
             report, settled_whole = last, True
     originals = {path: workspace.read_or_none(path) for path in outcome.texts}
@@ -178,95 +166,94 @@ def _groups(report: Report) -> list[frozenset[str]]:
     return [frozenset(group) for group in (*groups, *({path} for path in sorted(alone)))]
 
 
-def _settle(
-    job: _Job,
-    workspace: Workspace,
-    level: Applicability,
-    outcome: _Outcome,
-    report: Report,
-) -> Report:
-    """Fix one group of files, step by step; the report is what is found first, and comes back as it is last."""
-    texts: dict[str, bytes] = {}
-    seen = [texts]
-    found_first = report
-    for _ in range(MAX_PASSES):
-        diagnoses = report.diagnoses if job.rules else _planned(job, report, level)
-        batch = list(choose(diagnoses, level, outcome.refused))
-        if not batch:
-            break
-        step = _step(job, workspace, report, batch, texts, seen, outcome)
-        if step is not None:
-            texts, report, taken = step
-            seen.append(texts)
-            outcome.applied += taken
-    else:
-        left = next(iter(choose(report.diagnoses, level, outcome.refused)), None)
-        if left is not None:
-            outcome.failures.append(_failure(left, f"there is no end after {MAX_PASSES} passes"))
-    texts, report = _without_deserted(job, workspace, level, outcome, texts, found_first, report)
-    outcome.texts.update(texts)
-    return report
+class _Group(Struct, frozen=True, eq=False):
+    """Files that are fixed together, step by step."""
 
+    job: _Job
+    workspace: Workspace
+    level: Applicability
+    outcome: _Outcome
 
-def _without_deserted(
-    job: _Job,
-    workspace: Workspace,
-    level: Applicability,
-    outcome: _Outcome,
-    texts: dict[str, bytes],
-    before: Report,
-    after: Report,
-) -> tuple[dict[str, bytes], Report]:
-    """A file that was changed for runs which then left it, for a copy or for one beside it, stays as it was, unless it
-    asks for its change by itself."""
-    deserted = _trained(before) - _trained(after)
-    kept = {path: data for path, data in texts.items() if path not in deserted}
-    if len(kept) == len(texts):
-        return texts, after
-    report = job.lint(workspace.with_overlay(kept))
-    if any(choose(_planned(job, report, level), level, outcome.refused)):
-        return texts, after
-    return kept, report
+    def settle(self, found: Report) -> Report:
+        """Fix them; the report is what is found first, and comes back as it is last."""
+        report, texts = found, dict[str, bytes]()
+        seen = [texts]
+        for _ in range(MAX_PASSES):
+            batch = list(
+                self._chosen(report.diagnoses if self.job.rules else self._planned(report))
+            )
+            if not batch:
+                break
+            step = self._step(report, batch, texts, seen)
+            if step is not None:
+                texts, report, taken = step
+                seen.append(texts)
+                self.outcome.applied += taken
+        else:
+            left = next(iter(self._chosen(report.diagnoses)), None)
+            if left is not None:
+                reason = f"there is no end after {MAX_PASSES} passes"
+                self.outcome.failures.append(_failure(left, reason))
+        texts, report = self._without_deserted(texts, found, report)
+        self.outcome.texts.update(texts)
+        return report
+
+    def _planned(self, report: Report) -> Sequence[Diagnosis]:
+        return with_plans(report, self.job.options, self.level, lowest=self.level)
+
+    def _chosen(self, diagnoses: Iterable[Diagnosis]) -> Iterable[Diagnosis]:
+        return choose(diagnoses, self.level, self.outcome.refused)
+
+    def _without_deserted(
+        self, texts: dict[str, bytes], before: Report, after: Report
+    ) -> tuple[dict[str, bytes], Report]:
+        """A file that was changed for runs which then left it, for a copy or for one beside it, stays as it was, unless it
+        asks for its change by itself."""
+        deserted = _trained(before) - _trained(after)
+        kept = {path: data for path, data in texts.items() if path not in deserted}
+        if len(kept) == len(texts):
+            return texts, after
+        report = self.job.lint(self.workspace.with_overlay(kept))
+        if any(self._chosen(self._planned(report))):
+            return texts, after
+        return kept, report
+
+    def _step(
+        self,
+        before: Report,
+        batch: Sequence[Diagnosis],
+        texts: MappingABC[str, bytes],
+        seen: Sequence[MappingABC[str, bytes]],
+    ) -> tuple[dict[str, bytes], Report, Sequence[Diagnosis]] | None:
+        """Apply as much of a batch as stands the proof; where that is nothing, refuse its first fix."""
+        while True:
+            try:
+                changed = _edited(before.workspace, batch)
+                merged = self._changed_by({**texts, **changed})
+                if merged in seen:
+                    raise Refused("it undoes an earlier fix")
+                known = untouched(before.runs, changed)
+                after = self.job.lint(before.workspace.with_overlay(changed), known)
+                prove(before, after, batch)
+            except Refused as refusal:
+                if len(batch) > 1:
+                    batch = batch[: len(batch) // 2]
+                    continue
+                self.outcome.refused[_identity(batch[0])] = str(refusal)
+                if refusal.is_bug:
+                    self.outcome.failures.append(_failure(batch[0], str(refusal)))
+                return None
+            return merged, after, batch
+
+    def _changed_by(self, texts: MappingABC[str, bytes]) -> dict[str, bytes]:
+        """The texts that are not as the files are."""
+        read = self.workspace.read_or_none
+        return {path: data for path, data in texts.items() if data != read(path)}
 
 
 def _trained(report: Report) -> set[str]:
     """The files of runs that somebody starts."""
     return {path for run in report.runs if not run.is_fragment for path in run.sources}
-
-
-def _planned(job: _Job, report: Report, level: Applicability) -> Sequence[Diagnosis]:
-    return with_plans(report, job.options, level, lowest=level)
-
-
-def _step(
-    job: _Job,
-    workspace: Workspace,
-    before: Report,
-    batch: Sequence[Diagnosis],
-    texts: MappingABC[str, bytes],
-    seen: Sequence[MappingABC[str, bytes]],
-    outcome: _Outcome,
-) -> tuple[dict[str, bytes], Report, Sequence[Diagnosis]] | None:
-    """Apply as much of a batch as stands the proof; where that is nothing, refuse its first fix."""
-    while True:
-        try:
-            changed = _edited(before.workspace, batch)
-            merged = {**texts, **changed}
-            merged = {p: data for p, data in merged.items() if data != workspace.read_or_none(p)}
-            if merged in seen:
-                raise _Refused("it undoes an earlier fix")
-            known = untouched(before.runs, changed)
-            after = job.lint(before.workspace.with_overlay(changed), known)
-            prove(before, after, batch)
-        except _Refused as refusal:
-            if len(batch) > 1:
-                batch = batch[: len(batch) // 2]
-                continue
-            outcome.refused[_identity(batch[0])] = str(refusal)
-            if refusal.is_bug:
-                outcome.failures.append(_failure(batch[0], str(refusal)))
-            return None
-        return merged, after, batch
 
 
 def choose(
@@ -336,7 +323,7 @@ def apply_change(
     try:
         changed = _edited(workspace, [change])
         prove(job.lint(workspace), job.lint(workspace.with_overlay(changed)), [change])
-    except _Refused as refusal:
+    except Refused as refusal:
         raise CannotEdit(str(refusal)) from None
     return changed
 
@@ -348,7 +335,7 @@ def _edited(workspace: Workspace, batch: Sequence[CandidateFix]) -> dict[str, by
     for path, group in by_path(edits).items():
         reason = workspace.why_not_to_change(path)
         if reason is not None:
-            raise _Refused(reason, is_bug=False)
+            raise Refused(reason, is_bug=False)
         if any(edit.creates for edit in group):
             changed[path] = _created(workspace, path, group)
         else:
@@ -356,7 +343,7 @@ def _edited(workspace: Workspace, batch: Sequence[CandidateFix]) -> dict[str, by
             try:
                 changed[path] = source.edited(group).to_bytes()
             except ValueError:
-                raise _Refused("its edits overlap") from None
+                raise Refused("its edits overlap") from None
     return changed
 
 
@@ -364,136 +351,8 @@ def _created(workspace: Workspace, path: str, group: Sequence[Edit]) -> bytes:
     """The bytes of a new file; it must not be there, and nobody may want it otherwise."""
     first, *others = group
     if others or workspace.exists(path):
-        raise _Refused(f"{path} exists already", is_bug=False)
+        raise Refused(f"{path} exists already", is_bug=False)
     return Source(path, first.replacement).to_bytes()
-
-
-# -- the proof --------------------------------------------------------------------------
-
-
-def prove(before: Report, after: Report, batch: Sequence[CandidateFix]) -> None:
-    """Check that the edited files read as the fixes promised, and otherwise as before.
-
-    No new error may appear, every run must still be there, each wished setting must have its
-    wished value, and every other setting that a file says must say the same. A run that only
-    shares a file with the fixed ones must stay as it is, unless it has the same fix, and then
-    it must not fare worse.
-
-    Raises:
-        _Refused: with the reason.
-    """
-    if len(after.errors) > len(before.errors):
-        raise _Refused(f"the file could not be read any more: {after.errors[-1].message}")
-    _prove_texts(before.workspace, after.workspace, batch)
-    now = _still_runs(before, after, batch)
-    if len(now) != len(before.runs):
-        if len(now) > len(before.runs) and all(_frees_all(d) for d in batch):
-            return  # a mended script may show a run that could not be read before
-        raise _Refused("it changes which training runs the files describe")
-    for old, new in zip(before.runs, now, strict=True):
-        own = [d for d in batch if d.run is not None and d.run.name == old.name]
-        near = [d for d in batch if d not in own and _reaches(d, old)]
-        meant = [d for d in near if _is_for(d, old)]
-        if near and not own and not meant and not _is_alike(old, new):
-            raise _Refused(
-                f"it would also change {old.name}, which does not ask for it", is_bug=False
-            )
-        _prove_run(old, new, own, near)
-        if own:
-            _prove_peak(old, new, own)
-        if near and not own and _is_worse(old, new):
-            raise _Refused(
-                f"the file also serves {old.name}, which would then need more memory",
-                is_bug=False,
-            )
-
-
-def _still_runs(before: Report, after: Report, batch: Sequence[CandidateFix]) -> list[Run]:
-    """The runs afterwards, less the files that runs have left for copies and nobody names now."""
-    left = {path for d in batch if d.fix is not None for path in d.fix.leaves}
-    known = {run.name for run in before.runs}
-    return [r for r in after.runs if r.name in known or not (r.is_fragment and r.sources <= left)]
-
-
-def _is_for(change: CandidateFix, run: Run) -> bool:
-    """Whether a change of another run's is for this one, too, as what mends a script is."""
-    return _frees_all(change) or (change.fix is not None and run.name in change.fix.also)
-
-
-def _is_alike(old: Run, new: Run) -> bool:
-    names = {name for run in (old, new) for name in run.settings if run.is_explicit(name)}
-    return old.plan == new.plan and all(_said(old, name) == _said(new, name) for name in names)
-
-
-def _prove_texts(before: Workspace, after: Workspace, batch: Sequence[CandidateFix]) -> None:
-    """Nothing but the keys and values that were edited may read differently: what no table
-    knows must stay too. Documents of one tree each, YAML and JSON, can be compared."""
-    edits = [edit for change in batch for edit in (change.fix.edits if change.fix else ())]
-    for path, group in by_path([edit for edit in edits if not edit.creates]).items():
-        old, new = before.document(path), after.document(path)
-        if isinstance(old, DataDocument) and isinstance(new, DataDocument):
-            problem = prove_edits(old, new, group)
-            if problem is not None:
-                raise _Refused(f"{problem}, which no fix asked for")
-            if new.relaxed and not old.relaxed:
-                raise _Refused(f"{path} would not be plain JSON any more")
-
-
-def _frees_all(change: CandidateFix) -> bool:
-    return change.fix is not None and change.fix.freed is None
-
-
-def _reaches(change: CandidateFix, run: Run) -> bool:
-    fix = change.fix
-    return fix is not None and any(edit.path in run.files for edit in fix.edits)
-
-
-def _prove_run(
-    old: Run, new: Run, own: Sequence[CandidateFix], near: Sequence[CandidateFix]
-) -> None:
-    promised: dict[Any, Any] = {}
-    free: set[str] = set()
-    for fix in (d.fix for d in own if d.fix is not None):
-        promised.update(fix.expected)
-    for fix in (d.fix for d in (*own, *near) if d.fix is not None):
-        if fix.freed is None:
-            return
-        free |= {*fix.freed, *fix.expected}
-    for name, value in promised.items():
-        if _said(new, name) != _comparable(value):
-            raise _Refused(f"{name} would not have become {value}")
-    said = {f for run in (old, new) for f in run.settings if run.is_explicit(f)}
-    for name in sorted(said - free):
-        if _said(old, name) != _said(new, name):
-            raise _Refused(f"it would have changed {name} too")
-
-
-def _prove_peak(old: Run, new: Run, own: Sequence[CandidateFix]) -> None:
-    """No prediction may rise that a fix does not own up to. A key that comes into force, renamed
-    or freed by another's removal, is in the prediction of the run as it is meant already."""
-    if any(d.fix is None or d.fix.rise or d.fix.freed is None for d in own):
-        return
-    was, now = (settled(run).estimate.gpu.peak_bytes for run in (old, new))
-    if was is not None and now is not None and is_higher(now, was):
-        by = gib(now - was)
-        raise _Refused(f"it would raise the predicted GPU peak by {by}", is_bug=False)
-
-
-def _said(run: Run, field: Any) -> Any:
-    setting = run.settings.get(field)
-    return None if setting is None else _comparable(setting.value)
-
-
-def _comparable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _is_worse(old: Run, new: Run) -> bool:
-    was, now = judgement_of(old).verdict, judgement_of(new).verdict
-    if was in _VERDICTS and now in _VERDICTS:
-        return _VERDICTS.index(now) > _VERDICTS.index(was)
-    before, after = settled(old).estimate.gpu.peak_bytes, settled(new).estimate.gpu.peak_bytes
-    return before is not None and after is not None and is_higher(after, before)
 
 
 # -- the result -------------------------------------------------------------------------

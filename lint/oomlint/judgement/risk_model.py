@@ -68,8 +68,10 @@ def risk_in(
     """The probability that a run dies of a resource, with a limit in bytes, if it is as estimated."""
     device: DeviceEstimate | HostEstimate = estimate.gpu if resource == "gpu" else estimate.host
     need = device.peak_bytes if phase is None else device.phases[phase]
-    parts = device.parts or {}
-    engine = parts.get(phase or device.peak_phase or "", {}).get("engine", 0.0)
+    where = phase or device.peak_phase
+    if where is None:  # Nothing is predicted.
+        return None
+    engine = (device.parts or {}).get(where, {}).get("engine", 0.0)
     passes = risk_of_need(device, need, limit, law, taken=engine)
     return None if passes is None else _dies(passes, resource, law)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from oomlint.memory.layers import Kernel, Regime, interned
+from oomlint.memory.layers import FLASH_HEAD, Kernel, Regime, interned
 from oomlint.memory.parameters import DecoderStructure
 from oomlint.memory.trained import fused_roles, is_frozen_tower, splits_ranks
 from oomlint.models.pictures import TYPICAL_PIXELS
@@ -166,7 +166,7 @@ def _kernel(f: Facts, model: DecoderStructure, *, half: bool) -> tuple[Kernel, b
     """Which attention kernel runs, and whether it is given a dense mask.
 
     PyTorch's choice (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): flash needs
-    half precision, no mask and equal head sizes up to 256; memory-efficient needs as many
+    half precision, no mask and equal head sizes up to ``FLASH_HEAD``; memory-efficient needs as many
     key heads as query heads; all else is materialised.
     """
     plan, samples, traits = f.plan, f.samples, model.traits
@@ -185,7 +185,7 @@ def _kernel(f: Facts, model: DecoderStructure, *, half: bool) -> tuple[Kernel, b
     grouped = model.kv_heads != model.heads
     if model.arch == "falcon" and model.kv_heads == 1:
         return "math", padded
-    if model.mla is not None or model.head_dim > 256:
+    if model.mla is not None or model.head_dim > FLASH_HEAD:
         return "efficient", padded
     if padded:
         return "efficient", True

@@ -58,6 +58,8 @@ _SPREADING = ("auto", "balanced")
 # 0.28.0 and 1.0.1 it is DEEPSPEED.
 _LEAVES_OUT: tuple[Release, Release] = ((0, 29), (1, 0))
 _OWN_CARD = '    device_map={"": torch.cuda.current_device()},\n'
+_ALONE = ("under DeepSpeed one process is a distributed run, too", "Accelerate stops it")
+_REFUSED_UNDER_ZERO_3 = ("transformers stops with an error at a device map under ZeRO-3",)
 _TORCHRUN = "torchrun --nproc_per_node 4 train.py\n"
 
 
@@ -142,9 +144,9 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
         is_alone = several and starts_alone(run)
         if is_alone and _leaves_deepspeed_out(run):
             return
-        details = _of_zero_3()
+        details: tuple[str, ...] = _REFUSED_UNDER_ZERO_3
         if several:
-            details = _of_one() if is_alone else _of_several(plan.parallel.world)
+            details = _ALONE if is_alone else _of_several(plan.parallel.world)
         yield self.error(
             run,
             f"{run.key(f.load.device_map)}: {plan.load.device_map} is for a single process"
@@ -166,14 +168,6 @@ def _of_several(ranks: int | None) -> tuple[str, ...]:
         f"each of the {ranks} processes spreads a copy of the model over all GPUs it sees",
         "Accelerate then stops the run",
     )
-
-
-def _of_one() -> tuple[str, ...]:
-    return ("under DeepSpeed one process is a distributed run, too", "Accelerate stops it")
-
-
-def _of_zero_3() -> tuple[str, ...]:
-    return ("transformers stops with an error at a device map under ZeRO-3",)
 
 
 def _leaves_deepspeed_out(run: Run) -> bool:

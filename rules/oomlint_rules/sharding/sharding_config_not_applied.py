@@ -45,12 +45,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.accelerate.keys import own
-from oomlint.dialects.accelerate.meaning import passed_by
+from oomlint.dialects.accelerate.meaning import CHOSEN_BY
+from oomlint.dialects.accelerate.passed_by import PassedBy, passed_by
 from oomlint.dialects.common.fields import fsdp, ref
 from oomlint.dialects.machine.fields import launch
-from oomlint.dialects.table import Block
-from oomlint.documents.base import Entry
-from oomlint.documents.text import Location
 from oomlint.judgement import Relief, judge_gpu, relief
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
 from oomlint.plan.fields import f
@@ -59,9 +57,6 @@ from oomlint_rules._examples import accelerate, command, deepspeed, example, men
 
 _UNAPPLIED = f.parallel.unapplied
 _NAMES = {"fsdp": ("FSDP", "fsdp1"), "zero": ("DeepSpeed", "zero")}
-# Flags of `accelerate launch` that choose before `distributed_type` does (1.15 commands/launch.py
-# _validate_launch_command).
-_FLAGS = (own.use_deepspeed, own.use_fsdp, own.use_megatron, launch.multi_gpu)
 # What a launcher alone says nothing to: these shard by a config that they are given.
 _TRAINERS = ("llama-factory", "hf-trainer", "trl", "ms-swift")
 _COMMAND = command("--gradient_checkpointing", "accelerate launch --config_file acc.yaml")
@@ -82,12 +77,6 @@ _NESTED = text(
           device: {device}
     """
 )
-# What DeepSpeed calls it, what Accelerate does, and the field.
-_FLAT = {
-    ("stage",): ("zero_stage", f.parallel.zero.stage),
-    ("offload_optimizer", "device"): ("offload_optimizer_device", f.offload.optimizer),
-    ("offload_param", "device"): ("offload_param_device", f.offload.params),
-}
 _RECIPES = (
     "torchrun --nnodes 1 --nproc_per_node 4 finetuning.py --model_name meta-llama/Llama-2-7b-hf"
     "{more} --output_dir out --batch_size_training 1\n"
@@ -170,7 +159,7 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
         parallel = run.plan.parallel
         nested = passed_by(block for block, _ in run.parts.blocks)
         if nested is not None and parallel.backend == "zero":
-            yield from self._nested(run, *nested)
+            yield from self._nested(run, nested)
         if parallel.unapplied == "processes":
             yield self._alone(run, parallel.world)
         elif parallel.unapplied == "launcher":
@@ -185,20 +174,15 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
                 details=("it stops once the model is loaded", "keep one of them"),
             )
 
-    def _nested(self, run: Run, block: Block, entry: Entry) -> Iterable[Finding]:
-        said = block.value(entry.value)
-        lost = {
-            flat: (value, field)
-            for flat, value, field in _said_flat(said)
-            if value != run.cells[field]
-        }
+    def _nested(self, run: Run, nested: PassedBy) -> Iterable[Finding]:
+        lost = [each for each in nested.losses() if each.value != run.cells[each.field]]
         if not lost or run.cells[ref.deepspeed] is not None:
             return
-        instead = ", ".join(f"{flat}: {value}" for flat, (value, _) in lost.items())
+        instead = ", ".join(each.instead for each in lost)
         yield self.warning(
             run,
             "zero_optimization is DeepSpeed's own key, which Accelerate passes by",
-            at=Location(block.path, entry.key_span),
+            at=nested.location,
             details=(
                 f"Accelerate's keys stand in deepspeed_config itself: {instead}",
                 "or name a DeepSpeed JSON in deepspeed_config_file",
@@ -209,7 +193,7 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
         name, backend = _NAMES[part]
         changes = {f.parallel.backend: backend}
         found = relief(run, changes)
-        instead = next((flag for flag in _FLAGS if _is_on(run, flag)), None)
+        instead = next((flag for flag in CHOSEN_BY if _is_on(run, flag)), None)
         at = own.distributed_type if instead is None else instead
         key = run.key(at)
         because = f"{key} names something else" if instead is None else f"--{key} counts before it"
@@ -260,16 +244,6 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
                 Proposal.set("shard with FSDP", {f.parallel.backend: "fsdp1"}, Applicability.UNSAFE)
             ],
         )
-
-
-def _said_flat(said: Any) -> Iterable[tuple[str, Any, Any]]:
-    """What a ``zero_optimization`` says that Accelerate has keys for: the key, the value and the field."""
-    for path, (flat, field) in _FLAT.items():
-        value = said
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        if value is not None:
-            yield flat, value, field
 
 
 def _is_on(run: Run, flag: Any) -> bool:

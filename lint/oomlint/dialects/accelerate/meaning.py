@@ -11,13 +11,14 @@ Read from accelerate 16cb6eb8 (1.15.0.dev0); ``ACC`` below is ``src/accelerate``
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.accelerate.keys import ACCELERATE, own
+from oomlint.dialects.accelerate.passed_by import passed_by
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref
@@ -27,7 +28,6 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
 from oomlint.dialects.releases import PINS_OFFLOADED
 from oomlint.dialects.table import Block, Setting
-from oomlint.documents.base import Entry
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import below, f
 
@@ -51,17 +51,20 @@ def accelerate_amp(run: Cells) -> str:
     return "bf16" if amp == "fp8" else amp
 
 
+CHOSEN_BY: Mapping[Any, str] = {
+    own.use_deepspeed: "deepspeed",
+    own.use_fsdp: "fsdp",
+    own.use_megatron: "megatron",
+    launch.multi_gpu: "multi",
+}
+"""Flags of ``accelerate launch`` that choose before ``distributed_type`` does, the first that is set, and what they choose
+(ACC/commands/launch.py _validate_launch_command)."""
+
+
 def distributed_type(run: Cells) -> str | None:
-    """Flags beat the file (ACC/commands/launch.py _validate_launch_command)."""
-    for flag, chosen in (
-        (own.use_deepspeed, "deepspeed"),
-        (own.use_fsdp, "fsdp"),
-        (own.use_megatron, "megatron"),
-        (launch.multi_gpu, "multi"),
-    ):
-        if run[flag]:
-            return chosen
-    return run[own.distributed_type]
+    """How the processes work together: flags beat the file."""
+    chosen = (chosen for flag, chosen in CHOSEN_BY.items() if run[flag])
+    return next(chosen, None) or run[own.distributed_type]
 
 
 # -- what of the file counts -----------------------------------------------------------------------
@@ -301,14 +304,6 @@ def _check_deepspeed_file(run: Cells) -> None:
     is_named = run[ref.deepspeed] is not None
     if is_named and not run.blocks_in("deepspeed"):
         raise CannotEdit("the DeepSpeed file that says this cannot be read")
-
-
-def passed_by(blocks: Iterable[Block]) -> tuple[Block, Entry] | None:
-    """DeepSpeed's own ``zero_optimization`` in an Accelerate config, whose keys are flat: ACC/commands/launch.py
-    _validate_launch_command sets it as an option of the launcher that nobody asks for."""
-    own_blocks = (block for block in blocks if block.table is ACCELERATE)
-    found = ((block, block.find("deepspeed_config.zero_optimization")) for block in own_blocks)
-    return next(((block, entry) for block, entry in found if entry is not None), None)
 
 
 @accelerate.override(

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.areal.keys import AREAL
 from oomlint.dialects.areal.meaning import meaning
-from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.base import Claim
+from oomlint.dialects.configs import ConfigDialect
 from oomlint.dialects.machine.launch import Launch
-from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.table import StrayKey
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping, roots
+from oomlint.documents.base import Document, Mapping
 
 _PLACE = re.compile(r"\s*(?P<backend>fsdp|megatron|archon|sglang|vllm)(?:\[\w+\])?\s*[:.]")
 _MODE = re.compile(
@@ -37,7 +37,7 @@ class _File(OmegaConfBlock, frozen=True, eq=False):
                 yield stray
 
 
-class Areal(Dialect):
+class Areal(ConfigDialect):
     name = "areal"
     markers = (b"trial_name", b"allocation_mode")
     markers_prove = False
@@ -45,19 +45,19 @@ class Areal(Dialect):
     declared_in = ("areal/api/cli_args.py",)
     meaning = meaning
 
-    def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in roots(document):
-            if _is_config(root):
-                yield self._file(document, root)
-        for launch in launches(document):
-            if launch.script is not None and _OWN_WORDS & set(launch.command.assignments.entries):
-                yield self._launch(launch)
+    def is_config(self, root: Mapping) -> bool:
+        """Its two names, and a role with a backend, or the cards of all roles in one line."""
+        if not set(root.entries) >= _NAMES:
+            return False
+        if _MODE.match(str(root.said("allocation_mode"))):
+            return True
+        return any(_PLACE.match(str(root.said(role, "backend"))) for role in _ROLES)
 
-    def adopt(self, document: Document) -> Claim | None:
-        configs = filter(_is_config, roots(document))
-        return next((self._file(document, root) for root in configs), None)
+    def started_by(self, launch: Launch) -> Iterable[Claim]:
+        if launch.script is not None and _OWN_WORDS & set(launch.command.assignments.entries):
+            yield self._launch(launch)
 
-    def _file(self, document: Document, root: Mapping) -> Claim:
+    def of_config(self, document: Document, root: Mapping) -> Claim:
         role = root.entries.get("actor") or root.entries.get("model")
         if role is None or _trains_otherwise(root):
             # It serves a model, or trains with archon, the third backend, which is called experimental.
@@ -79,15 +79,6 @@ class Areal(Dialect):
 _OWN_WORDS = frozenset(
     {"scheduler.type", "allocation_mode", "actor.backend", "rollout.backend", "cluster.n_gpus_per_node", "cluster.fileroot"}
 )  # fmt: skip
-
-
-def _is_config(root: Mapping) -> bool:
-    """Its two names, and a role with a backend, or the cards of all roles in one line."""
-    if not set(root.entries) >= _NAMES:
-        return False
-    if _MODE.match(str(root.said("allocation_mode"))):
-        return True
-    return any(_PLACE.match(str(root.said(role, "backend"))) for role in _ROLES)
 
 
 def _trains_otherwise(root: Mapping) -> bool:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.base import Claim, Reference
+from oomlint.dialects.configs import ConfigDialect
 from oomlint.dialects.lingua.keys import LINGUA, MAIN, OTHER_APP, STOOL
 from oomlint.dialects.lingua.meaning import meaning
 from oomlint.dialects.machine.launch import Launch, place
-from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Entry, Mapping, Scalar, roots
+from oomlint.documents.base import Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Location
 
 _SHARDING = frozenset(
@@ -41,7 +41,7 @@ _STOOL = "lingua.stool"
 _CONFIG = "config"
 
 
-class Lingua(Dialect):
+class Lingua(ConfigDialect):
     name = "lingua"
     markers = (b"fsdp_type", b"dp_shard", b".train", b"lingua.stool")
     markers_prove = False
@@ -53,19 +53,19 @@ class Lingua(Dialect):
     )  # fmt: skip
     meaning = meaning
 
-    def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in roots(document):
-            if _is_config(root):
-                yield self._file(document, root)
-        for launch in launches(document):
-            if launch.is_module and (launch.name == _STOOL or _APP.fullmatch(launch.name)):
-                yield from self._launch(launch)
+    def is_config(self, root: Mapping) -> bool:
+        """Sections that no other framework has side by side in these words."""
+        sharding, model, data = (root.section(name) for name in ("distributed", "model", "data"))
+        if sharding is None or model is None or data is None:
+            return False
+        has_model = "dim" in model.entries or set(data.entries) >= _DATA
+        return bool(_SHARDING & set(sharding.entries)) and has_model and "seq_len" in data.entries
 
-    def adopt(self, document: Document) -> Claim | None:
-        configs = filter(_is_config, roots(document))
-        return next((self._file(document, root) for root in configs), None)
+    def started_by(self, launch: Launch) -> Iterable[Claim]:
+        if launch.is_module and (launch.name == _STOOL or _APP.fullmatch(launch.name)):
+            yield from self._launch(launch)
 
-    def _file(self, document: Document, root: Mapping) -> Claim:
+    def of_config(self, document: Document, root: Mapping) -> Claim:
         """A run; of another app with a table that leaves its model open."""
         model = root.section("model")
         is_ours = model is not None and set(model.entries) <= _MODEL and not _is_derived(root)
@@ -100,15 +100,6 @@ def _without(words: Mapping, entries: dict[str, Entry]) -> Mapping:
 def _text(entry: Entry | None) -> str | None:
     value = entry.value.value if entry is not None and isinstance(entry.value, Scalar) else None
     return value if isinstance(value, str) else None
-
-
-def _is_config(root: Mapping) -> bool:
-    """Sections that no other framework has side by side in these words."""
-    sharding, model, data = (root.section(name) for name in ("distributed", "model", "data"))
-    if sharding is None or model is None or data is None:
-        return False
-    has_model = "dim" in model.entries or set(data.entries) >= _DATA
-    return bool(_SHARDING & set(sharding.entries)) and has_model and "seq_len" in data.entries
 
 
 def _is_derived(root: Mapping) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.dialects.base import Claim, ClaimKind, Dialect
+from oomlint.dialects.base import Claim, ClaimKind
+from oomlint.dialects.configs import ConfigDialect
 from oomlint.dialects.machine.launch import Launch
-from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.nanotron.keys import NANOTRON
 from oomlint.dialects.nanotron.meaning import meaning
 from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping, roots
+from oomlint.documents.base import Document, Mapping
 
 # examples/mamba and examples/moe bring classes for models of their own.
 _MODELS_OF_EXAMPLES = frozenset({"is_mamba_config", "is_llamoe_config"})
@@ -23,7 +23,7 @@ _DEGREES = frozenset({"dp", "tp", "pp"})
 _BATCHES = frozenset({"micro_batch_size", "sequence_length"})
 
 
-class Nanotron(Dialect):
+class Nanotron(ConfigDialect):
     name = "nanotron"
     packages = ("src/nanotron", "nanotron")
     markers = (b"parallelism", b"run_train")
@@ -32,20 +32,20 @@ class Nanotron(Dialect):
     declared_in = ("src/nanotron/config/config.py",)
     meaning = meaning
 
-    def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in roots(document):
-            if _is_config(root):
-                yield self._file(document, root)
-        for launch in launches(document):
-            entry = launch.flag("config-file") or launch.flag("config_file")
-            if launch.stem == "run_train" and entry is not None:
-                yield self._launch(launch)
+    def is_config(self, root: Mapping) -> bool:
+        degrees, model = _keys(root, "parallelism"), _keys(root, "model")
+        return (
+            degrees >= _DEGREES
+            and "model_config" in model
+            and ("tokens" not in root.entries or bool(_keys(root, "tokens") & _BATCHES))
+        )
 
-    def adopt(self, document: Document) -> Claim | None:
-        configs = filter(_is_config, roots(document))
-        return next((self._file(document, root) for root in configs), None)
+    def started_by(self, launch: Launch) -> Iterable[Claim]:
+        entry = launch.flag("config-file") or launch.flag("config_file")
+        if launch.stem == "run_train" and entry is not None:
+            yield self._launch(launch)
 
-    def _file(self, document: Document, root: Mapping) -> Claim:
+    def of_config(self, document: Document, root: Mapping) -> Claim:
         block = Block(document, root, NANOTRON, root.entries["parallelism"].key_span)
         is_whole = "tokens" in root.entries and not _MODELS_OF_EXAMPLES & _keys(
             root, "model", "model_config"
@@ -58,15 +58,6 @@ class Nanotron(Dialect):
         assert entry is not None
         references = (*launch.scene_references, *launch.reference(entry.value, self.name))
         return Claim(self, "launch", launch.document, launch.blocks, references)
-
-
-def _is_config(root: Mapping) -> bool:
-    degrees, model = _keys(root, "parallelism"), _keys(root, "model")
-    return (
-        degrees >= _DEGREES
-        and "model_config" in model
-        and ("tokens" not in root.entries or bool(_keys(root, "tokens") & _BATCHES))
-    )
 
 
 def _keys(root: Mapping, *sections: str) -> set[str]:

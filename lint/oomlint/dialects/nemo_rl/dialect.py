@@ -10,9 +10,9 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
+from oomlint.dialects.base import Claim, ClaimKind, Reference
+from oomlint.dialects.configs import ConfigDialect
 from oomlint.dialects.machine.launch import Launch, place
-from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.nemo_rl.keys import ALGORITHMS, NEMO_RL
 from oomlint.dialects.nemo_rl.meaning import meaning
 from oomlint.dialects.nemo_rl.merged import NemoRlBlock, NemoRlOverrides, in_whole
@@ -41,7 +41,7 @@ _BACKENDS = frozenset({"dtensor_cfg", "megatron_cfg"})
 _OVERRIDDEN = tuple(f"{section}." for section in _OWN_SECTIONS)
 
 
-class NemoRl(Dialect):
+class NemoRl(ConfigDialect):
     name = "nemo-rl"
     packages = ("nemo_rl",)
     markers = (b"dtensor_cfg", b"megatron_cfg", b"defaults:", b"run_")
@@ -50,16 +50,26 @@ class NemoRl(Dialect):
     declared_in = ("nemo_rl/models/policy/__init__.py",)
     meaning = meaning
 
-    def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in roots(document):
-            if _is_config(root):
-                yield self._file(document, root)
-        for launch in launches(document):
-            if _is_program(launch):
-                yield self._launch(launch)
+    def is_config(self, root: Mapping) -> bool:
+        """A policy with one of its backends, or sections of its own over a file that is named by its path."""
+        policy = root.section("policy")
+        keys = set(root.entries)
+        if (
+            policy is not None
+            and _BACKENDS & set(policy.entries)
+            and "model_name" in policy.entries
+        ):
+            return bool((ALGORITHMS | {"cluster"}) & keys)
+        if next(_defaults(root), None) is None or not keys <= _ROOT:
+            return False
+        return len(keys) > 1
+
+    def started_by(self, launch: Launch) -> Iterable[Claim]:
+        if _is_program(launch):
+            yield self._launch(launch)
 
     def adopt(self, document: Document) -> Claim | None:
-        return next((self._file(document, root) for root in roots(document)), None)
+        return next((self.of_config(document, root) for root in roots(document)), None)
 
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
         """A file counts for more than those that it begins with; what each refers to, all of them say
@@ -71,7 +81,7 @@ class NemoRl(Dialect):
         others = (block for block in blocks if not isinstance(block, NemoRlBlock))
         return (*others, *in_whole(files[::-1], lines))
 
-    def _file(self, document: Document, root: Mapping) -> Claim:
+    def of_config(self, document: Document, root: Mapping) -> Claim:
         entry = root.entries.get("policy") or next(iter(root.entries.values()), None)
         anchor = root.span if entry is None else entry.key_span
         block = NemoRlBlock(document, root, NEMO_RL, anchor)
@@ -140,17 +150,6 @@ def _defaults(root: Mapping) -> Iterator[Scalar]:
             if posixpath.basename(path).startswith("eval"):
                 return
             yield item
-
-
-def _is_config(root: Mapping) -> bool:
-    """A policy with one of its backends, or sections of its own over a file that is named by its path."""
-    policy = root.section("policy")
-    keys = set(root.entries)
-    if policy is not None and _BACKENDS & set(policy.entries) and "model_name" in policy.entries:
-        return bool((ALGORITHMS | {"cluster"}) & keys)
-    if next(_defaults(root), None) is None or not keys <= _ROOT:
-        return False
-    return len(keys) > 1
 
 
 def _trains_otherwise(root: Mapping) -> bool:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
+from oomlint.dialects.base import Claim, ClaimKind, Reference
+from oomlint.dialects.configs import ConfigDialect
 from oomlint.dialects.machine.launch import Launch, place
-from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.olmo.keys import OLMO
 from oomlint.dialects.olmo.meaning import meaning
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
-from oomlint.documents.base import Document, Mapping, roots
+from oomlint.documents.base import Document, Mapping
 from oomlint.documents.text import Location
 
 _MODEL = frozenset({"d_model", "n_heads", "n_layers"})
@@ -31,7 +31,7 @@ _TELLING = frozenset(
 _OTHERS = frozenset({"train_loader", "train_dataset", "max_seq_len", "parameters"})
 
 
-class Olmo(Dialect):
+class Olmo(ConfigDialect):
     name = "olmo"
     markers = (b"d_model", b"device_train_microbatch_size", b"train.py")
     markers_prove = False
@@ -39,20 +39,21 @@ class Olmo(Dialect):
     declared_in = ("olmo/config.py",)
     meaning = meaning
 
-    def recognise(self, document: Document) -> Iterable[Claim]:
-        for root in roots(document):
-            if _is_config(root):
-                yield self._file(document, root)
-        for launch in launches(document):
-            references = tuple(_configs(launch)) if launch.stem == "train" else ()
-            if references:
-                yield self._launch(launch, references)
+    def is_config(self, root: Mapping) -> bool:
+        """A model in OLMo's words, and what only its trainer asks for."""
+        model, top = root.section("model"), set(root.entries)
+        if model is None or _OTHERS & top:
+            return False
+        if "name" in model.entries or not set(model.entries) >= _MODEL:
+            return False
+        return bool(_BATCHES & top) and len((_BATCHES | _TELLING) & top) >= 2
 
-    def adopt(self, document: Document) -> Claim | None:
-        configs = filter(_is_config, roots(document))
-        return next((self._file(document, root) for root in configs), None)
+    def started_by(self, launch: Launch) -> Iterable[Claim]:
+        references = tuple(_configs(launch)) if launch.stem == "train" else ()
+        if references:
+            yield self._launch(launch, references)
 
-    def _file(self, document: Document, root: Mapping) -> Claim:
+    def of_config(self, document: Document, root: Mapping) -> Claim:
         anchor = root.entries["model"].key_span
         kind: ClaimKind = "run" if _BATCHES & set(root.entries) else "aside"
         return Claim(self, kind, document, (OmegaConfBlock(document, root, OLMO, anchor),))
@@ -70,13 +71,3 @@ def _configs(launch: Launch) -> Iterator[Reference]:
     if words and str(words[0].value).endswith((".yaml", ".yml")):
         where = Location(launch.document.source.path, place(words[0]))
         yield Reference(str(words[0].value), where, Olmo.name, decides=True)
-
-
-def _is_config(root: Mapping) -> bool:
-    """A model in OLMo's words, and what only its trainer asks for."""
-    model, top = root.section("model"), set(root.entries)
-    if model is None or _OTHERS & top:
-        return False
-    if "name" in model.entries or not set(model.entries) >= _MODEL:
-        return False
-    return bool(_BATCHES & top) and len((_BATCHES | _TELLING) & top) >= 2

@@ -60,8 +60,8 @@ def _smallest(run: Run, card: Gpu) -> HardwareOption | None:
 
 def _sizes(run: Run) -> Iterator[tuple[int, int]]:
     parallel = run.plan.parallel
-    said = parallel.gpus_per_node or parallel.world
-    if said and (run.is_explicit(f.parallel.gpus_per_node) or run.is_explicit(f.parallel.world)):
+    said = parallel.gpus_per_node
+    if said and run.is_explicit(f.parallel.gpus_per_node):
         yield parallel.nodes or 1, said
         return
     for per_node in _COUNTS:

@@ -13,9 +13,10 @@ from oomlint.memory.layers.profile import (
     shortened,
     widest,
 )
-from oomlint.memory.layers.regime import Kernel, Regime, interned
+from oomlint.memory.layers.regime import FLASH_HEAD, Kernel, Regime, interned
 
 __all__ = [
+    "FLASH_HEAD",
     "Kernel",
     "LayerProfile",
     "Regime",

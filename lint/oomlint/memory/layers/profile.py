@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from oomlint.memory.layers.attention import Attention
 from oomlint.memory.layers.mixers import Mixers
-from oomlint.memory.layers.regime import Regime, interned
+from oomlint.memory.layers.regime import FLASH_HEAD, Regime, interned
 from oomlint.memory.layers.streams import Streams
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure, Linear
 from oomlint.memory.tape import Moment, Size, Tape, Tensor
@@ -258,10 +258,6 @@ class Decoder(Attention, Streams, Mixers):
         return total
 
 
-# Flash attention stops at this head size (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
-_FLASH_HEAD = 256
-
-
 @lru_cache(maxsize=512)
 def layer_inputs_profile(model: DecoderStructure, regime: Regime) -> LayerProfile:
     """The embeddings of all layers beside the first one (Gemma4TextModel,
@@ -287,7 +283,7 @@ def layer_profile(model: DecoderStructure, block: DecoderBlock, regime: Regime) 
     if block.sliding and regime.masks_window:
         # SDPA is given a mask for the window, which flash attention does not take.
         regime = interned(replace(regime, kernel="efficient", dense_mask=True))
-    elif block.head_dim > _FLASH_HEAD and regime.kernel == "flash":
+    elif block.head_dim > FLASH_HEAD and regime.kernel == "flash":
         regime = interned(replace(regime, kernel="efficient"))
     writer = Decoder(model, regime)
     tape = writer.tape

@@ -8,6 +8,9 @@ from msgspec import Struct
 
 Kernel = Literal["flash", "efficient", "math", "eager"]
 
+FLASH_HEAD = 256
+"""Flash attention stops at this head size (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp)."""
+
 
 class Regime(Struct, frozen=True, cache_hash=True):
     """How a block computes.
