@@ -326,6 +326,10 @@ def test_it_is_indented_as_the_others_are(project: Path) -> None:
         ({"sft.yaml": FULL.replace("full", "lora") + "quantization_bit: 8\n"}, "8 bits"),
         ({"sft.yaml": FULL + "pure_bf16: true\n"}, "the framework refuses stage 3"),
         ({"sft.yaml": FULL + "fsdp: full_shard\n"}, "something shards it"),
+        ({"sft.yaml": FULL + "use_adam_mini: true\n"}, "its optimizer looks at whole parameters"),
+        ({"sft.yaml": FULL + "optim: adafactor\n"}, "so does this one"),
+        ({"sft.yaml": FULL + "fp8: true\n"}, "layers in 8 bits are each engine's own"),
+        ({"sft.yaml": FULL.replace("stage: sft", "stage: ppo") + "reward_model: x\n"}, "PPO loops"),
     ],
 )
 def test_nothing_is_added_for_what_cannot_have_it(
@@ -333,6 +337,23 @@ def test_nothing_is_added_for_what_cannot_have_it(
 ) -> None:
     _written(project, {"run.sh": TRAIN.format("sft.yaml")})
     assert _reason(project, {**files, "run.sh": TRAIN.format("sft.yaml")}, STAGE_3), why
+
+
+@pytest.mark.parametrize("name", ["qwen_fsdp_sft", "qwen_ds2_sft", "qwen_ddp", "sft_1gpu"])
+def test_a_config_stays_what_it_is_called(project: Path, name: str) -> None:
+    files = {f"{name}.yaml": FULL, "run.sh": TRAIN.format(f"{name}.yaml")}
+    assert "what its name says" in _reason(project, files, STAGE_3)
+
+
+def test_a_config_comes_to_the_stage_that_it_is_called_by(project: Path) -> None:
+    files = {"qwen_ds3_sft.yaml": FULL, "run.sh": TRAIN.format("qwen_ds3_sft.yaml")}
+    assert _added(project, files, STAGE_3)
+
+
+def test_nothing_is_offloaded_that_would_become_another_optimizer(project: Path) -> None:
+    files = {"sft.yaml": FULL + "optim: sgd\n", "run.sh": TRAIN.format("sft.yaml")}
+    assert _added(project, files, STAGE_3)
+    assert _reason(project, files, OFFLOADED)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref
 from oomlint.dialects.common.offloading import pins_by_default
+from oomlint.dialects.deepspeed.engine import can_take_over
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
@@ -229,7 +230,7 @@ def takes_flags(run: Cells) -> bool:
 
 def _brings_in(run: Cells, wishes: Wishes) -> bool:
     """Whether wishes bring in DeepSpeed by flags."""
-    return bool(wishes.get(_Z.stage)) and takes_flags(run)
+    return bool(wishes.get(_Z.stage)) and takes_flags(run) and can_take_over(wishes, run)
 
 
 def _said_with(field: Any, backends: tuple[str, ...], refusal: str) -> None:

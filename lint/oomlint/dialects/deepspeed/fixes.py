@@ -8,6 +8,7 @@ from typing import Any
 from oomlint.dialects.accelerate.keys import own as acc
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.deepspeed.engine import can_take_over
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import Family, neighbour, preset_for, preset_of
 from oomlint.dialects.machine.fields import launch
@@ -28,7 +29,7 @@ def swap_preset(
     asked = {*below(f.parallel.zero), *below(f.offload)}
     wanted = {field: value for field, value in own.items() if field in asked}
     other = _neighbour(wanted, run) if run.mentions(ref.deepspeed) else None
-    if family is not None and wanted and _is_plain(run, family):
+    if family is not None and wanted and _is_plain(run, family) and can_take_over(own, run):
         other = _at_home(family.home, wanted, run) if family.home else None
         other = other or _not_here_yet(family, wanted, run)
     if other is None:
@@ -61,10 +62,9 @@ def _at_home(home: str, wanted: MappingABC[Any, Any], run: Cells) -> str | None:
 
 
 def _not_here_yet(family: Family, wanted: MappingABC[Any, Any], run: Cells) -> str | None:
-    """Not where Accelerate's config says how the ranks share the model: that is changed there. PPO steps several models
-    by a loop of its own, of which nothing is known under DeepSpeed."""
+    """Not where Accelerate's config says how the ranks share the model: that is changed there."""
     is_told = run.mentions(launch.config_file) or run[acc.distributed_type] is not None
-    if is_told or run[f.objective.kind] == "ppo":
+    if is_told:
         return None
     return preset_of(family, wanted, run[f.precision.compute])
 
