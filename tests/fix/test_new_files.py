@@ -259,6 +259,18 @@ def test_accelerate_takes_flags_and_no_file(project: Path) -> None:
     assert (project / "run.sh").read_text() == after
 
 
+def test_experts_that_a_loop_picks_are_not_parted(project: Path) -> None:
+    """Ranks would wait for those that only others use; LLaMA-Factory makes their block a leaf."""
+    line = "torchrun --nproc_per_node 4 -m trl.scripts.sft --config a.yaml\n"
+    recipe = RECIPE.replace("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen1.5-MoE-A2.7B")
+    pinned = {"requirements.txt": "transformers==4.51.0\ntrl==0.17.0\ndeepspeed\n"}
+    _written(project, pinned)
+    assert "experts" in _reason(project, {"a.yaml": recipe, "run.sh": line}, STAGE_3)
+    config = FULL.replace("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen1.5-MoE-A2.7B")
+    (project / "a.yaml").unlink()
+    assert _added(project, {"sft.yaml": config, "run.sh": TRAIN.format("sft.yaml")}, STAGE_3)
+
+
 # -- where it goes ---------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ project's root. A config of the project's own that does the job already is named
 from __future__ import annotations
 
 import os.path
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -58,7 +59,7 @@ class _Place(Struct, frozen=True):
 
     def name(self, file: str) -> tuple[str, str]:
         """Path and reference of a file in it."""
-        return os.path.join(self.folder, file), os.path.join(self.written, file)
+        return posixpath.join(self.folder, file), posixpath.join(self.written, file)
 
 
 def is_to_be_added(run: Run, name: object) -> bool:
@@ -118,12 +119,12 @@ def _beside_named(path: str, written: str) -> _Place:
         raise CannotEdit(
             "the command names it by an absolute path, so that nothing tells in which folder it starts"
         )
-    return _Place(os.path.dirname(path), os.path.dirname(written), _start_of(path, written))
+    return _Place(posixpath.dirname(path), posixpath.dirname(written), _start_of(path, written))
 
 
 def _start_of(path: str, written: str) -> str | None:
     """The folder in which a command starts that names the file at ``path`` as ``written``."""
-    plain = os.path.normpath(written)
+    plain = posixpath.normpath(written)
     if plain.startswith("..") or not f"/{path}".endswith(f"/{plain}"):
         return None
     return path[: len(path) - len(plain)].rstrip("/") or ("/" if path.startswith("/") else "")
@@ -141,8 +142,8 @@ def _beside_command(run: Run, workspace: Workspace, block: Block) -> _Place:
     start = next((each for each in programs if each is not None), None)
     if start is None:
         raise CannotEdit("nothing tells in which folder the command starts")
-    folder = os.path.dirname(block.path)
-    inside = os.path.relpath(folder or ".", start or ".")
+    folder = posixpath.dirname(block.path)
+    inside = posixpath.relpath(folder or ".", start or ".")
     if inside.startswith(".."):
         return _Place(start, "", start)
     return _Place(folder, "" if inside == "." else inside, start)
@@ -164,7 +165,7 @@ def _from_start(place: _Place, path: str) -> str:
     """
     if place.start is None:
         raise CannotEdit(f"{path} is for that, and nothing tells how the run would name it")
-    return os.path.relpath(path, place.start or ".").replace(os.sep, "/")
+    return posixpath.relpath(path, place.start or ".")
 
 
 # -- what does the job already ---------------------------------------------------------------------

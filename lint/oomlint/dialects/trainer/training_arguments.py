@@ -411,6 +411,8 @@ def trainer_wishes(changes: Wishes, run: Cells) -> dict[Any, Any]:
         CannotEdit: the Trainer has no way to say it.
     """
     check_stage_may_load(changes, run)
+    if run[f.parallel.backend] == "ddp":
+        _check_experts(changes, run)
     swapped = dict(changes) if takes_flags(run) else swap_preset(changes, run, OF_TRAINER)
     own = expressed(swapped, run)
     if acc.use_deepspeed in own:
@@ -419,6 +421,23 @@ def trainer_wishes(changes: Wishes, run: Cells) -> dict[Any, Any]:
             **own,
         }  # the switch before what it switches on
     return in_training_arguments(own, run)
+
+
+def _check_experts(changes: Wishes, run: Cells) -> None:
+    """
+    Raises:
+        CannotEdit: stage 3 is to come to a model whose experts are modules that a loop picks: a rank waits for ever for
+            the weights of one that only others use, unless its block is made a leaf (DeepSpeed 0.19.8
+            utils/z3_leaf_module.py), as LLaMA-Factory and Axolotl do, and neither transformers nor TRL by themselves.
+    """
+    dims = run[f.model.dims]
+    has_experts = dims is not None and dims.moe is not None and (dims.moe.experts or 0) > 1
+    if (
+        changes.get(f.parallel.zero.stage) == 3
+        and has_experts
+        and run[f.model.experts_impl] != "grouped"
+    ):
+        raise CannotEdit("under ZeRO stage 3 ranks wait for experts that only others use")
 
 
 def in_training_arguments(own: Wishes, run: Cells) -> dict[Any, Any]:
