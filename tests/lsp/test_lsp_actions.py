@@ -126,6 +126,25 @@ async def test_a_file_that_others_use_is_copied_for_the_document(editors, tmp_pa
     assert (tmp_path / "zero3.json").read_text() == ZERO3
 
 
+async def test_a_deepspeed_config_that_is_not_there_yet_is_created(editors, tmp_path):
+    config = (
+        "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\nfinetuning_type: full\n"
+        "dataset: alpaca_en_demo\ntemplate: qwen\nper_device_train_batch_size: 1\nbf16: true\n"
+    )
+    (tmp_path / "sft.yaml").write_text(config)
+    (tmp_path / "run.sh").write_text("FORCE_TORCHRUN=1 llamafactory-cli train sft.yaml\n")
+    editor = await editors(tmp_path, options={"hardware": "4xA100-80GB"})
+    editor.open("sft.yaml")
+    actions = await editor.actions("sft.yaml")
+    action = next(each for each in actions if "in a new file, ds_z" in each.title)
+    assert not action.is_preferred
+    created, *_ = action.edit.document_changes
+    assert isinstance(created, types.CreateFile)
+    after = applied(editor, action.edit)
+    (new,) = (name for name in after if name.endswith(".json"))
+    assert after["sft.yaml"].endswith(f"deepspeed: {new}\n")
+
+
 async def test_a_client_that_creates_no_files_is_told_so(editors, tmp_path):
     shared(tmp_path)
     # Emacs takes neither file operations nor actions that are disabled.

@@ -16,10 +16,11 @@ from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping, ShellDocument
 from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
+from oomlint.fix.new_files import AddedConfig, added_config, is_to_be_added
 from oomlint.fix.own_steps import reads_gradients
 from oomlint.fix.ownership import started_plainly, why_not_ours, why_the_frameworks, why_unused
 from oomlint.fix.packages import missing_package, untold_package
-from oomlint.fix.sharing import Apart, FixFields, set_apart
+from oomlint.fix.sharing import Apart, FixFields, set_apart, tuned_fields
 from oomlint.fix.story import (
     added_elsewhere,
     branch_at,
@@ -127,16 +128,17 @@ def make_fix(
     A file that other runs use too is copied first, but for those in ``agreed``. Edits that some
     file cannot take safely turn the fix into one that is only displayed, with the reason.
     """
-    expected: dict[Any, Any] = {}
+    promise = _Promise()
+    expected = promise.expected
     try:
-        written: dict[str, set[Any]] = {}
-        plain = _plain_edits(run, proposal, expected, written)
+        plain = _plain_edits(run, proposal, promise)
         changed = _after(run, proposal)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
     made = Made(run, proposal, resource, plain)
     try:
-        apart = set_apart(run, plain, expected, agreed, FixFields(_wished(proposal), written))
+        fields = FixFields(_wished(proposal), promise.written)
+        apart = set_apart(run, plain, expected, agreed, fields)
         _check_comments(run, apart.edits)
     except CannotEdit as error:
         return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
@@ -146,12 +148,12 @@ def make_fix(
     rise = 0 if after is None else _rise(run, after)
     device = None if after is None else after.host if resource == "host" else after.gpu
     return Fix(
-        _title(proposal, apart, rise, untold_package(run, plain)),
-        proposal.applicability if apart.edits else Applicability.DISPLAY,
+        _title(proposal, promise, apart, rise, untold_package(run, plain)),
+        _applicability(run, changed, proposal) if apart.edits else Applicability.DISPLAY,
         apart.edits,
         None if device is None else device.peak_bytes,
         expected,
-        _freed(run, proposal, apart, written),
+        _freed(run, proposal, apart, promise),
         rise=rise,
         changes=_changes(run, proposal),
         gpu_bytes_after=None if after is None else after.gpu.peak_bytes,
@@ -159,7 +161,7 @@ def make_fix(
         limit_bytes_after=None if raised == _limits(run)[resource == "host"] else raised,
         risk_after=None if after is None else Risk.by(after, *limits),
         leaves=frozenset(apart.left),
-        joins=apart.joined,
+        joins=apart.joined | promise.joined,
         made=made,
     )
 
@@ -167,29 +169,36 @@ def make_fix(
 def can_write(run: Run, values: MappingABC[Any, Any]) -> bool:
     """Whether the files of a run can be made to say ``values``, in words and places that its authors
     would have taken too."""
-    expected: dict[Any, Any] = {}
-    written: dict[str, set[Any]] = {}
+    promise = _Promise()
     try:
-        plain = _plain_edits(run, Proposal.set("", values), expected, written)
-        apart = set_apart(run, plain, expected, frozenset(), FixFields(values, written))
+        plain = _plain_edits(run, Proposal.set("", values), promise)
+        fields = FixFields(values, promise.written)
+        apart = set_apart(run, plain, promise.expected, frozenset(), fields)
         _check_comments(run, apart.edits)
         return bool(apart.edits)
     except CannotEdit:
         return False
 
 
-def _plain_edits(
-    run: Run, proposal: Proposal, expected: dict[Any, Any], written: dict[str, set[Any]]
-) -> tuple[Edit, ...]:
-    """The edits of a proposal as they are where every file is the run's alone; ``expected`` is filled with
-    what the run then says, ``written`` with the fields of each file that are to say it.
+class _Promise(Struct):
+    """What edits come to: ``expected`` is what the run then says, ``written`` the fields of each file that are to say it.
+    ``joined`` are files that it names now and that were here before, ``freed`` what these may say otherwise."""
+
+    expected: dict[Any, Any] = field(default_factory=dict)
+    written: dict[str, set[Any]] = field(default_factory=dict)
+    joined: frozenset[str] = frozenset()
+    freed: frozenset[Any] = frozenset()
+
+
+def _plain_edits(run: Run, proposal: Proposal, promise: _Promise) -> tuple[Edit, ...]:
+    """The edits of a proposal as they are where every file is the run's alone, and what they promise.
 
     Raises:
         CannotEdit: it cannot be written, or the files say why it should not be.
     """
     edits: list[Edit] = []
     for wish in proposal.wishes:
-        edits += _edits_for(run, wish, expected, written)
+        edits += _edits_for(run, wish, promise)
     plain = together(edits)
     _check_places(run, plain)
     _check_story(run, proposal, plain)
@@ -316,7 +325,17 @@ def _changes(run: Run, proposal: Proposal) -> dict[str, Any]:
     return values
 
 
-def _title(proposal: Proposal, apart: Apart, rise: int, package: str | None) -> str:
+def _applicability(run: Run, changed: Run | None, proposal: Proposal) -> Applicability:
+    """That of the proposal; where DeepSpeed trains in place of DDP, what is computed is rounded otherwise."""
+    swaps = run.plan.parallel.backend == "ddp" and changed is not None
+    if changed is not None and swaps and changed.plan.parallel.backend == "zero":
+        return min(proposal.applicability, Applicability.UNSAFE)
+    return proposal.applicability
+
+
+def _title(
+    proposal: Proposal, promise: _Promise, apart: Apart, rise: int, package: str | None
+) -> str:
     """The proposal's title, the files that it adds, what it takes that no file speaks of, and what it costs in memory:
     settings that a card can run at all may need more than those that it cannot."""
     asides = [
@@ -324,6 +343,10 @@ def _title(proposal: Proposal, apart: Apart, rise: int, package: str | None) -> 
         + (f", since {why}" if why else "")
         for copy, why in apart.left.values()
     ]
+    copies = {copy.path for copy, _ in apart.left.values()}
+    new = (edit.path for edit in apart.edits if edit.creates and edit.path not in copies)
+    asides += [f"in a new file, {_name(path)}" for path in new]
+    asides += [f"by naming {_name(path)}" for path in sorted(promise.joined)]
     if package is not None:
         asides.append(f"it needs {package}")
     if rise:
@@ -335,10 +358,9 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _freed(
-    run: Run, proposal: Proposal, apart: Apart, written: MappingABC[str, Set[Any]]
-) -> frozenset[str] | None:
-    fields: set[str] = set(apart.freed)
+def _freed(run: Run, proposal: Proposal, apart: Apart, promise: _Promise) -> frozenset[str] | None:
+    written = promise.written
+    fields: set[str] = {*apart.freed, *promise.freed}
     for block, _ in run.parts.blocks:
         fields |= block.following(written.get(block.path, ()))
     if any(ref.deepspeed in names for names in written.values()):
@@ -374,11 +396,9 @@ def _fields_named(block: Block, key: str) -> set[str]:
     return fields
 
 
-def _edits_for(
-    run: Run, wish: Wish, expected: dict[Any, Any], written: dict[str, set[Any]]
-) -> list[Edit]:
+def _edits_for(run: Run, wish: Wish, promise: _Promise) -> list[Edit]:
     if isinstance(wish, SetFields):
-        return _set_fields(run, wish.values, expected, written)
+        return _set_fields(run, wish.values, promise)
     if isinstance(wish, RenameKey):
         stray = wish.key
         new_key = wish.new_key.rpartition(".")[2]
@@ -441,13 +461,10 @@ def _above(mapping: Mapping, wanted: Mapping) -> tuple[Mapping, Entry] | None:
     return None
 
 
-def _set_fields(
-    run: Run,
-    values: MappingABC[str, Any],
-    expected: dict[Any, Any],
-    written: dict[str, set[Any]],
-) -> list[Edit]:
+def _set_fields(run: Run, values: MappingABC[str, Any], promise: _Promise) -> list[Edit]:
     by_block: dict[int, tuple[Block, dict[Any, Any]]] = {}
+    edits: list[Edit] = []
+    expected = promise.expected
     changed = run.what_if(values)
     _check_effect(run, changed, values)
     for name, value in changed.wished.items():
@@ -459,19 +476,32 @@ def _set_fields(
             raise CannotEdit(refused)
         _check_copy(run, block, name)
         _check_namesakes(run, block, name, value)
+        if name == ref.deepspeed and is_to_be_added(run, value):
+            added = added_config(run, block, str(value))
+            value = expected[name] = added.reference
+            edits += _adding(added, promise)
         by_block.setdefault(id(block), (block, {}))[1][name] = value
-        written.setdefault(block.path, set()).add(name)
+        promise.written.setdefault(block.path, set()).add(name)
     for name in run.settings.keys() | changed.settings.keys():
         # A key that the wish brings into force or out of it, or that another file now says.
         if _explicitly(changed, name) != _explicitly(run, name):
             setting = changed.settings.get(name)
-            expected.setdefault(name, None if setting is None else setting.value)
-    edits: list[Edit] = []
+            if name not in promise.freed:
+                expected.setdefault(name, None if setting is None else setting.value)
     for block, wanted in by_block.values():
         # What a framework ships is changed in a copy.
         writable = block if block.copy is None else replace(block, locked=None)
         edits += writable.write(wanted)
     return edits
+
+
+def _adding(added: AddedConfig, promise: _Promise) -> list[Edit]:
+    """The edit that adds a config, or, of one that is here already, none: that has tuning of its own."""
+    if added.text is not None:
+        return [Edit(added.path, 0, 0, added.text, creates=True)]
+    promise.joined |= {added.path}
+    promise.freed |= tuned_fields(DEEPSPEED)
+    return []
 
 
 def _check_copy(run: Run, block: Block, field: Any) -> None:
@@ -565,12 +595,19 @@ def _home(run: Run, field: Any, *, removes: bool, near: Iterable[Any] = ()) -> B
                 return _given_instead(run, origin, field)
             is_overridden = origin.block.locked and not removes
             return _overriding(run, origin.block) if is_overridden else origin.block
-    block = run.block_with(field)
+    block = _naming_config(run) if field == ref.deepspeed else run.block_with(field)
     if block is None:
         raise CannotEdit(f"no file of this run has a key for {field}")
     if block.locked and not removes:
         return _overriding(run, block)
     return _with_its_wishes(run, block, field, near) or _beside_its_kin(run, block, field, near)
+
+
+def _naming_config(run: Run) -> Block | None:
+    """The block of highest precedence that names a DeepSpeed config to the program: one that is named to the launcher
+    counts only where that is told to start DeepSpeed, too."""
+    blocks = [block for block, _ in run.parts.blocks if block.table.section != "launcher"]
+    return next((b for b in reversed(blocks) if b.can_write(ref.deepspeed)), None)
 
 
 def _is_default_of_command(run: Run, block: Block) -> bool:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
+from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.text import Edit
 from oomlint.files.requirements import (
     PACKAGES,
@@ -21,8 +23,12 @@ from oomlint.files.requirements import (
     is_pin_file,
     without_extras,
 )
+from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
+from oomlint.fix.new_files import configs_around
 from oomlint.runs.run import Run
+
+_DEEPSPEED = r"deepspeed"
 
 # How a text says what needs a package, and the names under which files require it. Sources: transformers 4.57
 # training_args.py (use_liger_kernel, OptimizerNames of bitsandbytes) and integrations; LLaMA-Factory ff6d4d12
@@ -31,6 +37,9 @@ _NEEDED = (
     (r"liger", ("liger-kernel", "liger_kernel", "[liger")),
     (r"adamw?_?8bit|adamw_bnb|bitsandbytes|load_in_[48]bit|quantization_bit|\bbnb", ("bitsandbytes",)),
     (r"flash_attention_2|flash_attention: true|flash_attn:? (?:true|fa2)", ("flash-attn", "flash_attn")),
+    # An extra of all of them that has their own configs; TrainingArguments of transformers 4.57 stop without it
+    # (integrations/deepspeed.py HfDeepSpeedConfig, accelerate utils/dataclasses.py DeepSpeedPlugin).
+    (_DEEPSPEED, ("deepspeed",)),
 )  # fmt: skip
 
 # Packages that a framework requires itself. Sources: Axolotl 067b021c requirements.txt and setup.py; unsloth
@@ -75,7 +84,25 @@ def _lacking(run: Run, edits: Sequence[Edit], *, is_told: bool) -> str | None:
     told = _told(run, copier.workspace, run.parts.root.path)
     if told.is_told is not is_told:
         return None
-    return next((names[0] for names in needed if not any(n in told.text for n in names)), None)
+    lacking = (names[0] for names in needed if not any(n in told.text for n in names))
+    missing = next(lacking, None)
+    if missing == _DEEPSPEED and _trains_with_deepspeed(copier.workspace, run.parts.root.path):
+        return None
+    return missing
+
+
+def _trains_with_deepspeed(workspace: Workspace, path: str) -> bool:
+    """Whether another config or script of the project around a file trains under DeepSpeed, or says how to."""
+    if configs_around(workspace, path):
+        return True
+    project = workspace.name(workspace.project_around(path))
+    return workspace.once(_name_deepspeed, project)
+
+
+def _name_deepspeed(workspace: Workspace, project: str) -> bool:
+    files = islice(workspace.below(project, (*YAML_SUFFIXES, *SHELL_SUFFIXES), 5), _MOST_FILES)
+    texts = SearchedTexts(workspace, files).holding(_DEEPSPEED.encode())
+    return any(re.search(rb"(?m)^(?![ \t]*#).*deepspeed", data) for _, data in texts)
 
 
 def _told(run: Run, workspace: Workspace, path: str) -> _Told:
@@ -120,5 +147,7 @@ def _below(workspace: Workspace, project: str, *, are_guides: bool) -> Iterator[
 
 
 _LISTS, _GUIDES = (".txt", ".toml", ".cfg", ".py"), (".md", ".rst", ".txt")
+# How many files are searched for who uses a package already.
+_MOST_FILES = 2000
 # Folders below the project's: further down lies what others brought.
 _DEEPEST = 1

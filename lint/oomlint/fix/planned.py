@@ -140,7 +140,8 @@ class _Trouble(Struct, frozen=True, eq=False, dict=True):
         if plan is None:
             return fix
         is_taken = plan.fix.applicability >= self.level
-        if diagnosis is self.carrier and (is_taken or fix is None):
+        is_idle = fix is None or fix.applicability < self.level
+        if diagnosis is self.carrier and (is_taken or is_idle):
             is_host = diagnosis.finding.resource == "host"
             after = plan.fix.host_bytes_after if is_host else plan.fix.gpu_bytes_after
             return replace(plan.fix, predicted_bytes_after=after)

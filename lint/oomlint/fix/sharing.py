@@ -127,11 +127,16 @@ def set_apart(
             copy = twin
             joined.add(twin.path)
             if table is not None and tuning:
-                said_anew = rf"{tuning}|{re.escape(OPTIMIZER)}.+|(?:bf16|fp16)\..+"
-                freed |= {row.field for row in table.rows if re.fullmatch(said_anew, row.key)}
+                freed |= tuned_fields(table)
         left[path] = copy, leaving.why
         # The file that names it may be one that others use, too.
         edits = together([*rest, *_name_copy(run, copy, expected, leaving.why)])
+
+
+def tuned_fields(table: Table) -> frozenset[Any]:
+    """What a file that does the same job may say otherwise, by the table of its keys."""
+    said_anew = rf"{table.tuning}|{re.escape(OPTIMIZER)}.+|(?:bf16|fp16)\..+"
+    return frozenset(row.field for row in table.rows if re.fullmatch(said_anew, row.key))
 
 
 def _has_overrides(run: Run, path: str) -> bool:

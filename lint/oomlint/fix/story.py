@@ -111,10 +111,12 @@ def made_for_others(text: str, vendor: str) -> str | None:
 
 
 def _passes_stage(stage: int, plan: Plan, wishes: Wishes) -> bool:
-    """Whether a name says another stage of ZeRO than is wished; a run of a lower one may come up to it, and not
-    pass it."""
+    """Whether a name says another stage of ZeRO than is wished; a run of a lower one, or of none, may come up to it,
+    and not pass it."""
     now = plan.parallel.zero.stage
-    return now is not None and now <= stage and wishes[f.parallel.zero.stage] != stage
+    if now is None and plan.parallel.backend != "ddp":
+        return False
+    return (now or 0) <= stage and wishes[f.parallel.zero.stage] != stage
 
 
 def _always(word: str, plan: Plan, wishes: Wishes) -> bool:
@@ -170,6 +172,8 @@ _PURPOSES = (
     ),
     NamedPurpose(f"{_OTHER_MAKERS}|{_NO_TRAINING}", bool, _always),
     NamedPurpose("ddp", _shards, lambda _, plan, __: plan.parallel.backend in (None, "ddp")),
+    # It is started by an Accelerate config that is not here.
+    NamedPurpose("fsdp[12]?", _zeroes, lambda _, plan, __: plan.parallel.backend == "ddp"),
     _says("fp32|fp16|bf16", f.precision.compute, str.lower),
     NamedPurpose(
         rf"(?:paged[_-]?)?(?:{_OPTIMIZERS})(?:[_-]?\d+bit)?",

@@ -164,12 +164,14 @@ def _arithmetic(run: Run, states: StateBytes) -> tuple[str, str]:
 
 def _proposals(run: Run) -> Iterator[Proposal]:
     """Changes that make the run fit, or at least the states, cheapest first."""
+    is_plain = run.plan.parallel.backend == "ddp"
     for title, changes, applicability in _CANDIDATES:
         found = relief(run, changes)
         if found is None or found.saved <= 0 or not found.suffices:
             continue
         if _host_is_too_small(run, changes):
             continue
+        title = "shard with ZeRO stage 3" if is_plain and changes == ZERO_3 else title
         yield Proposal.set(title, changes, applicability)
 
 

@@ -117,7 +117,8 @@ def batches(*sizes: tuple[int, int]) -> list[dict[str, Any]]:
         ("offload", ZERO, [{**THIRD, STATES: "cpu", WEIGHTS: "cpu"}]),
         ("offload", {**STAGE_3, "offload__optimizer": "cpu", "offload__params": "none"}, [{**THIRD, STATES: "cpu", WEIGHTS: "cpu"}]),
         ("offload", {**STAGE_3, "offload__optimizer": "cpu", "offload__params": "cpu"}, []),
-        ("offload", {"parallel__backend": "ddp", "parallel__zero__stage": 1}, []),
+        # What shards nothing yet comes to it with the stage that it takes.
+        ("offload", {"parallel__backend": "ddp", "parallel__zero__stage": 1}, [{STAGE: 2, STATES: "cpu"}, {**THIRD, STATES: "cpu", WEIGHTS: "cpu"}]),
         ("offload", {"parallel__backend": "fsdp2"}, [{"parallel.fsdp.cpu_offload": True}]),
         ("offload", {"parallel__backend": "fsdp2", "parallel__fsdp__cpu_offload": True}, []),
         ("offload", {"parallel__backend": "none"}, []),

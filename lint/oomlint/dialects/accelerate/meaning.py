@@ -23,6 +23,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref
 from oomlint.dialects.common.offloading import pins_by_default
+from oomlint.dialects.deepspeed.engine import can_take_over
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
@@ -215,12 +216,34 @@ def opens_zero_init(run: Cells) -> Any:
 # -- wishes ----------------------------------------------------------------------------------------
 
 
+def takes_flags(run: Cells) -> bool:
+    """Whether flags alone make ``accelerate launch`` bring in DeepSpeed: it starts several ranks of a trainer that fills
+    in the rest (accelerate 1.15 utils/dataclasses.py DeepSpeedPlugin.__post_init__, transformers 5.23
+    integrations/deepspeed.py propagate_args_to_deepspeed), and neither a flag nor a config says what shares the model."""
+    is_plain = run[f.parallel.backend] == "ddp" and distributed_type(run) is None
+    if (
+        not is_plain
+        or run.mentions(launch.config_file)
+        or run[f.quant.method] not in (None, "none")
+    ):
+        return False
+    switch: Any = own.use_deepspeed
+    return any(block.can_write(switch) for block in run.blocks_in("launcher"))
+
+
+def _brings_in(run: Cells, wishes: Wishes) -> bool:
+    """Whether wishes bring in DeepSpeed by flags."""
+    return bool(wishes.get(_Z.stage)) and takes_flags(run) and can_take_over(wishes, run)
+
+
 def _said_with(field: Any, backends: tuple[str, ...], refusal: str) -> None:
     """A field that only some backends have is said as it is where one of them shards the run."""
 
     @accelerate.written(field)
     def write(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
         if run[f.parallel.backend] not in backends:
+            if "zero" in backends and _brings_in(run, wishes):
+                return {field: wanted}
             raise CannotEdit(refusal)
         return {field: wanted}
 
@@ -247,6 +270,8 @@ def _(backend: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @accelerate.written(_Z.stage)
 def _(stage: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if _brings_in(run, wishes):
+        return {own.use_deepspeed: True, _Z.stage: stage}
     if run[f.parallel.backend] != "zero":
         raise CannotEdit("this run does not use DeepSpeed")
     _check_deepspeed_file(run)
@@ -257,7 +282,7 @@ def _(stage: Any, run: Cells, wishes: Wishes) -> Wishes:
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
     if run[f.parallel.backend] in _FSDP:
         return _fsdp_offload(wishes)
-    _check_offloads(run)
+    _check_offloads(run, wishes)
     if device != "none" and _stage(run, wishes) != 3:
         raise CannotEdit("DeepSpeed offloads parameters with ZeRO stage 3 only")
     return {f.offload.params: device}
@@ -267,7 +292,7 @@ def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
     if run[f.parallel.backend] in _FSDP:
         return _fsdp_offload(wishes)
-    _check_offloads(run)
+    _check_offloads(run, wishes)
     if device != "none" and _stage(run, wishes) == 0:
         raise CannotEdit("DeepSpeed offloads the optimizer from ZeRO stage 1 on")
     return {f.offload.optimizer: device}
@@ -281,7 +306,9 @@ def _fsdp_offload(wishes: Wishes) -> Wishes:
     return {_F.cpu_offload: "cpu" in devices}
 
 
-def _check_offloads(run: Cells) -> None:
+def _check_offloads(run: Cells, wishes: Wishes) -> None:
+    if _brings_in(run, wishes):
+        return
     if run[f.parallel.backend] != "zero":
         raise CannotEdit("nothing in this run offloads: it uses neither DeepSpeed nor FSDP")
     _check_deepspeed_file(run)

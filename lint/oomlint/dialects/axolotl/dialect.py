@@ -17,7 +17,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.deepspeed.fixes import swap_preset
-from oomlint.dialects.deepspeed.presets import AXOLOTL_HOME
+from oomlint.dialects.deepspeed.presets import OF_AXOLOTL
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, TORCHRUN
 from oomlint.dialects.machine.launches import launches
@@ -136,7 +136,7 @@ class Axolotl(Dialect):
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         _check_recomputing(changes, run)
-        return super().express(swap_preset(changes, run, AXOLOTL_HOME), run)
+        return super().express(swap_preset(changes, run, OF_AXOLOTL), run)
 
 
 def _launchers(launch: Launch) -> tuple[Table, ...]:

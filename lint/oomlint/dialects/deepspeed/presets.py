@@ -10,21 +10,33 @@ a copy says all that the original says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping as MappingABC
+from collections.abc import Callable, Iterable, Mapping as MappingABC
 from functools import cache
 from typing import Any
 
-from msgspec import DecodeError
+from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
 from oomlint.plan.fields import f
 
-_FILE_NAME = r"(?:^|/)(?P<name>(?:ds_z|zero)[^/]*)\.json$"
+_FILE_NAME = r"(?:^|/)(?P<name>(?:ds_z|ds_config_zero|zero)[^/]*)\.json$"
 
 # Where the files lie in their frameworks' checkouts; a project's own ``configs/zero3.json`` says what
 # the project wrote into it.
 AXOLOTL_HOME = "deepspeed_configs"
 LLAMA_FACTORY_HOME = "examples/deepspeed"
+
+
+class Family(Struct, frozen=True):
+    """The configs of one framework: where they lie in its checkout, empty of those that lie nowhere, and which packed
+    weights its runs are known to hand to stage 3."""
+
+    configs: Callable[[], MappingABC[str, Any]]
+    home: str = ""
+    partitioned: tuple[str, ...] = ("none",)
+    indent: int = 2
+
+
 # Where Axolotl's lay until e923e62d (2024-01-25): a name that any project may give a folder of its own, so that it is
 # Axolotl's in Axolotl's configs alone.
 _FORMER_AXOLOTL_HOME = r"(?:\./)?deepspeed/(?P<name>zero[1-3])\.json"
@@ -60,10 +72,21 @@ _WITHOUT_MORE: MappingABC[str, Any] = dict.fromkeys(("compile", "tensor_parallel
 
 def shipped_preset(path: str) -> str | None:
     """The text of the config that a framework ships under a name."""
+    config = _preset(path)
+    return None if config is None else _in_json(config)
+
+
+def text_of(family: Family, name: str, indent: int | None = None) -> str:
+    """The text of one of a family's configs, by its file's name."""
+    return _in_json(family.configs()[name.removesuffix(".json")], indent or family.indent)
+
+
+def _in_json(config: MappingABC[str, Any], indent: int = 2) -> str:
+    """Large sizes as their authors write them: ``5e8``."""
     import json
 
-    config = _preset(path)
-    return None if config is None else json.dumps(config, indent=2) + "\n"
+    text = json.dumps(config, indent=indent) + "\n"
+    return re.sub(r"(?<=: )(\d)(0{6,})\.0\b", lambda m: f"{m[1]}e{len(m[2])}", text)
 
 
 def is_at_home(path: str) -> bool:
@@ -77,10 +100,8 @@ def former_preset(path: str, framework: str) -> str | None:
     match = re.fullmatch(_FORMER_AXOLOTL_HOME, path) if framework == "axolotl" else None
     if match is None:
         return None
-    import json
-
     _, _, with_optimizer, *_ = _of_earlier_axolotl()[match["name"]]
-    return json.dumps(with_optimizer, indent=2) + "\n"
+    return _in_json(with_optimizer)
 
 
 def is_shipped(path: str, text: str) -> bool:
@@ -129,15 +150,27 @@ def preset_for(
 ) -> str | None:
     """The shipped config that does just ``wishes``, among those of a ``folder`` in which ``others`` of them lie, for
     a run that has named none yet."""
-    if not wishes.get(f.parallel.zero.stage) or not wishes.keys() <= set(_ASKED_OF_A_PRESET):
-        return None
     there = sorted(other.removesuffix(".json") for other in others)
     family = next((each for each in _families() if any(name in each for name in there)), {})
+    found = _for_none({name: family[name] for name in there if name in family}, wishes, dtype)
+    return None if found is None else f"{folder}/{found}.json"
+
+
+def preset_of(family: Family, wishes: MappingABC[Any, Any], dtype: str | None) -> str | None:
+    """The file name of the config of a family that does just ``wishes``, for a run that has named none yet."""
+    found = _for_none(family.configs(), wishes, dtype)
+    return None if found is None else f"{found}.json"
+
+
+def _for_none(
+    configs: MappingABC[str, Any], wishes: MappingABC[Any, Any], dtype: str | None
+) -> str | None:
+    """The name of the config that does just ``wishes`` and nothing else."""
+    if not wishes.get(f.parallel.zero.stage) or not wishes.keys() <= set(_ASKED_OF_A_PRESET):
+        return None
     plain: dict[Any, Any] = {f.offload.optimizer: "none", f.offload.params: "none"}
     plain |= {**_WITHOUT_MORE, "bf16": dtype == "bf16"}
-    configs = {name: family[name] for name in there if name in family}
-    found = _exact(configs, {**plain, f.parallel.zero.gather16_on_save: True, **wishes}, dtype)
-    return None if found is None else f"{folder}/{found}.json"
+    return _exact(configs, {**plain, f.parallel.zero.gather16_on_save: True, **wishes}, dtype)
 
 
 def _families() -> tuple[MappingABC[str, Any], ...]:
@@ -216,7 +249,9 @@ def _preset(path: str) -> MappingABC[str, Any] | None:
     if found is not None:
         return found
     match = re.search(_FILE_NAME, path)
-    return None if match is None else _by_file().get(match["name"])
+    if match is None:
+        return None
+    return _by_file().get(match["name"]) or _of_trainer().get(match["name"])
 
 
 _AUTO_BATCH: MappingABC[str, Any] = {
@@ -453,3 +488,33 @@ def _of_llamafactory() -> dict[str, Any]:
         "ds_z3_config": {**head, "zero_optimization": _ROOMY_STAGE_3},
         "ds_z3_offload_config": {**head, "zero_optimization": {**_ROOMY_STAGE_3, **offloaded}},
     }
+
+
+@cache
+def _of_trainer() -> MappingABC[str, Any]:
+    """What transformers' Trainer fills in from its own arguments, without the optimizer and the scheduler that it then
+    makes as it does without DeepSpeed: transformers 00e12e7c tests/deepspeed/ds_config_zero2.json (whose names these
+    are), 019da1e8 docs/source/en/deepspeed.md, "ZeRO configuration" (stage 3, and what is offloaded)."""
+    head = {"fp16": _loss_scaling(16), "bf16": _AUTO_BF16}
+    two = {"stage": 2, **_bucketed(2e8), "overlap_comm": True}
+    three = {**_ROOMY_STAGE_3, "overlap_comm": True}
+    optimizer = {"offload_optimizer": _PINNED}
+    zero = {
+        "zero2": two,
+        "zero2_offload": {**two, **optimizer},
+        "zero3": three,
+        "zero3_offload": {**three, **optimizer, "offload_param": _PINNED},
+    }
+    return {
+        f"ds_config_{name}": {**head, "zero_optimization": said, **_AUTO_BATCH}
+        for name, said in zero.items()
+    }
+
+
+# Weights that ZeRO-3 is known to partition (PEFT's docs/source/accelerate/deepspeed.md on bitsandbytes) as these two
+# load them; of other packed formats nobody says so, nor of what a script of somebody's own loads.
+_PARTITIONED = ("none", "bnb4")
+OF_AXOLOTL = Family(_of_axolotl, AXOLOTL_HOME, _PARTITIONED)
+OF_LLAMA_FACTORY = Family(_of_llamafactory, LLAMA_FACTORY_HOME, _PARTITIONED)
+OF_TRAINER = Family(_of_trainer, indent=4)
+FAMILIES = (OF_AXOLOTL, OF_LLAMA_FACTORY, OF_TRAINER)

@@ -17,7 +17,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.deepspeed.fixes import swap_preset
-from oomlint.dialects.deepspeed.presets import LLAMA_FACTORY_HOME
+from oomlint.dialects.deepspeed.presets import OF_LLAMA_FACTORY
 from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, ENVIRONMENT, LLAMA_FACTORY, lf
 from oomlint.dialects.llamafactory.meaning import meaning
 from oomlint.dialects.llamafactory.releases import TRAINS_ON_TOKENS
@@ -134,7 +134,7 @@ class LlamaFactory(Dialect):
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         _check_combinations(changes, run)
-        swapped = swap_preset(changes, run, LLAMA_FACTORY_HOME)
+        swapped = swap_preset(changes, run, OF_LLAMA_FACTORY)
         own = in_training_arguments(expressed(swapped, run), run)
         return writable(own, run, self.name)
 

@@ -22,11 +22,11 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.asked import BY_TRAINER
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
+from oomlint.dialects.meaning import Meaning, Wishes, writable
 from oomlint.dialects.olmo_core.signature import says_part
 from oomlint.dialects.profiles.build import meaning_of_script, script_table
 from oomlint.dialects.profiles.records import ProfiledScript
-from oomlint.dialects.table import Block, StrayKey, Table
+from oomlint.dialects.table import Block, OverrideBlock, StrayKey, Table
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.model_calls import NO_LANGUAGE
@@ -34,7 +34,7 @@ from oomlint.dialects.trainer.script import script_runs
 from oomlint.dialects.trainer.script_claim import script_claim
 from oomlint.dialects.trainer.scripts import trains_nothing
 from oomlint.dialects.trainer.tables import ARGUMENTS, EARLY_FROM_PRETRAINED, FROM_PRETRAINED
-from oomlint.dialects.trainer.training_arguments import in_training_arguments
+from oomlint.dialects.trainer.training_arguments import trainer_wishes
 from oomlint.dialects.trainer.unfollowed import check_own_options
 from oomlint.dialects.trl.objectives import is_of_other_package, objective_of_launch
 from oomlint.documents.base import (
@@ -153,7 +153,9 @@ class HfTrainer(Dialect):
                 options = options if known is None else _with_words(options, launch, known)
                 blocks = (*blocks, launch.program_block(table, options))
             elif script:
-                blocks = (*blocks, launch.program_block(SCRIPT_OPTIONS))
+                # What is new stands in the script's own calls.
+                own = OverrideBlock(document, launch.flags, SCRIPT_OPTIONS, launch.anchor)
+                blocks = (*blocks, own)
             framework = "" if known is None else known.framework
             references = (*launch.scene_references, *script)
             yield Claim(self, "launch", document, blocks, references, framework=framework)
@@ -183,7 +185,7 @@ class HfTrainer(Dialect):
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         check_own_options(changes, run)
-        return writable(in_training_arguments(expressed(changes, run), run), run, self.name)
+        return writable(trainer_wishes(changes, run), run, self.name)
 
 
 def _parses_arguments(claim: Claim) -> bool:
@@ -194,7 +196,8 @@ def _parses_arguments(claim: Claim) -> bool:
 def _as_trainers(block: Block) -> Block:
     if block.table is not SCRIPT_OPTIONS:
         return block
-    return replace(block, table=TRAINER, mapping=parsed_options(block.mapping, TRAINER))
+    options = parsed_options(block.mapping, TRAINER)
+    return Block(block.document, options, TRAINER, block.anchor, level=block.level)
 
 
 def _load_no_language(blocks: list[Block]) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from oomlint.dialects.accelerate.keys import own as acc
-from oomlint.dialects.accelerate.meaning import accelerate, accelerate_amp
+from oomlint.dialects.accelerate.meaning import accelerate, accelerate_amp, takes_flags
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import backend, is_adapter_run
 from oomlint.dialects.common.fields import fsdp, shared
@@ -22,11 +22,13 @@ from oomlint.dialects.common.precision import precision
 from oomlint.dialects.common.quantization import quantization
 from oomlint.dialects.common.sharding import sharding
 from oomlint.dialects.common.world import batch, world
+from oomlint.dialects.deepspeed.fixes import swap_preset
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.deepspeed.meaning import deepspeed_json
+from oomlint.dialects.deepspeed.presets import OF_TRAINER
 from oomlint.dialects.machine.fields import env_
 from oomlint.dialects.machine.other_cards import is_on_nvidia
-from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
+from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes, expressed
 from oomlint.dialects.releases import FSDP2_BY_DEFAULT, NOT_REENTRANT
 from oomlint.dialects.table import Setting
 from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE
@@ -399,6 +401,43 @@ def matching_batch(own: Wishes, run: Cells) -> dict[Any, Any]:
         if after != before:
             repeated[ds.train_batch] = total // before
     return repeated
+
+
+def trainer_wishes(changes: Wishes, run: Cells) -> dict[Any, Any]:
+    """What a script over the Trainer itself would write: its own arguments name a DeepSpeed config, which nothing
+    ships, where flags of ``accelerate launch`` do not bring DeepSpeed in.
+
+    Raises:
+        CannotEdit: the Trainer has no way to say it.
+    """
+    check_stage_may_load(changes, run)
+    if run[f.parallel.backend] == "ddp":
+        _check_experts(changes, run)
+    swapped = dict(changes) if takes_flags(run) else swap_preset(changes, run, OF_TRAINER)
+    own = expressed(swapped, run)
+    if acc.use_deepspeed in own:
+        own = {
+            acc.use_deepspeed: own[acc.use_deepspeed],
+            **own,
+        }  # the switch before what it switches on
+    return in_training_arguments(own, run)
+
+
+def _check_experts(changes: Wishes, run: Cells) -> None:
+    """
+    Raises:
+        CannotEdit: stage 3 is to come to a model whose experts are modules that a loop picks: a rank waits for ever for
+            the weights of one that only others use, unless its block is made a leaf (DeepSpeed 0.19.8
+            utils/z3_leaf_module.py), as LLaMA-Factory and Axolotl do, and neither transformers nor TRL by themselves.
+    """
+    dims = run[f.model.dims]
+    has_experts = dims is not None and dims.moe is not None and (dims.moe.experts or 0) > 1
+    if (
+        changes.get(f.parallel.zero.stage) == 3
+        and has_experts
+        and run[f.model.experts_impl] != "grouped"
+    ):
+        raise CannotEdit("under ZeRO stage 3 ranks wait for experts that only others use")
 
 
 def in_training_arguments(own: Wishes, run: Cells) -> dict[Any, Any]:

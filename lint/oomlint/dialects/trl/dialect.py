@@ -23,13 +23,13 @@ from oomlint.dialects.machine.fields import launch as started
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.meaning import Wishes, expressed, writable
+from oomlint.dialects.meaning import Wishes, writable
 from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
 from oomlint.dialects.table import Block, OverrideBlock, StrayKey
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
 from oomlint.dialects.trainer.script import parsed_config, script_runs
 from oomlint.dialects.trainer.script_claim import script_claim
-from oomlint.dialects.trainer.training_arguments import in_training_arguments
+from oomlint.dialects.trainer.training_arguments import trainer_wishes
 from oomlint.dialects.trainer.unfollowed import check_own_options
 from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl
 from oomlint.dialects.trl.keys import TRL
@@ -215,7 +215,7 @@ class Trl(Dialect):
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         check_own_options(changes, run)
-        own = in_training_arguments(expressed(changes, run), run)
+        own = trainer_wishes(changes, run)
         own = with_same_round(own, run, trl.steps_per_generation)
         _check_length(own, run)
         _check_evaluation(own, run)

@@ -34,7 +34,7 @@ from oomlint.documents.base import (
     ShellDocument,
 )
 from oomlint.documents.shell.commands import CommandReader
-from oomlint.documents.shell.names import SBATCH_SHORT
+from oomlint.documents.shell.names import BARE_OPTIONS, SBATCH_SHORT
 from oomlint.documents.shell.nodes import ShellEntry, ShellMapping, ShellScalar, ShellSequence
 from oomlint.documents.shell.syntax import CONTINUATION, MOST_CHARACTERS, Unparsable
 from oomlint.documents.shell.words import Container, Variable, field_text
@@ -247,7 +247,8 @@ class ShellScript(ShellDocument, frozen=True, eq=False):
         gap = self._usual_gap(gaps, anchor)
         end = min(anchor.span.end, container.span.end) if anchor else mapping.words_end
         words = self._entry_words(mapping, siblings, key, value)
-        if value is True and not re.search(r"[= ]", words) and self._word_follows(end):
+        is_switch = value is True and key not in BARE_OPTIONS
+        if is_switch and not re.search(r"[= ]", words) and self._word_follows(end):
             words += " True"  # or the next word would become its value
         _check_allowed(words, container.forbidden)
         if container.kind in ("value", "heredoc"):
@@ -286,7 +287,7 @@ class ShellScript(ShellDocument, frozen=True, eq=False):
         if value is True:
             bare = any(v.value is True for v in values)
             spelled = next((v.value for v in values if v.value in _BOOLEAN_WORDS), None)
-            if bare or spelled is None:
+            if bare or spelled is None or key in BARE_OPTIONS:
                 return name
             return f"{name}{self._joint(siblings)}{'true' if spelled.islower() else 'True'}"
         if isinstance(value, (list, tuple)):

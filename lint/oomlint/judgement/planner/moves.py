@@ -37,7 +37,7 @@ class Move(Struct, frozen=True):
 
 def safe_moves(run: Run) -> tuple[tuple[Move, ...], ...]:
     """Moves after which the same model is trained, in groups that exclude one another inside,
-    each in order of effect."""
+    each in order of effect. Those that bring in another engine give something up all the same."""
     return _sayable(run, _SAFE)
 
 
@@ -120,7 +120,8 @@ def _sharding(plan: Plan) -> Iterator[Move]:
             changes: dict[Any, Any] = {f.parallel.zero.stage: stage}
             if stage == 3:
                 changes[f.parallel.zero.gather16_on_save] = True
-            yield Move("zero-stage-too-low", f"shard with ZeRO stage {stage}", changes)
+            title = f"shard with ZeRO stage {stage}"
+            yield Move("zero-stage-too-low", title, changes, _another_engine(plan))
     if parallel.backend == "fsdp1" and parallel.fsdp.strategy in ("grad_op", "no_shard"):
         yield Move("zero-stage-too-low", "shard parameters too", {f.parallel.fsdp.strategy: "full"})
     if parallel.fsdp.strategy in ("hybrid", "hybrid_grad_op") and (parallel.nodes or 1) > 1:
@@ -129,6 +130,16 @@ def _sharding(plan: Plan) -> Iterator[Move]:
     if parallel.backend == "fsdp2" and parallel.fsdp.reshard_after_forward is False:
         reshard = {f.parallel.fsdp.reshard_after_forward: True}
         yield Move("zero-stage-too-low", "free parameters after the forward pass", reshard)
+
+
+def _another_engine(plan: Plan) -> str:
+    """DDP computes under autocast and keeps what it trains as it was loaded; DeepSpeed's engine trains 16-bit weights
+    with a master copy of its own (DeepSpeed edaa7221 runtime/engine.py _configure_distributed_model, bf16_optimizer.py)."""
+    return (
+        "DeepSpeed trains in place of DDP, and rounds otherwise"
+        if plan.parallel.backend == "ddp"
+        else ""
+    )
 
 
 def _gathering(plan: Plan) -> Iterator[Move]:
@@ -218,6 +229,8 @@ def _scoring(plan: Plan) -> Iterator[Move]:
 
 
 def _offload(plan: Plan) -> Iterator[Move]:
+    if plan.parallel.backend == "ddp":
+        yield from _offload_anew(plan)
     if plan.parallel.backend == "zero":
         optimizer = {f.offload.optimizer: "cpu"}
         if (plan.parallel.zero.stage or 0) >= 1 and plan.offload.optimizer in (None, "none"):
@@ -232,6 +245,18 @@ def _offload(plan: Plan) -> Iterator[Move]:
     if plan.parallel.backend in ("fsdp1", "fsdp2") and not plan.parallel.fsdp.cpu_offload:
         changes: Fields = {f.parallel.fsdp.cpu_offload: True}
         yield Move("gpu-states-over-budget", "keep parameters and optimizer in host RAM", changes)
+
+
+def _offload_anew(plan: Plan) -> Iterator[Move]:
+    """What shards nothing yet comes to offload with the stage that this takes."""
+    rule, given = "gpu-states-over-budget", _another_engine(plan)
+    optimizer: Fields = {f.parallel.zero.stage: 2, f.offload.optimizer: "cpu"}
+    yield Move(
+        rule, "shard with ZeRO stage 2, and keep the optimizer in host RAM", optimizer, given
+    )
+    both: Fields = {**ZERO_3, f.offload.optimizer: "cpu", f.offload.params: "cpu"}
+    title = "shard with ZeRO stage 3, and keep parameters and optimizer in host RAM"
+    yield Move(rule, title, both, given)
 
 
 def _swapping(plan: Plan) -> Iterator[Move]:

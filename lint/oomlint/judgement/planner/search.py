@@ -177,19 +177,27 @@ def ways_to_fit(
     if search.is_settled:
         return list(search.renaming())
     safe = _taken(safe_moves(run), takes)
+    same = _taken(safe, lambda move: move.is_safe)
     near: list[Near] = []
-    found = list(islice(search.front((), safe, near), _MOST_WAYS)) or search.nearest(near)
+    found = list(islice(search.front((), same, near), _MOST_WAYS)) or search.nearest(near)
     if not unsafe or len(found) >= _MOST_WAYS:
         return list(_undominated(found))
     # Something is given up only where nothing else is enough, or where it costs less time.
     fitting = (way.slowdown for way in found if way.verdict == "fits")
     limit = _LESS_TIME * next(fitting, float("inf"))
     near = []
+    if same != safe:
+        others = search.front((), safe, near, slower_than=limit)
+        more = list(islice(others, _MOST_WAYS - len(found)))
+        found += more
+        limit = min([limit, *(_LESS_TIME * way.slowdown for way in more)])
     for choices in _bundles(_taken(unsafe_moves(run), takes)):
-        more = search.mildest(choices, safe, limit, near)
-        if more is not None:
-            found.append(more)
-            limit = min(limit, more.slowdown)
+        way = search.mildest(choices, same, limit, near)
+        if way is None and not found and same != safe:
+            way = search.mildest(choices, safe, limit, near)
+        if way is not None:
+            found.append(way)
+            limit = min(limit, way.slowdown)
         if len(found) >= _MOST_WAYS or (len(choices[0]) > 1 and found) or search.effort.is_spent:
             break
     found = found or search.nearest(near)

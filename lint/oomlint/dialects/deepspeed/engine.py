@@ -1,0 +1,30 @@
+"""What DeepSpeed's engine can train that plain data parallelism has trained so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingABC
+from typing import Any
+
+from oomlint.dialects.cells import Cells
+from oomlint.plan.fields import f
+
+# ZeRO steps on flat tensors in place of the parameters (DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py
+# single_partition_of_fp32_groups, stage3.py fp32_partitioned_groups_flat): these work element by element, where others look at
+# matrices (Muon, GaLore, APOLLO, Adafactor's moments of rows and columns) or at names of parameters (Adam-mini).
+_BY_ELEMENT = (
+    "adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "lion8bit", "paged_lion", "paged_lion8bit",
+    "sgd", "momentum_sgd", "rmsprop", "adagrad",
+)  # fmt: skip
+# Whatever else is offloaded becomes an Adam of DeepSpeed's (accelerate 1.15 utils/deepspeed.py map_pytorch_optim_to_deepspeed).
+_OFFLOADED = ("adamw",)
+
+
+def can_take_over(wishes: MappingABC[Any, Any], run: Cells) -> bool:
+    """Whether a run goes on as it is, but for rounding, once DeepSpeed trains it with what is wished for. PPO steps
+    several models by a loop of its own, and layers in 8 bits are set up for each engine by itself."""
+    optimizer = wishes.get(f.optimizer.kind, run[f.optimizer.kind])
+    offloads = wishes.get(f.offload.optimizer) not in (None, "none")
+    takes_fp8 = run[f.precision.fp8_train] not in (None, "none")
+    if run[f.objective.kind] == "ppo" or takes_fp8:
+        return False
+    return optimizer in (_OFFLOADED if offloads else _BY_ELEMENT)
