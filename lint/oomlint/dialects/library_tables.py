@@ -232,6 +232,38 @@ def first_release_with(
     return None
 
 
+def why_no_field(qualified: str, field: str, run: Cells) -> str | None:
+    """Why a class refuses an argument, in words: no release that may run has it, and not because all are too old; ``None``
+    where one of them has it, or where nobody knows."""
+    fields = fields_of(qualified, run)
+    if fields is None or field in fields:
+        return None
+    package, _, rest = qualified.partition(".")
+    name = rest.rpartition(".")[2]
+    gone = [
+        (home, each.span.written[1])
+        for home, cls in (
+            (package, name),
+            *(("transformers", base) for base, _ in _bases(package, name)),
+        )
+        for each in _classes(home).fields.get(cls, {}).get(field, ())
+        if each.span.written[1]
+    ]
+    if not gone:
+        every = [span for _, span in _bases(package, name)]
+        every += [
+            s.span for kinds in _classes(package).fields.get(name, {}).values() for s in kinds
+        ]
+        # A class that is older than the table may have had any argument before.
+        reach, first = reach_of(run, package), _read_releases("fields", package)[0]
+        is_older = not all(span.lacking for span in every)
+        if is_older and (reach is None or reach.oldest < first):
+            return None
+        return f"{name} of {CALLED[package]} has no {field}"
+    home, went = gone[-1]
+    return f"{name} of {CALLED[home]} {went} and later has no {field}"
+
+
 def _bases(package: str, name: str) -> tuple[tuple[str, Span], ...]:
     return _classes(package).bases.get(name, ())
 
