@@ -68,3 +68,26 @@ def test_the_model_that_a_command_names_counts() -> None:
 )
 def test_where_the_library_may_know_it_nothing_ends(changed: dict[str, str]) -> None:
     assert _ends(**{"pins": "transformers==4.46.3\n", **changed}) == ""
+
+
+_LLAMA3 = "transformers before 4.43 refuses rope_scaling of type llama3"
+
+
+@pytest.mark.parametrize(
+    ("pins", "model", "why"),
+    [
+        ("transformers==4.38.0\n", "meta-llama/Llama-3.2-1B", _LLAMA3),
+        ("transformers>=4.34,<4.40\n", "meta-llama/Llama-3.1-8B-Instruct", _LLAMA3),
+        ("transformers==4.42.4\n", "unsloth/Llama-3.2-3B", _LLAMA3),
+        ("transformers==4.43.0\n", "meta-llama/Llama-3.2-1B", ""),
+        ("transformers>=4.30,<4.43\n", "meta-llama/Llama-3.2-1B", ""),  # 4.30 does not look at it
+        ("transformers>=4.38\n", "meta-llama/Llama-3.2-1B", ""),
+        ("transformers==4.38.0\n", "meta-llama/Meta-Llama-3-8B-Instruct", ""),
+        ("transformers==4.38.0\n", "NousResearch/Llama-2-7b-hf", ""),
+    ],
+)
+def test_positions_that_the_library_refuses_end_the_program(
+    pins: str, model: str, why: str
+) -> None:
+    assert _ends(pins, model) == why
+    assert _ends(pins, model, given="args.model, trust_remote_code=True") == why

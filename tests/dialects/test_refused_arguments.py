@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, TrainingArguments
 from trl import SFTConfig, SFTTrainer
 
 data = load_dataset("csv", data_files="rows.csv")["train"].train_test_split(test_size=0.1)
-model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", load_in_4bit=True)
+model = AutoModelForCausalLM.from_pretrained("NousResearch/Llama-2-7b-hf", load_in_4bit=True)
 model = prepare_model_for_kbit_training(model)
 model.print_trainable_parameters()
 {made}
@@ -99,7 +99,7 @@ def test_an_argument_that_the_class_lacks_ends_the_program(
 
 _OF_TRAINER = """\
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
-model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+model = AutoModelForCausalLM.from_pretrained("NousResearch/Llama-2-7b-hf")
 options = TrainingArguments("out", predict_with_generate=True)
 Trainer(model=model, args=options, train_dataset=data, data_collator=collate).train()
 """
