@@ -19,6 +19,8 @@ Code and options of which it is certain that they end a run, whatever memory the
   the project allows (`from torch.distributed.fsdp import fully_shard` before torch 2.6);
 * a model that transformers' auto classes know from a later release on than the project allows (Qwen3 before 4.51), where the
   script trusts no code of the checkpoint's; and Llama 3.1 to 3.3 under transformers 4.31 to 4.42, which refuse their `rope_scaling`;
+* an argument of `from_pretrained` that no release takes which the project allows (`attn_implementation` before transformers 4.36,
+  `use_flash_attention_2` from 4.53 on, `load_in_4bit` from 5.0 on);
 * a library that imports of another what no release of that has which the project allows (PEFT from git, or `peft>=0.14`, beside
   `transformers==4.37.2`);
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,
@@ -69,6 +71,7 @@ Where a file beside it pins a library, nobody knows with which release that was,
   to 2.15, read from their wheels
 * `CONFIG_MAPPING_NAMES` of transformers 4.33 to 4.57 `models/auto/configuration_auto.py`
 * what PEFT 0.3.0 to 0.21.2 imports of transformers 4.28 to 5.24 and accelerate 0.17 to 1.15 as it is imported, read from their wheels
+* transformers 4.28.0 to 5.24.0 `modeling_utils.py` `from_pretrained`, read from their wheels
 * transformers 4.31.0 to 4.42.4 `models/llama/configuration_llama.py` `_rope_scaling_validation`
 * CPython 3.13 `sys.path[0]`; `importlib/_bootstrap.py` (*attempted relative import with no known parent package*)
 * accelerate 1.11 `utils/dataclasses.py` `DeepSpeedPlugin`; transformers 4.57 `integrations/deepspeed.py` `HfDeepSpeedConfig`

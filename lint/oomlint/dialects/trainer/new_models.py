@@ -17,6 +17,7 @@ from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.table import Block, Setting
 from oomlint.dialects.trainer.tables import EARLY_FROM_PRETRAINED, FROM_PRETRAINED
+from oomlint.documents.python.nodes import PythonEntry, UnwrittenEntry
 from oomlint.documents.text import Location
 from oomlint.models import ModelFacts
 from oomlint.plan.evidence import Level
@@ -24,6 +25,27 @@ from oomlint.plan.fields import f
 from oomlint.plan.library_changes import Release
 
 new_models = Meaning()
+
+
+class Keyword(Struct, frozen=True):
+    """An argument that ``from_pretrained`` takes for itself in some releases; others hand it to the model's class, which
+    knows none of that name (*got an unexpected keyword argument*). ``lacking`` is the last release that was read before
+    it came."""
+
+    name: str
+    lacking: Release
+    came: str
+    gone: Release = ()
+
+
+# transformers 4.28.0 to 5.24.0 modeling_utils.py, configuration_utils.py, models/auto/auto_factory.py and
+# configuration_auto.py: what these take out of kwargs, in the first and the last patch of each minor release.
+_KEYWORDS = (
+    Keyword("attn_implementation", (4, 35, 2), "4.36"),
+    Keyword("use_flash_attention_2", (4, 33, 3), "4.34", (4, 53)),
+    Keyword("load_in_4bit", (4, 29, 2), "4.30", (5,)),
+)
+_OF_KEYWORDS = "arguments of transformers' from_pretrained, release by release"
 
 
 class Scaling(Struct, frozen=True):
@@ -69,6 +91,25 @@ declare_end(
 )
 
 
+def _first_keyword(run: Cells) -> Ending | None:
+    """``AutoModelForCausalLM.from_pretrained(..., attn_implementation="sdpa")`` under transformers 4.35."""
+    given = run.given.once(_keywords)
+    reach = reach_of(run, "transformers") if given and not _may_load_by_its_own(run) else None
+    for keyword, at in given if reach is not None else ():
+        assert reach is not None
+        if reach.newest <= keyword.lacking:
+            why = f"from_pretrained of transformers before {keyword.came} takes no {keyword.name}"
+            return Ending(why, at)
+        if keyword.gone and reach.oldest >= keyword.gone:
+            gone = ".".join(map(str, (*keyword.gone, 0)[:2]))
+            why = f"from_pretrained of transformers {gone} and later takes no {keyword.name}"
+            return Ending(why, at)
+    return None
+
+
+declare_end(new_models, _first_keyword, source=_OF_KEYWORDS)
+
+
 def _known(run: Cells) -> ModelFacts | None:
     """The model, where it is known for sure, and as it was published."""
     if run.level(f.model.id) > Level.DEFAULT:
@@ -99,8 +140,27 @@ def _why_not_scaled(known: ModelFacts, reach: Reach) -> str | None:
 
 def _auto_loads(blocks: list[Block]) -> tuple[Location, ...]:
     """Where a script loads a model by one of transformers' auto classes, if it loads by no other."""
+    return tuple(Location(each.path, each.anchor) for each in _by_auto(blocks))
+
+
+def _by_auto(blocks: list[Block]) -> tuple[Block, ...]:
     loads = [each for each in blocks if each.table in (FROM_PRETRAINED, EARLY_FROM_PRETRAINED)]
     called = (b.document.source.text[b.anchor.start : b.anchor.end] for b in loads)
     if not all(each.rpartition(".")[0].rpartition(".")[2].startswith("Auto") for each in called):
         return ()
-    return tuple(Location(each.path, each.anchor) for each in loads)
+    return tuple(loads)
+
+
+def _keywords(blocks: list[Block]) -> tuple[tuple[Keyword, Location], ...]:
+    """The arguments that such a load is given by name in the call itself, of those that not all releases take."""
+    known = {each.name: each for each in _KEYWORDS}
+    return tuple(
+        (known[entry.key], Location(block.path, entry.key_span))
+        for block in _by_auto(blocks)
+        for entry in block.mapping.entries.values()
+        if entry.key in known
+        and isinstance(entry, PythonEntry)
+        and entry.owner_kind == "call"
+        and not entry.if_known
+        and not isinstance(entry, UnwrittenEntry)
+    )
