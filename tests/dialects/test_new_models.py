@@ -68,3 +68,49 @@ def test_the_model_that_a_command_names_counts() -> None:
 )
 def test_where_the_library_may_know_it_nothing_ends(changed: dict[str, str]) -> None:
     assert _ends(**{"pins": "transformers==4.46.3\n", **changed}) == ""
+
+
+_LLAMA3 = "transformers before 4.43 refuses rope_scaling of type llama3"
+
+
+@pytest.mark.parametrize(
+    ("pins", "model", "why"),
+    [
+        ("transformers==4.38.0\n", "meta-llama/Llama-3.2-1B", _LLAMA3),
+        ("transformers>=4.34,<4.40\n", "meta-llama/Llama-3.1-8B-Instruct", _LLAMA3),
+        ("transformers==4.42.4\n", "unsloth/Llama-3.2-3B", _LLAMA3),
+        ("transformers==4.43.0\n", "meta-llama/Llama-3.2-1B", ""),
+        ("transformers>=4.30,<4.43\n", "meta-llama/Llama-3.2-1B", ""),  # 4.30 does not look at it
+        ("transformers>=4.38\n", "meta-llama/Llama-3.2-1B", ""),
+        ("transformers==4.38.0\n", "meta-llama/Meta-Llama-3-8B-Instruct", ""),
+        ("transformers==4.38.0\n", "NousResearch/Llama-2-7b-hf", ""),
+    ],
+)
+def test_positions_that_the_library_refuses_end_the_program(
+    pins: str, model: str, why: str
+) -> None:
+    assert _ends(pins, model) == why
+    assert _ends(pins, model, given="args.model, trust_remote_code=True") == why
+
+
+@pytest.mark.parametrize(
+    ("pins", "given", "why"),
+    [
+        ("transformers==4.35.2\n", 'attn_implementation="sdpa"', "before 4.36 takes no attn_implementation"),
+        ("transformers==4.31.0\n", "use_flash_attention_2=True", "before 4.34 takes no use_flash_attention_2"),
+        ("transformers==4.56.0\n", "use_flash_attention_2=True", "4.53 and later takes no use_flash_attention_2"),
+        ("transformers==5.2.0\n", "load_in_4bit=True", "5.0 and later takes no load_in_4bit"),
+        ("transformers==4.36.0\n", 'attn_implementation="sdpa"', ""),
+        ("transformers>=4.31\n", 'attn_implementation="sdpa"', ""),
+        ("transformers==4.40.0\n", "use_flash_attention_2=True", ""),
+        ("transformers==4.57.1\n", "load_in_4bit=True", ""),
+        ("transformers==4.35.2\n", 'attn_implementation="sdpa", trust_remote_code=True', ""),
+        ("transformers==4.35.2\n", "**({'attn_implementation': 'sdpa'} if new else {})", ""),
+    ],
+)  # fmt: skip
+def test_arguments_that_the_load_does_not_take(pins: str, given: str, why: str) -> None:
+    model = "NousResearch/Llama-2-7b-hf"
+    said = f"from_pretrained of transformers {why}" if why else ""
+    assert _ends(pins, model, given=f"args.model, {given}") == said
+    own = {"loader": "OurModel", "given": f"args.model, {given}"}
+    assert _ends(pins, model, **own) == ""

@@ -18,7 +18,7 @@ def add_sizes(parser):
 
 {parser}
 args = {parse}
-model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+model = AutoModelForCausalLM.from_pretrained("NousResearch/Llama-2-7b-hf", torch_dtype=torch.float32)
 options = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
 Trainer(model=model, args=options, train_dataset=data, data_collator=collator).train()
 """
@@ -134,7 +134,7 @@ import torch
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
 {head}def train(data_path: str, rate: float = 1e-5{more}):
-    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained("NousResearch/Llama-2-7b-hf", torch_dtype=torch.float32)
     options = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
     Trainer(model=model, args=options, train_dataset=load(data_path), data_collator=collator).train()
 
@@ -178,7 +178,7 @@ class Model:
     lora: bool = True
 
 model, options = HfArgumentParser((Model, TrainingArguments)).parse_args_into_dataclasses({rest})
-model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.float32)
+model = AutoModelForCausalLM.from_pretrained("NousResearch/Llama-2-7b-hf", torch_dtype=torch.float32)
 Trainer(model=model, args=options, train_dataset=data, data_collator=collator).train()
 """
 _SIZES = "--per_device_train_batch_size 1 --num_train_epochs 1 --learning_rate 1e-5"

@@ -50,6 +50,11 @@ class Reach(Struct, frozen=True):
     oldest: Release
     newest: Release
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing keeps the newest release from running."""
+        return self.newest == _ALWAYS
+
     def meets(self, span: Span) -> bool:
         return self.oldest < span.gone and (not span.lacking or span.lacking < self.newest)
 
@@ -92,17 +97,17 @@ def _reach_within(
 ) -> Reach | None:
     if package in run.known.untold:
         return None
-    floor = _beginning(release_of(run.known.floors.get(package)))
-    pinned = _beginning(release_of((run[f.versions] or {}).get(package)))
+    floor = beginning(release_of(run.known.floors.get(package)))
+    pinned = beginning(release_of((run[f.versions] or {}).get(package)))
     if run.known.floors.get(package) == NEWEST:
         return Reach(pinned or _NEWEST, _ALWAYS)
     if pinned:
         return Reach(min(floor or pinned, pinned), pinned)
     oldest, beyond = (bounds or {}).get(package, ((), _ALWAYS))
-    return Reach(_beginning(oldest), beyond)
+    return Reach(beginning(oldest), beyond)
 
 
-def _beginning(release: Release | None) -> Release:
+def beginning(release: Release | None) -> Release:
     """Up to the last number that is not zero: a project may pin 4.45 for 4.45.0."""
     numbers = release or ()
     while numbers and not numbers[-1]:
@@ -232,6 +237,38 @@ def first_release_with(
     return None
 
 
+def why_no_field(qualified: str, field: str, run: Cells) -> str | None:
+    """Why a class refuses an argument, in words: no release that may run has it, and not because all are too old; ``None``
+    where one of them has it, or where nobody knows."""
+    fields = fields_of(qualified, run)
+    if fields is None or field in fields:
+        return None
+    package, _, rest = qualified.partition(".")
+    name = rest.rpartition(".")[2]
+    gone = [
+        (home, each.span.written[1])
+        for home, cls in (
+            (package, name),
+            *(("transformers", base) for base, _ in _bases(package, name)),
+        )
+        for each in _classes(home).fields.get(cls, {}).get(field, ())
+        if each.span.written[1]
+    ]
+    if not gone:
+        every = [span for _, span in _bases(package, name)]
+        every += [
+            s.span for kinds in _classes(package).fields.get(name, {}).values() for s in kinds
+        ]
+        # A class that is older than the table may have had any argument before.
+        reach, first = reach_of(run, package), _read_releases("fields", package)[0]
+        is_older = not all(span.lacking for span in every)
+        if is_older and (reach is None or reach.oldest < first):
+            return None
+        return f"{name} of {CALLED[package]} has no {field}"
+    home, went = gone[-1]
+    return f"{name} of {CALLED[home]} {went} and later has no {field}"
+
+
 def _bases(package: str, name: str) -> tuple[tuple[str, Span], ...]:
     return _classes(package).bases.get(name, ())
 
@@ -287,11 +324,11 @@ def _read_releases(kind: str, package: str) -> tuple[Release, ...]:
     its lines do, so all but minor ones in which nothing changed."""
     text = (_KEYS / kind / f"{package}.txt").read_text("utf-8")
     told = set(re.findall(r"(?<![\w.])\d+\.\d+\.\d+(?![\w.])", text))
-    return tuple(sorted(_beginning(release_of(word)) for word in told))
+    return tuple(sorted(beginning(release_of(word)) for word in told))
 
 
 def _span(read: tuple[Release, ...], came: str, went: str = "") -> Span:
-    first = _beginning(release_of(came))
+    first = beginning(release_of(came))
     earlier = [release for release in read if release < first]
     gone = release_of(went) if went else _ALWAYS
-    return Span(earlier[-1] if earlier else (), _beginning(gone), (came, went))
+    return Span(earlier[-1] if earlier else (), beginning(gone), (came, went))

@@ -20,6 +20,7 @@ from oomlint.errors import FileError, InternalError, UsageError, in_words
 from oomlint.files.workspace import Workspace
 from oomlint.judgement import judgement_of
 from oomlint.linting.diagnosis import Diagnosis as Diagnosis, Given, Told as Told
+from oomlint.linting.refusals import beside_refusals
 from oomlint.linting.rule import Applicability, Finding, ListedRule, Rule, Severity
 from oomlint.linting.suppressions import Suppression, suppressions, unused_findings
 from oomlint.linting.unused_parts import UnusedParts
@@ -357,6 +358,7 @@ def _check(
     timings: MutableMapping[str, float] | None,
     unused: UnusedParts,
 ) -> Iterable[Diagnosis]:
+    found: list[Finding] = []
     for rule in rules:
         start = 0.0 if timings is None else perf_counter()
         try:
@@ -365,12 +367,7 @@ def _check(
                 if _is_of_a_sibling(finding, run):
                     continue
                 if not options.selection.ignored_in(finding.rule, finding.location.path):
-                    diagnosis = Diagnosis(finding, run, partial(_fix_for, run, finding))
-                    yield (
-                        diagnosis
-                        if timings is None
-                        else replace(diagnosis, ask=Given(diagnosis.fix))
-                    )
+                    found.append(finding)
         except Exception as error:  # a rule's bug must not cost the user the other rules
             failed.add(rule)
             path = run.claims[0].path if run.claims else run.name
@@ -378,6 +375,13 @@ def _check(
             errors.append(InternalError(path, f"rule {rule.name}{whose} failed: {in_words(error)}"))
         if timings is not None:
             timings[rule.name] = timings.get(rule.name, 0.0) + perf_counter() - start
+    for finding in beside_refusals(found):
+        diagnosis = Diagnosis(finding, run, partial(_fix_for, run, finding))
+        if timings is not None:
+            start, name = perf_counter(), finding.rule.name
+            diagnosis = replace(diagnosis, ask=Given(diagnosis.fix))
+            timings[name] = timings.get(name, 0.0) + perf_counter() - start
+        yield diagnosis
 
 
 def _is_of_a_sibling(finding: Finding, run: Run) -> bool:

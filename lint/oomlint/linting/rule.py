@@ -147,6 +147,8 @@ class Finding(Struct, frozen=True, eq=False):
     notes: tuple[Note, ...] = ()
     evidence: Level | None = None
     """How well that is known on which the finding rests; ``None`` where it rests on no value."""
+    ends_the_run: bool = False
+    """Whether what it says, if it is sure, ends the program as it reads its settings."""
 
     @property
     def is_of_need(self) -> bool:
@@ -385,15 +387,20 @@ class Rule:
             proposals=tuple(proposals),
             notes=tuple(notes),
             evidence=evidence,
+            ends_the_run=ends_the_run,
         )
+
+    @classmethod
+    def tells_of_text(cls) -> bool:
+        """Whether it speaks of what files say, whatever becomes of the run."""
+        return cls.is_of_text or cls.code[3:4] in _FAMILIES_OF_TEXT
 
     def _comes_too_late(self, run: Run) -> bool:
         """Whether it speaks of what a program would do that ends before its first step, or of how cards are driven that it
         is not for."""
-        is_of_text = self.is_of_text or self.code[3:4] in _FAMILIES_OF_TEXT
         ends = (*unread.REFUSED, *((unread.ELSEWHERE,) if self.code[3:4] == _OF_LAUNCH else ()))
         said = [end for end in ends if run.settings.get(end) is not None]
-        if is_of_text or not said:
+        if self.tells_of_text() or not said:
             return False
         return said != [*unread.REFUSED] or not outlived(run)
 

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from oomlint.runs.copies import Copies
     from oomlint.runs.inference_only import ForwardOnly
     from oomlint.runs.listed_sets import ListedSets
+    from oomlint.runs.refused_words import RefusedWords
 
 # Dialects of files that say how a run is sharded.
 _SHARDING = frozenset({"accelerate", "deepspeed"})
@@ -169,6 +170,12 @@ class Linker:
         from oomlint.runs.absent_packages import AbsentPackages  # asked of commands alone
 
         return AbsentPackages(self.workspace)
+
+    @cached_property
+    def _words(self) -> RefusedWords:
+        from oomlint.runs.refused_words import RefusedWords  # asked of commands alone
+
+        return RefusedWords(self.workspace)
 
     @cached_property
     def _listed(self) -> ListedSets:
@@ -400,7 +407,8 @@ class Linker:
     def _ending_of(self, launch: Launch, path: str, claims: Sequence[Claim]) -> Ending | None:
         """What is sure to end the program of a command as it starts, if anything is."""
         found = self._imports.of(launch, path, claims)
-        return found or self._packages.of(launch, path, claims)
+        found = found or self._packages.of(launch, path, claims)
+        return found or self._words.of(launch, path)
 
     def _unlisted(
         self, path: str, names: Iterable[str], folder: str | None, framework: Checkout

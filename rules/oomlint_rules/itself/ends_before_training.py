@@ -10,17 +10,19 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a script whose parser knows `--local_rank` alone, started by `python -m torch.distributed.launch` of torch 2, which
   hands over `--local-rank`;
 * an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for, and one
-  with which a script makes transformers' or TRL's before any release that the project allows has it (`eval_strategy` before
-  transformers 4.41);
+  with which a script makes transformers' or TRL's though no release that the project allows has it (`eval_strategy` before
+  transformers 4.41, `GRPOConfig(max_new_tokens=...)`);
 * an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
   transformers 5), or that it or a function that Python Fire makes a command of requires and is not given; options of
   transformers' and TRL's classes by the releases that the project allows;
 * a name that a script imports from transformers, TRL, PEFT, accelerate or a module of torch, and that no release has which
   the project allows (`from torch.distributed.fsdp import fully_shard` before torch 2.6);
 * a model that transformers' auto classes know from a later release on than the project allows (Qwen3 before 4.51), where the
-  script trusts no code of the checkpoint's;
-* a library that imports of another what no release of that has which the project allows (PEFT from git beside
-  `transformers==4.28.0`);
+  script trusts no code of the checkpoint's; and Llama 3.1 to 3.3 under transformers 4.31 to 4.42, which refuse their `rope_scaling`;
+* an argument of `from_pretrained` that no release takes which the project allows (`attn_implementation` before transformers 4.36,
+  `use_flash_attention_2` from 4.53 on, `load_in_4bit` from 5.0 on);
+* a library that imports of another what no release of that has which the project allows (PEFT from git, or `peft>=0.14`, beside
+  `transformers==4.37.2`);
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,
   of a name that the project's module does not give, of a module that a package lacks or that lies where Python does not look;
 * DeepSpeed that a command asks for, where a lock or `pip freeze` lists the project's whole environment without it, and
@@ -33,7 +35,8 @@ Code and options of which it is certain that they end a run, whatever memory the
   the project adds to that;
 * a key that earlier releases of ms-swift or LLaMA-Factory had (`train_type` before ms-swift 4.1) where the project pins one
   that refuses it;
-* words of a verl command that Hydra refuses, and micro batches of verl that are said both for all ranks and for one;
+* words of a command that Hydra refuses, since the config that it composes for a program of the project has no such key, and
+  micro batches of verl that are said both for all ranks and for one;
 * FSDP in the one process that Axolotl starts for one GPU, which no launcher gives a rank;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
@@ -67,7 +70,9 @@ Where a file beside it pins a library, nobody knows with which release that was,
 * names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16, PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
   to 2.15, read from their wheels
 * `CONFIG_MAPPING_NAMES` of transformers 4.33 to 4.57 `models/auto/configuration_auto.py`
-* PEFT 0.13.2 to 0.21.2 `peft_model.py` (`from transformers import EncoderDecoderCache`)
+* what PEFT 0.3.0 to 0.21.2 imports of transformers 4.28 to 5.24 and accelerate 0.17 to 1.15 as it is imported, read from their wheels
+* transformers 4.28.0 to 5.24.0 `modeling_utils.py` `from_pretrained`, read from their wheels
+* transformers 4.31.0 to 4.42.4 `models/llama/configuration_llama.py` `_rope_scaling_validation`
 * CPython 3.13 `sys.path[0]`; `importlib/_bootstrap.py` (*attempted relative import with no known parent package*)
 * accelerate 1.11 `utils/dataclasses.py` `DeepSpeedPlugin`; transformers 4.57 `integrations/deepspeed.py` `HfDeepSpeedConfig`
 * transformers 5.23 `data/data_collator.py` `default_data_collator`, `trainer.py` `compute_loss`
@@ -77,7 +82,7 @@ Where a file beside it pins a library, nobody knows with which release that was,
 * fields of the classes of arguments at the tags of ms-swift (1.3.0 to 4.5.2; `pipelines/base.py` refuses the rest) and of
   LLaMA-Factory
 * TRL 0.18.0 to 0.20.0 `trainer/grpo_trainer.py`; vLLM `executor/uniproc_executor.py` (`ExecutorWithExternalLauncher`)
-* hydra 1.3 `_internal/config_loader_impl.py` `_apply_overrides_to_config`
+* hydra 1.3 `_internal/config_loader_impl.py` `_apply_overrides_to_config`, `_internal/defaults_list.py`
 * verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`
 * transformers 4.36 to 5.23 `trainer.py` (*Using fsdp only works in distributed training*)
 * torchtitan 90c889e97 `torchtitan/float8.py`, v0.1.0 `components/quantization/float8.py`; torchao 0.5.0

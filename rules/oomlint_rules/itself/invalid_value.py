@@ -118,6 +118,7 @@ class InvalidValue(Rule, code="OOM904"):
                 short(f"{wrong.entry.key} cannot be {_as_written(wrong)}", MOST_OF_A_TITLE),
                 at=wrong.location,
                 details=(f"{wrong.block.table.name}: {wrong.expected}", *may_take(doubt)),
+                ends_the_run=True,
             )
 
 

@@ -58,6 +58,7 @@ def refusals(
             proposals=removal(f"remove {place.key}", place, Applicability.UNSAFE)
             if combination.drop and place is not None
             else (),
+            ends_the_run=True,
         )
 
 

@@ -288,6 +288,7 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
             details=details,
             confidence="high" if stray.nearest else "medium",
             proposals=_rename(stray),
+            ends_the_run=True,
         )
 
 

@@ -8,9 +8,9 @@ from oomlint.dialects.blocks import documents_of, facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.clashing_libraries import clashing_libraries
 from oomlint.dialects.common.declared_ends import declare_end
-from oomlint.dialects.common.early_arguments import early_arguments
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.gone_keys import gone_keys
+from oomlint.dialects.common.refused_arguments import refused_arguments
 from oomlint.dialects.common.refused_options import refused_options
 from oomlint.dialects.library_tables import (
     CALLED,
@@ -28,7 +28,7 @@ from oomlint.documents.base import Fact
 from oomlint.plan.library_changes import LibraryChange
 
 _NAMES = "names of libraries, release by release"
-endings = Meaning(refused_options, gone_keys, early_arguments, clashing_libraries)
+endings = Meaning(refused_options, gone_keys, refused_arguments, clashing_libraries)
 _TAKES_ONE_CONFIG = LibraryChange(
     "deepspeed", (0, 9), "deepspeed.initialize takes a config beside that of its arguments",
     "DeepSpeed 0.8.3 and 0.9.0 deepspeed/__init__.py initialize",

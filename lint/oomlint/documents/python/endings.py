@@ -70,6 +70,8 @@ def ending_facts(
         detail = {"argument": asked.node.attr, "of": asked.of_class, "guards": asked.guards}
         yield Fact("asks-argument", where, detail)
     for made in made_arguments(tree, steps, _MAY_TRAIN):
+        if evaluator.modules.has(made.step.name.partition(".")[0], source.path):
+            continue  # a copy of the library that the project has decides
         at = {name: Location(source.path, places.span(v)) for name, v in made.keywords.items()}
         detail = {"arguments": at, "of": made.step.name, "guards": made.guards}
         yield Fact("makes-arguments", Location(source.path, places.span(made.step.node)), detail)
