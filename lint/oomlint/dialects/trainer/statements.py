@@ -205,6 +205,8 @@ _COMPARED: MappingABC[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+    "in": lambda value, words: value in words,
+    "not in": lambda value, words: value not in words,
 }
 
 

@@ -28,6 +28,8 @@ _OPERATORS: Final[dict[type[ast.cmpop], str]] = {
     ast.LtE: "<=",
     ast.Gt: ">",
     ast.GtE: ">=",
+    ast.In: "in",
+    ast.NotIn: "not in",
 }
 _BY_TEST: Final = "a test decides on it"
 
@@ -73,7 +75,7 @@ def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) ->
     if isinstance(asked, ast.Compare) and len(asked.ops) == 1:
         compared = (
             _OPERATORS.get(type(asked.ops[0]), ""),
-            home.value(asked.comparators[0], scope, depth + 1),
+            _compared_with(home, asked.comparators[0], scope, depth + 1),
         )
         asked = asked.left
     holder, _, option = (dotted(asked) or "").rpartition(".")
@@ -95,6 +97,14 @@ def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) ->
         compared=compared,
         unset=_unset(home, asked, option, scope, depth),
     )
+
+
+def _compared_with(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Any:
+    """The value that an option is compared with, or the words that it may be one of."""
+    if not isinstance(expression, (ast.Tuple, ast.List, ast.Set)):
+        return home.value(expression, scope, depth)
+    words = tuple(home.value(each, scope, depth) for each in expression.elts)
+    return UNKNOWN if UNKNOWN in words else words
 
 
 def _unset(home: Evaluator, asked: ast.expr, option: str, scope: Scope, depth: int) -> Any:
