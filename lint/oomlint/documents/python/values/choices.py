@@ -71,8 +71,12 @@ def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) ->
         return one
     if _asks_for_ranks(home, expression.test, scope):
         return by_ranks(home, expression, expression.body, expression.orelse, scope, depth)
-    asked, compared = expression.test, None
-    if isinstance(asked, ast.Compare) and len(asked.ops) == 1:
+    asked = expression.test
+    compared: tuple[str, Any] | None = None
+    holds = _held_word(asked)
+    if holds is not None:
+        asked, compared = holds
+    elif isinstance(asked, ast.Compare) and len(asked.ops) == 1:
         compared = (
             _OPERATORS.get(type(asked.ops[0]), ""),
             _compared_with(home, asked.comparators[0], scope, depth + 1),
@@ -97,6 +101,16 @@ def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) ->
         compared=compared,
         unset=_unset(home, asked, option, scope, depth),
     )
+
+
+def _held_word(test: ast.expr) -> tuple[ast.expr, tuple[str, str]] | None:
+    """``"mpt" in args.model_name``: what is asked, and the word that it holds or lacks."""
+    match test:
+        case ast.Compare(left=ast.Constant(value=str(word)), ops=[sign], comparators=[held]):
+            names = {ast.In: "holds", ast.NotIn: "lacks"}
+            found = names.get(type(sign))
+            return None if found is None else (held, (found, word))
+    return None
 
 
 def _compared_with(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Any:
