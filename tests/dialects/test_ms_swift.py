@@ -533,6 +533,45 @@ def test_a_process_for_each_gpu_of_the_machine() -> None:
     assert (two.plan.parallel.world, two.plan.parallel.backend) == (2, "ddp")
 
 
+_RAY = """\
+use_ray: true
+device_groups:
+  nproc_per_node: 8
+  trainers: {{device: GPU, ranks: {ranks}, workers: [{workers}]}}
+  others: {{device: GPU, ranks: 1, workers: [orm]}}
+model: Qwen/Qwen2.5-7B
+train_type: full
+dataset: own.jsonl
+deepspeed: zero2
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "each"),
+    [
+        ("8", 1, 8),
+        ("'4'", 1, 4),
+        ("'list(range(2, 8))'", 1, 6),
+        ("'[0, 1, 2]'", 1, 3),
+        ("[0, 1]", 1, 2),
+        ("16", 2, 8),
+    ],
+)
+def test_ray_starts_the_ranks_of_the_group_that_trains(ranks: str, nodes: int, each: int) -> None:
+    text = _RAY.format(ranks=ranks, workers="default")
+    plan = _run("swift sft --config a.yaml\n", **{"a.yaml": text}).plan.parallel
+    assert (plan.nodes, plan.gpus_per_node, plan.backend) == (nodes, each, "zero")
+    without = text.replace("use_ray: true", "use_ray: false")
+    alone = _run("swift sft --config a.yaml\n", **{"a.yaml": without}).plan.parallel
+    assert alone.world == 1
+
+
+def test_ranks_of_ray_that_only_running_tells_are_open() -> None:
+    text = _RAY.format(ranks="'range(count())'", workers="default")
+    run = _run("swift sft --config a.yaml\n", **{"a.yaml": text})
+    assert run.level(f.parallel.world) is Level.UNREAD
+
+
 def test_lora_that_is_only_assumed_has_its_own_rank_and_no_copy_of_the_model() -> None:
     run = _run(
         "CUDA_VISIBLE_DEVICES=0 swift rlhf --rlhf_type dpo --model Qwen/Qwen2.5-7B --dataset d "

@@ -116,6 +116,38 @@ def test_an_option_of_the_scripts_own_names_the_deepspeed_config() -> None:
     assert (missing.reference, missing.location.path) == ("conf/zero3.json", "run.sh")
 
 
+_NAMED = """\
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument('--deepspeed-config', default='conf/zero3.json')
+ours = parser.parse_args()
+named = ours.deepspeed_config
+model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')
+args = TrainingArguments(
+    output_dir='o', per_device_train_batch_size=1, deepspeed=None if named in ('none', 'off') else named
+)
+Trainer(model, args, train_dataset=data).train()
+"""
+
+
+def test_a_word_by_which_an_option_asks_for_no_file_is_none() -> None:
+    files = {"train.py": _NAMED, "conf/zero3.json": '{"zero_optimization": {"stage": 3}}'}
+
+    def of(given: str) -> Run:
+        line = f"torchrun --nproc_per_node 4 train.py {given}\n"
+        return run_of({**files, "run.sh": line}, "run.sh")
+
+    named = of("--deepspeed-config conf/zero3.json")
+    assert (named.missing, named.plan.parallel.zero.stage) == ((), 3)
+    for word in ("none", "off"):
+        without = of(f"--deepspeed-config {word}")
+        assert (without.missing, without.plan.parallel.backend) == ((), "ddp")
+    (lost,) = of("--deepspeed-config nonesuch").missing
+    assert lost.reference == "nonesuch"
+
+
 def test_a_reference_is_loaded_by_its_name_and_not_as_the_policy_is() -> None:
     script = (
         "from transformers import AutoModelForCausalLM\nfrom trl import GRPOConfig, GRPOTrainer\n"

@@ -412,3 +412,16 @@ def test_a_head_of_the_scripts_own_that_is_called_a_classifiers_has_no_vocabular
 ) -> None:
     run = run_of({"train.py": _OWN_HEAD.format(name=name)})
     assert run.plan.loss.logits_materialised == logits
+
+
+def test_a_trainer_of_transformers_takes_its_arguments_by_place() -> None:
+    text = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', torch_dtype='bfloat16')\n"
+        "args = TrainingArguments('out', bf16=True)\n"
+        "Trainer(model, args, train_dataset=data).train()\n"
+    )
+    plan = run_of({"train.py": text}).plan
+    assert (plan.model.id, plan.batch.micro) == ("Qwen/Qwen2.5-7B", 8)
+    own = text.replace("Trainer, Tr", "Tr").replace("Trainer(m", "ours.Trainer(m")
+    assert not link({"train.py": own}).runs

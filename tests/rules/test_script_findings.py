@@ -305,7 +305,12 @@ def test_a_config_that_is_not_here_may_ask_for_any_stage():
         return [d.severity for d in found if d.rule.code == "OOM405"]
 
     assert severity({}) == [Severity.INFO]
+    assert severity({"run.sh": "echo not here\n"}) == [Severity.INFO]
     assert severity({"ds.json": config}) == [Severity.ERROR]
+    small = script.replace("32B", "0.5B")
+    assert severity({"ds.json": config, "train.py": small}) == [Severity.INFO]
+    unnamed = script.replace("'Qwen/Qwen2.5-32B'", "choose()")
+    assert severity({"ds.json": config, "train.py": unnamed}) == [Severity.INFO]
 
 
 def test_a_job_that_asks_its_scheduler_for_the_cards_is_not_started_on_fewer():

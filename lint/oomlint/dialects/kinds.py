@@ -203,6 +203,17 @@ BOOLEAN = Kind(read_boolean, schema={"type": "boolean"})
 TEXT = Kind(read_text, schema={"type": "string"})
 FILE = Kind(lambda raw: read_text(raw) or None, schema=TEXT.schema)
 """The name of a file, of which an empty one asks for none."""
+# Words that no DeepSpeed config is called, by which programs with an option of their own let it be left out.
+_NO_FILE = frozenset({"", "none", "null", "off", "no", "false", "disabled"})
+
+
+def _read_file_or_none(raw: Any) -> str | None:
+    text = read_text(raw)
+    return None if text.strip().lower() in _NO_FILE else text
+
+
+FILE_OR_NONE = Kind(_read_file_or_none, schema=TEXT.schema)
+"""The name of a file that an option of a program's own takes, beside a word by which it is to take none."""
 LIST = Kind(read_list, write=list, schema={"type": "array", "items": {"type": "string"}})
 ANYTHING = Kind(_same, schema={})
 

@@ -42,6 +42,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import Peak, Relief, card_holds, judge_gpu, lengths_are_open, settled
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -116,12 +117,14 @@ class LongContextOverBudget(Rule, code="OOM106", fixes=Applicability.DISPLAY, co
             return
         is_open = lengths_are_open(settled(run))
         fits = longest_that_fits(run, length, share=run.margin)
-        room = (
-            f"samples of up to about {fits:,} tokens fit with room"
-            if fits
-            else "no length fits without other changes"
-        )
         where = "" if run.limits.gpu_bytes else " on an 80 GB card"
+        room: tuple[str, ...] = ()
+        if fits:
+            room = (f"as it stands samples of up to about {fits:,} tokens fit with room{where}",)
+        elif (
+            run.level(f.parallel.world) < Level.ASSUMED
+        ):  # more ranks may share what a short sample leaves
+            room = (f"as it stands no length fits without other changes{where}",)
         yield self.finding(
             run,
             found.severity if leading is None and not is_open else Severity.INFO,
@@ -130,7 +133,7 @@ class LongContextOverBudget(Rule, code="OOM106", fixes=Applicability.DISPLAY, co
             details=(
                 *before.context,
                 "more GPUs share those only where context parallelism splits each sample",
-                f"as it stands {room}{where}",
+                *room,
             ),
             judged=before,
             proposals=[

@@ -21,7 +21,7 @@ kept in a variable) above the `from_pretrained` call; set `zero3_init_flag: true
 ## When not to
 
 With quantized weights, which are loaded per rank anyway, and where a node's RAM holds a copy
-for each of its ranks.
+for each of its ranks. It is a remark where no file says which stage the config asks for or how large the model is.
 
 ## Sources
 
@@ -41,6 +41,7 @@ from collections.abc import Iterable
 from oomlint.documents.base import Fact
 from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -186,15 +187,15 @@ class Zero3InitAfterLoad(Rule, code="OOM405", fixes=Applicability.SAFE):
                     f"(line {fact.detail['config_line']})"
                 ),
             )
-        # A command that is read names a config that is not here, as one that it writes itself: nothing says that it asks
-        # for stage 3.
-        is_started = any(claim.kind == "launch" for claim in run.claims)
-        severity: Severity | None = Severity.INFO if is_started else Severity.WARNING
+        # Nothing says that a config which is not here asks for stage 3, or that a model which nobody knows is large enough
+        # for host or card to notice its copies; one that may be quantized is never built sharded.
+        severity: Severity | None = Severity.INFO
         then: tuple[str, ...] = (
             "if that config asks for ZeRO stage 3, every rank reads the whole model",
         )
         if run.plan.parallel.zero.stage == 3:
-            severity = verdict.severity if verdict is not None else Severity.WARNING
+            if verdict is not None and run.level(f.quant.method) < Level.UNREAD:
+                severity = verdict.severity
             then = (*_amount(verdict), "create the training arguments first")
         if "accelerator-before-load" in run.fact_kinds:
             severity = Severity.INFO

@@ -169,6 +169,14 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE)
         ),
         example(
             {
+                "train.sh": command("--deepspeed /data/ours/conf/ds.json", _ACCELERATE),
+                "acc.yaml": accelerate("DEEPSPEED", _BY_FILE.replace("ds.json", "conf/ds.json")),
+                "conf/ds.json": deepspeed('"stage": 3'),
+            },
+            why="both name the same file, one of them from the root of the machine",
+        ),
+        example(
+            {
                 "train.sh": command("", _ACCELERATE),
                 "acc.yaml": accelerate("DEEPSPEED", _BY_FILE),
                 "ds.json": deepspeed('"stage": 3'),
@@ -318,10 +326,14 @@ def _said(run: Run, field: Any, *, by_accelerate: bool) -> Setting | None:
 
 
 def _name_one_file(trainers: Setting, own: Setting | None) -> bool:
-    """Whether both name the same file: whichever counts, the other says nothing else."""
-    return own is not None and posixpath.normpath(str(trainers.value)) == posixpath.normpath(
-        str(own.value)
-    )
+    """Whether both name the same file: whichever counts, the other says nothing else. A relative path counts from where the
+    run starts, which the absolute one of the other may begin with."""
+    if own is None:
+        return False
+    one, other = (posixpath.normpath(str(each.value)) for each in (trainers, own))
+    if posixpath.isabs(one) == posixpath.isabs(other):
+        return one == other
+    return one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
 def _chosen(run: Run) -> tuple[str, Setting] | None:

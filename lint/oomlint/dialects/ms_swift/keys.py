@@ -28,6 +28,7 @@ from oomlint.dialects.kinds import (
     read_integer,
 )
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
+from oomlint.dialects.ms_swift.ray_groups import TrainingGroup, read_groups
 from oomlint.dialects.table import Row, Table, key_spans, known_keys, past_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
@@ -166,6 +167,8 @@ class own(Private, prefix="swift"):  # noqa: N801  a namespace of fields, read l
 
     is_old: bool
     gpus_per_rank: int
+    uses_ray: bool
+    training_group: TrainingGroup
     tuner: str
     tuner_backend: str
     lora_rank: int
@@ -393,6 +396,8 @@ SWIFT = Table(
         *over(_ROWS, (*TRAINING_ARGUMENTS, *SEQ2SEQ_ARGUMENTS)),
         FSDP_WORDS,
         Row("ENV", own.env, Kind(lambda raw: None), table=ENV_MAPPING),
+        Row("use_ray", own.uses_ray, BOOLEAN),
+        Row("device_groups", own.training_group, Kind(read_groups)),
     ),
     known=KNOWN,
     past=past_keys("ms-swift", "ms_swift"),

@@ -24,6 +24,7 @@ spreading = Meaning()
 """Layers of one process over several GPUs."""
 
 _RANKS = "ms-swift 3602360a cli/main.py get_torchrun_args: NPROC_PER_NODE and NNODES start torchrun"
+_RAY = "ms-swift 4.6.0 ray_utils/base.py _create_workers: WORLD_SIZE is the number of the group's ranks"
 _SPREAD = "ms-swift 3602360a utils/env.py is_mp: more GPUs than processes spread the layers"
 
 
@@ -57,6 +58,25 @@ def nodes(run: Cells) -> Any:
     return None if run.is_unread(env_.nnodes) else said or 1
 
 
+def _starts_workers(run: Cells) -> bool:
+    """Whether Ray starts the ranks. ``is_mp`` does not count where it does (SW/arguments/sft_args.py)."""
+    if not run[own.uses_ray]:
+        return False
+    return run[own.training_group] is not None or run.is_unread(own.training_group)
+
+
+@ranks.derive(f.parallel.gpus_per_node, source=_RAY)
+def workers(run: Cells) -> Any:
+    group = run[own.training_group] if _starts_workers(run) else None
+    return None if group is None else min(group.ranks, group.per_node)
+
+
+@ranks.derive(f.parallel.nodes, source=_RAY)
+def nodes_of_workers(run: Cells) -> Any:
+    group = run[own.training_group] if _starts_workers(run) else None
+    return None if group is None or not group.per_node else -(-group.ranks // group.per_node)
+
+
 def _shards(run: Cells) -> bool:
     """DeepSpeed and FSDP refuse a model that is spread (SW/arguments/sft_args.py)."""
     return uses_deepspeed(run) or bool(run[fsdp.enabled])
@@ -65,7 +85,7 @@ def _shards(run: Cells) -> bool:
 @ranks.derive(launch.one_process)
 def uses_one_gpu(run: Cells) -> Any:
     """One process shards over one GPU, and spreads over all that it sees."""
-    return not _starts_torchrun(run) and _shards(run)
+    return not _starts_torchrun(run) and not _starts_workers(run) and _shards(run)
 
 
 @ranks.derive(own.gpus_per_rank, source=_SPREAD)
@@ -93,7 +113,7 @@ def _spreads(run: Cells) -> bool:
 
 def _holds_several(run: Cells) -> bool:
     """Whether a process has several GPUs that nothing shards over."""
-    if _shards(run):
+    if _shards(run) or _starts_workers(run):
         return False
     is_alone = launcher_of(run) is PLAIN and not _starts_torchrun(run)
     if not is_alone and run[own.gpus_per_rank] is None:

@@ -13,8 +13,8 @@ from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.table import Block, Origin, unread_at
 from oomlint.dialects.trainer.reaching import are_held
-from oomlint.dialects.trainer.statements import switches_of
-from oomlint.documents.base import Fact, PythonDocument
+from oomlint.dialects.trainer.statements import leads_there, switches_of
+from oomlint.documents.base import Fact, Node, PythonDocument
 from oomlint.plan.fields import Private, f
 
 custody = Meaning()
@@ -61,10 +61,25 @@ def _by_aspect(blocks: list[Block]) -> MappingABC[str, Origin]:
             origin = _origin(block, fact)
             for aspect in fact.detail["decides"]:
                 found.setdefault(aspect, origin)
-        elif fact.kind == "casts-model" and fact.detail["dtype"] is None:
+        elif fact.kind == "casts-model" and _is_open(fact, switches):
             why = "whether the model is cast, and to what, is known only when it runs"
             found.setdefault("dtype", _origin(block, fact, "model", why))
     return found
+
+
+def _leads(fact: Fact, switches: MappingABC[str, Node]) -> bool | None:
+    """Whether the program comes to a cast; ``None`` where only running tells it."""
+    guards = fact.detail["guards"]
+    led = leads_there(fact.detail["choices"], switches)
+    if led is False or not are_held(guards, switches):
+        return False
+    return None if led is None or any(name not in switches for name, _ in guards) else True
+
+
+def _is_open(fact: Fact, switches: MappingABC[str, Node]) -> bool:
+    """Whether it is not known that a model is cast, or to what."""
+    leads = _leads(fact, switches)
+    return leads is None or (leads and fact.detail["dtype"] is None)
 
 
 def _about_model(blocks: list[Block]) -> list[tuple[Block, Fact]]:
@@ -107,9 +122,9 @@ def cast(run: Cells) -> Any:
     if run[f.quant.method] in ("bnb4", "bnb8"):
         return None
     switches = switches_of(run.given.blocks)
-    reached = [each for each in found if are_held(each.detail["guards"], switches)]
+    reached = [each for each in found if _leads(each, switches) is not False]
     dtype = reached[-1].detail["dtype"] if reached else None
-    if dtype is None:
+    if dtype is None or _leads(reached[-1], switches) is None:
         return run[held.dtype]
     return Sourced(dtype, f"{reached[-1].location.path} casts the model")
 

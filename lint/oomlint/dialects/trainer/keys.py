@@ -12,6 +12,7 @@ from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
     DTYPE_OR_AUTO_LOAD,
+    FILE_OR_NONE,
     LIMIT,
     LIST,
     NUMBER,
@@ -124,7 +125,7 @@ TRAINER = Table(
 # (DeepSpeed edaa7221 deepspeed/__init__.py:270 and :140).
 SCRIPT_OPTIONS = Table(
     "script options",
-    (Row("deepspeed_config", ref.deepspeed, TEXT),),
+    (Row("deepspeed_config", ref.deepspeed, FILE_OR_NONE),),
     known_prefixes=("",),
     section="options",
 )

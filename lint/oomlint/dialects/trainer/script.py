@@ -174,11 +174,13 @@ def _head_of_block(before: str, inside: str) -> str:
 
 
 def _is_trainer(call: Call, document: Document) -> bool:
-    """``Trainer`` is a common word: this one is given what transformers' takes. So is
+    """``Trainer`` is a common word: this one is given what transformers' takes, or comes from there. So is
     ``SFTTrainer`` where it comes from another package than TRL (``coati.trainer.SFTTrainer``)."""
     entries = call.arguments.entries
     if _TRL_TRAINER.search(call.callee) and homes_of(call, document) <= {"trl"}:
         return True
+    if _OF_TRANSFORMERS.search(call.callee) and homes_of(call, document) == {"transformers"}:
+        return "args" in entries or "1" in entries  # Trainer(model, args, …)
     return "args" in entries and bool({"model", "train_dataset", "0"} & set(entries))
 
 

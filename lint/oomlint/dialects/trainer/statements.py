@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping as MappingABC
+from collections.abc import Callable, Iterator, Mapping as MappingABC, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -205,6 +205,10 @@ _COMPARED: MappingABC[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+    "in": lambda value, words: value in words,
+    "not in": lambda value, words: value not in words,
+    "holds": lambda value, word: word in value,
+    "lacks": lambda value, word: word not in value,
 }
 
 
@@ -220,6 +224,20 @@ def _holds(node: PythonScalar, given: MappingABC[str, Node]) -> bool | None:
         return None if value is UNKNOWN else _COMPARED[sign](value, other)
     except TypeError:
         return None
+
+
+def leads_there(
+    choices: Sequence[tuple[PythonScalar, bool]], given: MappingABC[str, Node]
+) -> bool | None:
+    """Whether options lead through branches of a script, each a choice with the side to take; ``None`` where it is not known."""
+    held = [
+        None if holds is None else holds is side
+        for node, side in choices
+        for holds in (None if node.option == RANKS else _holds(node, given),)
+    ]
+    if False in held:
+        return False
+    return None if None in held else True
 
 
 def _left_open(blocks: list[Block]) -> MappingABC[Any, Origin]:

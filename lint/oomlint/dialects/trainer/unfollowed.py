@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.meaning import Meaning, Said, Wishes
@@ -19,7 +20,7 @@ from oomlint.dialects.table import Block, Origin, Setting, plain_value, unread_a
 from oomlint.dialects.trainer.custody import of_unaccounted
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.reaching import are_held, is_reached
-from oomlint.dialects.trainer.statements import is_command, switches_of
+from oomlint.dialects.trainer.statements import is_command, leads_there, switches_of
 from oomlint.dialects.trainer.tables import PLACED_ELSEWHERE
 from oomlint.dialects.trl.fields import HANDBOOKS_DATA, trl
 from oomlint.documents.base import Entry, Fact, Node
@@ -87,11 +88,14 @@ def unknown_option(run: Cells, field: Any, said: Said) -> Said:
 
 @unfollowed.said(hf.load_dtype, hf.load_4bit, hf.load_8bit, f.load.device_map)
 def loaded_in_another_branch(run: Cells, field: Any, said: Said) -> Said:
-    """How the model is loaded where the call that was read stands in a branch which these options do not take."""
+    """How the model is loaded where the call that was read stands in a branch which these options do not take, unless the one
+    to which they lead is told the same."""
     if isinstance(said, Setting) and said.origin.block and is_command(said.origin.block):
         return said
     call = run.given.once(_loading_elsewhere)
     if call is None or _profile_tells(run, field):
+        return said
+    if _LOADED_BY[field] & run.given.once(_told_alike):
         return said
     why = "the model is loaded in a branch that is not followed"
     return unread_at(call, "from_pretrained", why)
@@ -120,6 +124,55 @@ def placed_elsewhere(run: Cells, field: Any, said: Said) -> Said:
             why = "which of the script's calls loads the model is not followed"
             return unread_at(block, "from_pretrained", why)
     return of_unaccounted(run, "placement")
+
+
+# The arguments of from_pretrained by which each of them is said (transformers 5.23 modeling_utils.py).
+_QUANTIZES = frozenset({"quantization"})
+_LOADED_BY: Mapping[Any, frozenset[str]] = {
+    hf.load_dtype: frozenset({"dtype"}),
+    hf.load_4bit: _QUANTIZES,
+    hf.load_8bit: _QUANTIZES,
+    f.load.device_map: frozenset({"place"}),
+}
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "dtype": ("torch_dtype", "dtype", "**"),
+    "quantization": ("quantization_config", "load_in_4bit", "load_in_8bit", "**"),
+    "place": ("device_map", "**"),
+}
+
+
+def _told_alike(blocks: list[Block]) -> frozenset[str]:
+    """What the call to which the options lead is told of a model as is the one that was read."""
+    read = _loading_elsewhere(blocks)
+    facts = [] if read is None else list(facts_of([read], "loads-in-branch"))
+    at = None if read is None else read.anchor.start
+    taken = next((fact for fact in facts if fact.location.span.start == at), None)
+    if taken is None:
+        return frozenset()
+    switches = switches_of(blocks)
+    arms = dict(taken.detail["arms"])
+    others = [
+        fact
+        for fact in facts
+        if any(arms.get(line, side) is not side for line, side in fact.detail["arms"])
+        and _may_lead(fact, switches)
+    ]
+    return frozenset(
+        what
+        for what, names in _ARGUMENTS.items()
+        if others and all(_says_as(taken, other, names) for other in others)
+    )
+
+
+def _may_lead(fact: Fact, switches: Mapping[str, Node]) -> bool:
+    choices = fact.detail["choices"]
+    led = None if choices is None else leads_there(choices, switches)
+    return led is not False and are_held(fact.detail["guards"], switches)
+
+
+def _says_as(one: Fact, other: Fact, names: Iterable[str]) -> bool:
+    first, second = one.detail["arguments"], other.detail["arguments"]
+    return all(first.get(name) == second.get(name) for name in names)
 
 
 def _loading_besides(blocks: list[Block]) -> tuple[Block, ...]:

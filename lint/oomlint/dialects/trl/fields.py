@@ -10,7 +10,7 @@ src/alignment/configs.py DataArguments)."""
 
 
 class trl(Private, prefix="trl"):  # noqa: N801  a namespace of fields, read like ``f``
-    """Keys of TRL whose meaning takes more than one of them."""
+    """Keys of TRL whose meaning takes more than one of them. ``rows``: of how many samples a micro batch is taken at most."""
 
     packing: bool
     packing_strategy: str
@@ -24,3 +24,4 @@ class trl(Private, prefix="trl"):  # noqa: N801  a namespace of fields, read lik
     steps_per_generation: int
     mini_batch: int
     mini_batches: int
+    rows: int

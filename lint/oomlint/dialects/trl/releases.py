@@ -87,6 +87,15 @@ TAKES_TOKENS = LibraryChange(
     "trl", (0, 9), "SFTTrainer may make tokens of samples once more",
     "TRL 0.9.6 trainer/sft_trainer.py _prepare_dataset; releases before were not read",
 )  # fmt: skip
+# Before, a function that was given a batch could return what it liked; since, it is given one sample where it returns a text.
+ASKS_FOR_LIST = LibraryChange(
+    "trl", (0, 5), "what formatting_func returns is not looked at",
+    "TRL 0.4.2 and 0.5.0 trainer/sft_trainer.py _prepare_non_packed_dataloader",
+)  # fmt: skip
+FORMATS_SINGLY = LibraryChange(
+    "trl", (0, 15), "formatting_func is given a thousand samples at once, and has to return a list of texts",
+    "TRL 0.14.0 and 0.15.2 trainer/sft_trainer.py",
+)  # fmt: skip
 COLLATES_PICTURES = LibraryChange(
     "trl", (0, 22), "SFTTrainer has no collator for samples with pictures",
     "TRL 0.21.0 and 0.22.0 trainer/sft_trainer.py DataCollatorForVisionLanguageModeling",

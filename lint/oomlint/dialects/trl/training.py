@@ -36,6 +36,7 @@ from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.collators import collators
 from oomlint.dialects.trl.fields import trl
+from oomlint.dialects.trl.formatted import formatted
 from oomlint.dialects.trl.keys import BASE_SOURCE, RENAMED_LENGTH, SPANS
 from oomlint.dialects.trl.objectives import (
     cuts_prompts,
@@ -70,7 +71,7 @@ from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange, release_of
 
-trainers = Meaning(rollouts, collators, model, one_process, training_arguments)
+trainers = Meaning(rollouts, formatted, collators, model, one_process, training_arguments)
 
 # -- the objective ---------------------------------------------------------------------------------
 

@@ -25,3 +25,54 @@ def _within(body: object, tests: Tests) -> Iterator[tuple[int, Tests]]:
             yield from _within(statement.orelse, (*tests, (statement.test, False)))
         elif isinstance(statement, (ast.With, ast.AsyncWith)):
             yield from _within(statement.body, tests)
+
+
+def values_stored(owner: ast.AST, name: str) -> Mapping[str, tuple[tuple[ast.expr, Tests], ...]]:
+    """By key, what the statements of a module or function put into a dictionary that they call ``name``, and the tests
+    around each; those in loops are left out."""
+    found: dict[str, list[tuple[ast.expr, Tests]]] = {}
+    for statement, tests in _statements(getattr(owner, "body", []), ()):
+        for key, value in _stores(statement, name):
+            found.setdefault(key, []).append((value, tests))
+    return {key: tuple(stores) for key, stores in found.items()}
+
+
+def _statements(body: object, tests: Tests) -> Iterator[tuple[ast.stmt, Tests]]:
+    for statement in body if isinstance(body, list) else ():
+        yield statement, tests
+        if isinstance(statement, ast.If):
+            yield from _statements(statement.body, (*tests, (statement.test, True)))
+            yield from _statements(statement.orelse, (*tests, (statement.test, False)))
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            yield from _statements(statement.body, tests)
+
+
+def _stores(statement: ast.stmt, name: str) -> Iterator[tuple[str, ast.expr]]:
+    """``more["bf16"] = True``, ``more.update({"bf16": True})``, ``more.update(bf16=True)``."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Subscript(value=ast.Name(id=held), slice=ast.Constant(value=str(key)))],
+            value=value,
+        ) if held == name:
+            yield key, value
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id=held), attr="update")) as call
+        ) if held == name:
+            yield from items_of_update(call)
+        case _:
+            pass
+
+
+def items_of_update(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """The keys that ``settings.update(…)`` sets, with their values, where it writes them out."""
+    for given in call.args:
+        match given:
+            case ast.Dict(keys=keys, values=values):
+                for key, value in zip(keys, values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        yield key.value, value
+            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=named):
+                yield from ((each.arg, each.value) for each in named if each.arg is not None)
+            case _:
+                pass
+    yield from ((each.arg, each.value) for each in call.keywords if each.arg is not None)

@@ -255,6 +255,11 @@ def _switch(test: ast.expr, *, holds: bool) -> tuple[Guard, ...]:
     return () if name is None else ((name.rpartition(".")[2], holds),)
 
 
+def is_switch(test: ast.expr) -> bool:
+    """Whether a test asks for one switch and nothing else, so that a guard says all of it."""
+    return not isinstance(test, ast.BoolOp) and bool(_switch(test, holds=True))
+
+
 def _asks_for_any(test: ast.Compare) -> bool:
     """``rank > 0``, ``rank != 0``, ``path is not None``, and their opposites with ``==`` and ``is``."""
     if len(test.ops) != 1 or not isinstance(test.comparators[0], ast.Constant):

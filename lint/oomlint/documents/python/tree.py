@@ -386,8 +386,8 @@ def _call(node: ast.Call, scope: Scope, _: Scope, tree: Tree) -> None:
 
 
 def _keys_changed(call: ast.Call, method: str) -> list[str] | None:
-    """The keys of a dictionary that ``settings.update({"bf16": True})`` sets, or ``settings.pop("bf16")`` takes out;
-    ``None`` where they cannot be told."""
+    """The keys of a dictionary that ``settings.update({"bf16": True})`` or ``settings.update(dict(bf16=True))`` sets, or
+    ``settings.pop("bf16")`` takes out; ``None`` where they cannot be told."""
     if method in ("pop", "setdefault"):
         key = call.args[0] if call.args else None
         return [key.value] if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
@@ -395,8 +395,13 @@ def _keys_changed(call: ast.Call, method: str) -> list[str] | None:
         return None
     keys: list[object] = [keyword.arg for keyword in call.keywords]
     for given in call.args:
-        of_dict = given.keys if isinstance(given, ast.Dict) else [None]
-        keys += (key.value if isinstance(key, ast.Constant) else None for key in of_dict)
+        match given:
+            case ast.Dict(keys=of_dict):
+                keys += (key.value if isinstance(key, ast.Constant) else None for key in of_dict)
+            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=named):
+                keys += (keyword.arg for keyword in named)
+            case _:
+                keys.append(None)
     found = [key for key in keys if isinstance(key, str)]
     return found if len(found) == len(keys) else None
 

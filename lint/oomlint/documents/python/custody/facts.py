@@ -18,6 +18,7 @@ from oomlint.documents.python.custody.known_touches import CALLED_MODEL, LOAD
 from oomlint.documents.python.custody.look import look
 from oomlint.documents.python.custody.record import Around, Custody, Touch
 from oomlint.documents.python.custody.trace import trace
+from oomlint.documents.python.led_by_options import choices_around
 from oomlint.documents.python.loops.loop import Loop
 from oomlint.documents.python.loops.script import OPTIMIZER
 from oomlint.documents.python.scopes import Scope, dotted
@@ -55,7 +56,8 @@ def custody_of(
 ) -> Account:
     """Facts of these kinds, of what comes before a model is trained, each with the ``class`` of the trainer (nothing
     of a ``loop``): ``unaccounted`` (``what`` touches it, which ``decides`` these, in which file, its ``home``, or nobody
-    knows, and ``guards``), ``casts-model`` (``dtype``, ``None`` where only running tells it, and ``guards``), and
+    knows, and ``guards``), ``casts-model`` (``dtype``, ``None`` where only running tells it, ``guards``, and the ``choices`` by options that lead there,
+    each with the side that does), and
     ``made-elsewhere`` (``function``, ``imports`` of its file, classes that it ``loads`` with)."""
     around = Around(enter)
     of_node = {id(step.node): step for step in steps}
@@ -157,10 +159,12 @@ def _facts(
     for step in custody.casts:
         dtype = _dtype(step, evaluator)
         if dtype is not NotImplemented:
+            choices = choices_around(step, evaluator)
             cast: dict[str, Any] = {
                 "class": name,
-                "dtype": None if step.arms else dtype,
+                "dtype": None if choices is None else dtype,
                 "guards": step.guards,
+                "choices": choices or (),
             }
             yield Fact("casts-model", Location(path, places.span(step.node)), cast)
     for call, inner in custody.made_by:

@@ -16,6 +16,8 @@ from oomlint.documents.python.facts.loading import load_facts
 from oomlint.documents.python.facts.script import Script
 from oomlint.documents.python.facts.state_dicts import state_dict_facts
 from oomlint.documents.python.facts.training_loops import loop_facts
+from oomlint.documents.python.formatted_samples import formatted_sample_facts
+from oomlint.documents.python.led_by_options import loading_facts
 from oomlint.documents.python.loss_facts import loss_facts
 from oomlint.documents.python.padded_samples import padded_sample_facts
 from oomlint.documents.python.picture_facts import picture_facts
@@ -46,6 +48,8 @@ def facts_of(
     :func:`~oomlint.documents.python.evaluation_facts.evaluation_facts`,
     :func:`~oomlint.documents.python.data_facts.data_facts`,
     :func:`~oomlint.documents.python.padded_samples.padded_sample_facts`,
+    :func:`~oomlint.documents.python.formatted_samples.formatted_sample_facts`,
+    :func:`~oomlint.documents.python.led_by_options.loading_facts`,
     :func:`~oomlint.documents.python.picture_facts.picture_facts` and
     :func:`~oomlint.documents.python.endings.ending_facts`.
     """
@@ -63,6 +67,8 @@ def facts_of(
         *evaluation_facts(source, tree, places, evaluator, steps),
         *data_facts(source, tree, places, evaluator, steps),
         *padded_sample_facts(source, places, evaluator, steps),
+        *formatted_sample_facts(source, tree, places, steps),
+        *loading_facts(source, places, evaluator, steps),
         *picture_facts(source, places, evaluator, steps),
         *ending_facts(source, tree, places, evaluator, steps),
     ]

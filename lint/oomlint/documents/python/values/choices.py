@@ -28,6 +28,8 @@ _OPERATORS: Final[dict[type[ast.cmpop], str]] = {
     ast.LtE: "<=",
     ast.Gt: ">",
     ast.GtE: ">=",
+    ast.In: "in",
+    ast.NotIn: "not in",
 }
 _BY_TEST: Final = "a test decides on it"
 
@@ -69,11 +71,15 @@ def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) ->
         return one
     if _asks_for_ranks(home, expression.test, scope):
         return by_ranks(home, expression, expression.body, expression.orelse, scope, depth)
-    asked, compared = expression.test, None
-    if isinstance(asked, ast.Compare) and len(asked.ops) == 1:
+    asked = expression.test
+    compared: tuple[str, Any] | None = None
+    holds = _held_word(asked)
+    if holds is not None:
+        asked, compared = holds
+    elif isinstance(asked, ast.Compare) and len(asked.ops) == 1:
         compared = (
             _OPERATORS.get(type(asked.ops[0]), ""),
-            home.value(asked.comparators[0], scope, depth + 1),
+            _compared_with(home, asked.comparators[0], scope, depth + 1),
         )
         asked = asked.left
     holder, _, option = (dotted(asked) or "").rpartition(".")
@@ -95,6 +101,24 @@ def _choice(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: int) ->
         compared=compared,
         unset=_unset(home, asked, option, scope, depth),
     )
+
+
+def _held_word(test: ast.expr) -> tuple[ast.expr, tuple[str, str]] | None:
+    """``"mpt" in args.model_name``: what is asked, and the word that it holds or lacks."""
+    match test:
+        case ast.Compare(left=ast.Constant(value=str(word)), ops=[sign], comparators=[held]):
+            names = {ast.In: "holds", ast.NotIn: "lacks"}
+            found = names.get(type(sign))
+            return None if found is None else (held, (found, word))
+    return None
+
+
+def _compared_with(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Any:
+    """The value that an option is compared with, or the words that it may be one of."""
+    if not isinstance(expression, (ast.Tuple, ast.List, ast.Set)):
+        return home.value(expression, scope, depth)
+    words = tuple(home.value(each, scope, depth) for each in expression.elts)
+    return UNKNOWN if UNKNOWN in words else words
 
 
 def _unset(home: Evaluator, asked: ast.expr, option: str, scope: Scope, depth: int) -> Any:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.documents.base import Mapping, Node, Scalar
-from oomlint.documents.python.nodes import PythonEntry, PythonMapping, filed_of
+from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar
+from oomlint.documents.python.branches import Tests, items_of_update, values_stored
+from oomlint.documents.python.nodes import PythonEntry, PythonMapping, filed_of, is_of_options
 from oomlint.documents.python.scopes import Scope, dotted
-from oomlint.documents.python.values.limits import DEEPEST, GIVEN, SHARED
+from oomlint.documents.python.values.limits import CHOICE, DEEPEST, GIVEN, SHARED
 from oomlint.documents.python.values.parameters import parameters_of
 from oomlint.documents.python.values.seen_nodes import locked_by, mapping_of, unknown_at
 from oomlint.documents.python.walking import walk
@@ -200,8 +201,8 @@ def got(home: Evaluator, call: ast.Call, scope: Scope, depth: int) -> Node | Non
 
 
 def _before_stores(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Node | None:
-    """A dictionary of which some keys are assigned to later, these unknown: ``kwargs["beta"] = args.beta``
-    behind a test leaves what the others say."""
+    """A dictionary of which some keys are assigned to later: once, each is what a test leaves it; else it is unknown, and
+    the others stay what they are: ``kwargs["beta"] = args.beta``."""
     found = scope.find(expression.id) if isinstance(expression, ast.Name) else None
     if found is None or not isinstance(expression, ast.Name):
         return None
@@ -215,13 +216,70 @@ def _before_stores(home: Evaluator, expression: ast.expr, scope: Scope, depth: i
         return None
     span = home.places.span(expression)
     asked = {key for test, _ in home.tree.branches.values() for key in _asked_for(test.test)}
-    stored = [
-        PythonEntry(key, span, unknown_at(span), span, if_known=key in asked)
-        for key in sorted(keys)
-    ]
+    stores = values_stored(owner.node, expression.id)
+    stored: list[PythonEntry] = []
+    for key in sorted(keys):
+        node = None
+        if key not in made.entries:
+            under = _StoredKey(expression, key)
+            node = _stored_once(home, under, stores.get(key, ()), owner, depth)
+        is_open = isinstance(node, Scalar) and node.value is UNKNOWN and not is_of_options(node)
+        node = unknown_at(span) if node is None or is_open else node
+        stored.append(PythonEntry(key, span, node, span, if_known=key in asked))
     kept = [entry for key, entry in made.entries.items() if key not in keys]
     whole = mapping_of([*kept, *stored], made.span, made.kind, made.open_ended)  # type: ignore[list-item]
     return locked_by(whole, SHARED.format(expression.id))
+
+
+class _StoredKey(Struct, frozen=True, eq=False):
+    """A key of a dictionary, and where somebody asks for the dictionary."""
+
+    asked: ast.Name
+    key: str
+
+    def changes(self, home: Evaluator) -> int:
+        """How many statements of the file change what is there, whatever dictionary of this name it is."""
+        name, tree = self.asked.id, home.tree
+        stores = sum(
+            isinstance(node.ctx, (ast.Store, ast.Del))
+            and isinstance(node.slice, ast.Constant)
+            and node.slice.value == self.key
+            and dotted(node.value) == name
+            for node in tree.of_kind(ast.Subscript)
+        )
+        calls = [
+            call
+            for call in tree.calls_to("update", "pop", "setdefault")
+            if isinstance(call.func, ast.Attribute) and dotted(call.func.value) == name
+        ]
+        updates = sum(key == self.key for call in calls for key, _ in items_of_update(call))
+        others = sum(
+            isinstance(call.func, ast.Attribute) and call.func.attr != "update" for call in calls
+        )
+        return stores + updates + others
+
+
+def _stored_once(
+    home: Evaluator,
+    under: _StoredKey,
+    stores: Sequence[tuple[ast.expr, Tests]],
+    scope: Scope,
+    depth: int,
+) -> Node | None:
+    """What is under a key to which one statement assigns, above whoever asks and behind one test or none: without it
+    nothing is there, which is ``None`` to a call that is given it. ``None`` where it cannot be told."""
+    if len(stores) != 1 or under.changes(home) != 1:
+        return None
+    ((value, tests),) = stores
+    if value.lineno > under.asked.lineno or len(tests) > 1:
+        return None
+    if not tests:
+        return home.node(value, scope, depth + 1)
+    ((test, holds),) = tests
+    absent = ast.copy_location(ast.Constant(None), value)
+    sides = (value, absent) if holds else (absent, value)
+    choice = ast.copy_location(ast.IfExp(test, *sides), value)
+    return home.node(choice, scope, depth + CHOICE)
 
 
 def _asked_for(test: ast.expr) -> Iterator[str]:
