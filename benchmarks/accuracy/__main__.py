@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from benchmarks.accuracy.counters import (
     bounds_of,
+    counted,
     kind_of,
     limits_of,
     measured,
@@ -106,6 +107,7 @@ def scored(truth: Path, name: str = "published") -> Iterator[Scored]:
         plan = plan_of(row)
         if plan is None:
             continue
+        plan = counted(row, plan)
         gpu = estimate(plan, limits_of(row, plan)).gpu
         if gpu.peak_bytes is not None:
             yield row, plan, gpu, *measured(row, gpu)
