@@ -997,6 +997,42 @@ def test_a_plugin_that_no_accelerator_is_given_does_nothing() -> None:
     assert _run(unpacked).plan.parallel.zero.stage == 2
 
 
+_COUNTS = """\
+import torch
+from transformers import AutoModelForCausalLM, get_scheduler
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B").cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+scheduler = get_scheduler("cosine", optimizer=optimizer)
+every = 4
+for i, batch in enumerate(torch.utils.data.DataLoader(data, batch_size=2)):
+    loss = model(**batch).loss
+    loss.backward()
+    if {test}:
+        {body}
+"""
+_STEPS = "optimizer.step()\n        optimizer.zero_grad()"
+
+
+@pytest.mark.parametrize(
+    ("test", "body", "steps"),
+    [
+        ("(i + 1) % 8 == 0", _STEPS, 8),
+        ("i % every == every - 1", _STEPS, 4),
+        ("(i + 1) % 8 == 0 or i == last", _STEPS, 8),
+        ("(i + 1) % 8 == 0", "scaler.step(optimizer)", 8),
+        # What is done now and then is no accumulation, and neither is a loop inside.
+        ("(i + 1) % 8 == 0", "scheduler.step()\n    optimizer.step()", 1),
+        ("i % 100 == 0", "print(loss)\n    optimizer.step()", 1),
+        ("i % 8 == 0", "for _ in range(3):\n            optimizer.step()", 1),
+    ],
+)
+def test_a_loop_that_steps_after_a_count_of_batches_accumulates(
+    test: str, body: str, steps: int
+) -> None:
+    assert _run(_COUNTS.format(test=test, body=body)).plan.batch.grad_accum == steps
+
+
 _ACCUMULATES = "gradient_accumulation_steps = 4\n" + _FSDP.replace(
     "for batch in loader:", "for i, batch in enumerate(loader):"
 ).replace(
