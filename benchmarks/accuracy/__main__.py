@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from benchmarks.accuracy.counters import (
     bounds_of,
+    counted,
     kind_of,
     limits_of,
     measured,
@@ -40,7 +41,7 @@ from oomlint.plan import Plan
 # The measured sets, where they lie beside the checkout.
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "truth"
 HERE = Path(__file__).parent
-FRESH = ("fresh", "fresh-2", "fresh-3")
+FRESH = ("fresh", "fresh-2", "fresh-3", "fresh-4")
 """The sets of publishers that nobody had brought the model to when they were collected, oldest first."""
 # The simulated rows hold no cuBLAS workspace, no NCCL and no CUDA context.
 _BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_high=0)
@@ -106,6 +107,7 @@ def scored(truth: Path, name: str = "published") -> Iterator[Scored]:
         plan = plan_of(row)
         if plan is None:
             continue
+        plan = counted(row, plan)
         gpu = estimate(plan, limits_of(row, plan)).gpu
         if gpu.peak_bytes is not None:
             yield row, plan, gpu, *measured(row, gpu)

@@ -13,6 +13,7 @@ from oomlint.hardware import Gpu, Hardware, find_gpu
 from oomlint.memory import Bounds, DeviceEstimate, GpuLimits
 from oomlint.memory.limits import gpu_limits
 from oomlint.plan import Plan
+from oomlint.plan.fields import f
 
 
 def limits_of(row: Mapping[str, Any], plan: Plan) -> GpuLimits | None:
@@ -75,27 +76,23 @@ def kind_of(row: Mapping[str, Any]) -> Kind:
     return "reserved" if "reserved" in text else "device"
 
 
+def counted(row: Mapping[str, Any], plan: Plan) -> Plan:
+    """The plan of what the row's counter can see: torch's knows nothing of an engine that writes answers in a process of
+    its own, whichever GPU that is on."""
+    if not known_of(row).said.get("engine_apart"):
+        return plan
+    return plan.with_values({f.objective.rollout.engine: "vllm_server"})
+
+
 def measured(row: Mapping[str, Any], gpu: DeviceEstimate) -> tuple[float, float]:
     """What the estimate says of the quantity that was published, and the published bytes."""
     assert gpu.allocated_bytes is not None
     assert gpu.reserved_bytes is not None
     truth = row["peak_gib_per_gpu"] * 2**30
     kind = kind_of(row)
-    if known_of(row).said.get("engine_apart"):
-        return _without_engine(gpu), truth
     if kind == "allocated":
         return gpu.allocated_bytes, truth
     return gpu.reserved_bytes + (gpu.context_bytes if kind == "device" else 0), truth
-
-
-def _without_engine(gpu: DeviceEstimate) -> float:
-    """What the trainer's process has of a GPU on which another process writes answers: torch counts for its own alone."""
-    assert gpu.parts is not None
-    unseen = ("engine", "context")
-    return max(
-        sum(size for part, size in parts.items() if part not in unseen)
-        for parts in gpu.parts.values()
-    )
 
 
 def bounds_of(row: Mapping[str, Any], gpu: DeviceEstimate) -> Bounds:
@@ -104,11 +101,6 @@ def bounds_of(row: Mapping[str, Any], gpu: DeviceEstimate) -> Bounds:
     assert gpu.reserved is not None
     assert gpu.high_bytes is not None
     kind = kind_of(row)
-    if known_of(row).said.get("engine_apart"):
-        # As wide as those of the whole card, which the engine's fixed share makes narrow.
-        bounds = gpu.allocated if kind == "allocated" else gpu.reserved
-        shift = _without_engine(gpu) - gpu.allocated_bytes if gpu.allocated_bytes else 0.0
-        return Bounds(bounds.low + shift, bounds.high + shift)
     if kind != "device":
         return gpu.allocated if kind == "allocated" else gpu.reserved
     return Bounds(gpu.reserved.low, gpu.high_bytes)

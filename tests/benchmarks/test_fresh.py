@@ -18,6 +18,8 @@ _ROWS = [row for found in _SETS.values() for row in found]
 _PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 _GIB = {"GiB": 2**30, "MiB": 2**20, "bytes": 1, "GB (10**9)": 10**9, "1000 MiB": 1000 * 2**20}
 """Units that say how many bytes they are; a GB or a G may be either."""
+_CUT_OFF = "whole GiB, cut off"
+"""The unit of a counter that is printed without what is behind its point: the middle is taken."""
 
 
 @pytest.mark.parametrize("name", FRESH)
@@ -50,8 +52,9 @@ def test_a_row_says_where_when_and_what_was_read(row: dict[str, Any]) -> None:
     assert printed is not None
     assert printed[0] in row["quote"]
     size = _GIB.get(row["unit"], 2**30)
+    lost = 0.5 if row["unit"] == _CUT_OFF else 0.0
     assert row["peak_gib_per_gpu"] == pytest.approx(
-        float(printed[0].replace(",", "")) * size / 2**30, abs=6e-4
+        float(printed[0].replace(",", "")) * size / 2**30 + lost, abs=6e-4
     )
 
 
@@ -75,7 +78,12 @@ def test_every_row_goes_the_way_of_a_users_file() -> None:
 @pytest.mark.parametrize(("words", "is_back"), [("held back", True), ("not held back", False)])
 @pytest.mark.parametrize(
     ("name", "title"),
-    [("fresh", "fresh"), ("fresh-2", "second fresh set"), ("fresh-3", "third fresh set")],
+    [
+        ("fresh", "fresh"),
+        ("fresh-2", "second fresh set"),
+        ("fresh-3", "third fresh set"),
+        ("fresh-4", "fourth fresh set"),
+    ],
 )
 def test_the_page_says_how_near_the_estimates_come(
     name: str, title: str, words: str, is_back: bool

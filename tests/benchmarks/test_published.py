@@ -14,9 +14,9 @@ from benchmarks.accuracy.languages import LANGUAGES
 from benchmarks.accuracy.languages.ms_swift import as_measured
 from benchmarks.accuracy.languages.words import command, toml_text, yaml_text
 from benchmarks.accuracy.published import plan_of, said_outright, why_unplanned
-from msgspec.structs import replace
 
-from oomlint.memory import estimate
+from oomlint.memory import GpuLimits, estimate
+from oomlint.plan.fields import f
 
 _ACCURACY = Path(published.__file__).parent
 
@@ -197,18 +197,20 @@ def test_a_program_tells_which_counter_its_figure_is_of(monkeypatch: pytest.Monk
 
 
 def test_a_trainer_beside_an_engine_counts_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = _read("litgpt", _row())
-    parts = {
-        "forward": {"engine": 9.0, "activations": 1.0, "context": 1.0},
-        "backward": {"activations": 3.0, "gradients": 1.0, "context": 1.0},
-    }
-    gpu = estimate(plan, None).gpu
-    row = _row(peak_gib_per_gpu=1.0)
-    assert gpu.reserved_bytes is not None
-    assert counters.measured(row, gpu)[0] == gpu.reserved_bytes + gpu.context_bytes
-    gpu = replace(gpu, parts=parts)
+    """A tenth of a card of 80 GiB that another process has is in neither of torch's counters of this one."""
+    own = _read("litgpt", _row())
+    shared = own.with_values(
+        {f.objective.rollout.engine: "vllm_colocate", f.objective.rollout.gpu_mem_util: 0.1}
+    )
+    limits = GpuLimits(usable=80 << 30)
+    alone, beside = estimate(own, limits).gpu, estimate(shared, limits).gpu
+    assert alone.allocated_bytes is not None
+    assert beside.allocated_bytes == alone.allocated_bytes + (8 << 30)
+    assert counters.counted(_row(), shared) is shared
     _told(monkeypatch, engine_apart=True)
-    assert counters.measured(row, gpu)[0] == 4.0
+    apart = estimate(counters.counted(_row(), shared), limits).gpu
+    assert apart.allocated_bytes == alone.allocated_bytes
+    assert (apart.reserved_bytes, apart.reserved) == (alone.reserved_bytes, alone.reserved)
 
 
 def test_no_code_asks_who_published_a_row() -> None:

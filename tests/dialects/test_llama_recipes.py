@@ -152,6 +152,26 @@ def test_bare_quantization_is_eight_bit() -> None:
     assert four.load.device_map == "auto"
 
 
+@pytest.mark.parametrize(
+    ("line", "mode"),
+    [
+        (
+            "pip install llama-recipes==0.0.1\npython -m llama_recipes.finetuning --quantization",
+            "full",
+        ),
+        ("pip install llama-recipes==0.0.1\npython -m llama_recipes.finetuning", "none"),
+        ("python -m llama_cookbook.finetuning --quantization 8bit", "none"),
+    ],
+)
+def test_what_prepares_quantized_weights_checkpoints_them(line: str, mode: str) -> None:
+    """prepare_model_for_kbit_training does so unless it is told not to; releases from 0.0.3 on call it no more."""
+    plan = _run(f"{line} --use_peft --model_name meta-llama/Llama-2-7b-hf\n").plan
+    assert (plan.quant.method or "none", plan.parallel.backend) == (
+        "none" if "quantization" not in line else "bnb8", "none",
+    )  # fmt: skip
+    assert plan.checkpointing.mode == mode
+
+
 def test_one_process_lays_quantized_weights_on_all_gpus_that_it_sees() -> None:
     text = "python -m llama_cookbook.finetuning --use_peft --quantization 4bit --model_name m\n"
     plan = _run(f"CUDA_VISIBLE_DEVICES=0,1 {text}").plan

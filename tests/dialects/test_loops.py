@@ -433,6 +433,34 @@ def test_fsdp_keeps_its_shards_in_the_dtype_that_was_loaded() -> None:
     assert plan.loss.outputs_kept is True
 
 
+_OF_BF16 = (
+    "    mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "gathered", "reduced"),
+    [
+        ("", "fp32", "fp32"),
+        ("    mixed_precision=None,\n", "fp32", "fp32"),
+        ("    mixed_precision=MixedPrecision(reduce_dtype=torch.bfloat16),\n", "fp32", "bf16"),
+        ("    mixed_precision=MixedPrecision(param_dtype=torch.bfloat16),\n", "bf16", "bf16"),
+        ("    mixed_precision=policy_of(args),\n", None, "bf16"),
+    ],
+)
+def test_autocast_leaves_what_fsdp_gathers_as_it_is_stored(
+    policy: str, gathered: str | None, reduced: str
+) -> None:
+    text = _FSDP.replace(_OF_BF16, policy).replace(
+        "    outputs = model(**batch)\n",
+        "    with torch.autocast('cuda', dtype=torch.bfloat16):\n        outputs = model(**batch)\n",
+    )
+    plan = run_of({"train.py": text, "run.sh": "torchrun --nproc_per_node 8 train.py\n"}).plan
+    dtypes = plan.precision
+    assert (dtypes.param, dtypes.compute, dtypes.autocast) == ("fp32", "bf16", True)
+    assert (dtypes.gathered, dtypes.comm) == (gathered, reduced)
+
+
 _CLEARED_LATE = """\
 import torch
 from transformers import AutoModelForCausalLM
@@ -751,6 +779,8 @@ def test_what_lightnings_names_mean(
     assert (run.framework, plan.parallel.backend, plan.parallel.world) == ("lightning", backend, 4)
     stored = plan.precision
     assert (stored.param, stored.grad, stored.compute) == dtypes
+    gathers_wide = (strategy, precision) == ("fsdp", "bf16-mixed")
+    assert stored.gathered == ("fp32" if gathers_wide else None)
     if backend == "zero":
         assert (plan.parallel.zero.stage, plan.offload.optimizer, plan.offload.params) == (
             3,
@@ -965,6 +995,42 @@ def test_a_plugin_that_no_accelerator_is_given_does_nothing() -> None:
         f"{made}more = {{'deepspeed_plugin': plugin}}\naccelerator = Accelerator(**more, ",
     )
     assert _run(unpacked).plan.parallel.zero.stage == 2
+
+
+_COUNTS = """\
+import torch
+from transformers import AutoModelForCausalLM, get_scheduler
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B").cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+scheduler = get_scheduler("cosine", optimizer=optimizer)
+every = 4
+for i, batch in enumerate(torch.utils.data.DataLoader(data, batch_size=2)):
+    loss = model(**batch).loss
+    loss.backward()
+    if {test}:
+        {body}
+"""
+_STEPS = "optimizer.step()\n        optimizer.zero_grad()"
+
+
+@pytest.mark.parametrize(
+    ("test", "body", "steps"),
+    [
+        ("(i + 1) % 8 == 0", _STEPS, 8),
+        ("i % every == every - 1", _STEPS, 4),
+        ("(i + 1) % 8 == 0 or i == last", _STEPS, 8),
+        ("(i + 1) % 8 == 0", "scaler.step(optimizer)", 8),
+        # What is done now and then is no accumulation, and neither is a loop inside.
+        ("(i + 1) % 8 == 0", "scheduler.step()\n    optimizer.step()", 1),
+        ("i % 100 == 0", "print(loss)\n    optimizer.step()", 1),
+        ("i % 8 == 0", "for _ in range(3):\n            optimizer.step()", 1),
+    ],
+)
+def test_a_loop_that_steps_after_a_count_of_batches_accumulates(
+    test: str, body: str, steps: int
+) -> None:
+    assert _run(_COUNTS.format(test=test, body=body)).plan.batch.grad_accum == steps
 
 
 _ACCUMULATES = "gradient_accumulation_steps = 4\n" + _FSDP.replace(

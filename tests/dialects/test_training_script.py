@@ -140,8 +140,8 @@ _QUANTIZED = (
         ("0.7.6", "4", "bf16", "none", "bf16"),
         ("0.7.6", "4", "fp16", "none", "fp32"),
         ("0.7.6", "8", "bf16", "none", "fp32"),
-        ("0.25.1", "4", "fp16", "full", "fp32"),
-        ("0.26.0", "4", "fp16", "full", "bf16"),
+        ("0.25.1", "4", "fp16", "none", "fp32"),
+        ("0.26.0", "4", "fp16", "none", "bf16"),
     ],
 )
 def test_trl_prepares_and_casts_what_it_adapts_by_its_release(
@@ -152,6 +152,33 @@ def test_trl_prepares_and_casts_what_it_adapts_by_its_release(
     plan = _run({"train.py": script, "requirements.txt": f"trl=={release}\n"}).plan
     assert plan.checkpointing.mode == mode
     assert plan.trainable.adapter_dtype == adapters
+
+
+_ARGUMENTS_OF_TRANSFORMERS = """\
+from transformers import AutoModelForCausalLM, TrainingArguments
+from trl import SFTConfig, SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", dtype="float32")
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=1)
+trainer = SFTTrainer(model=model, args=args, train_dataset=data)
+trainer.train()
+"""
+
+
+def test_transformers_arguments_keep_their_defaults_where_trl_makes_its_own_of_them() -> None:
+    """``SFTConfig(**args.to_dict())``: what both classes have is as the first has it, the length is TRL's."""
+    plan = _run(_ARGUMENTS_OF_TRANSFORMERS).plan
+    assert (plan.checkpointing.mode, plan.precision.compute) == ("none", "fp32")
+    assert plan.seq.max_len == 1024
+    plan = _run(
+        _ARGUMENTS_OF_TRANSFORMERS.replace("args = TrainingArguments", "args = SFTConfig")
+    ).plan
+    assert (plan.checkpointing.mode, plan.precision.compute) == ("full", "bf16")
+    said = _ARGUMENTS_OF_TRANSFORMERS.replace(
+        "size=1)", "size=1, bf16=True, gradient_checkpointing=True)"
+    )
+    plan = _run(said).plan
+    assert (plan.checkpointing.mode, plan.precision.compute) == ("full", "bf16")
 
 
 def test_a_trainer_of_tensorflow_is_none_of_these() -> None:

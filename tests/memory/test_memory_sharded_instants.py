@@ -376,6 +376,20 @@ def test_fsdp1_gathers_flat_parameters(
 
 
 @pytest.mark.parametrize(
+    ("wrap", "window"),
+    [("none", 4 * NUMEL), ("transformer", 4 * (ROOT + BLOCK)), ("ends", 4 * BLOCK)],
+)
+def test_autocast_alone_leaves_what_is_gathered_as_wide_as_it_is_stored(
+    wrap: str, window: int
+) -> None:
+    """FSDP without a policy of its own: flat parameters of 4 bytes, and no copy of a shard in 2."""
+    f = fsdp1(
+        **WIDE, precision__gathered="fp32", precision__autocast=True, parallel__fsdp__wrap=wrap
+    )
+    assert [point.communication for point in fsdp1_points(f)["forward"]][0] == window
+
+
+@pytest.mark.parametrize(
     ("changes", "gradients", "moved"),
     [
         # The tail, its gradients and what they are put together in, beside the next block.
@@ -401,6 +415,10 @@ def test_fsdp1_reduces_a_tail_of_its_own_first(
         ({}, 2 * 2 * BLOCK / 4, 2 * ROOT + 2 * 2 * ROOT),
         ({"precision__comm": "fp32"}, 2 * 2 * BLOCK / 4, (2 + 4 + 1) * ROOT),
         (TIED, 2 * 2 * BLOCK / 4, 3 * 2 * (END + NORM) + 2 * END),
+        # Both gradients of a tied weight are one by the time that it is made fp32, which is less: 4 + 2 + 1 bytes.
+        (
+            {**TIED, "precision__comm": "fp32"}, 2 * 2 * BLOCK / 4, 3 * 2 * (END + NORM) + 2 * END,
+        ),
         (WIDE, 4 * 2 * BLOCK / 4, 2 * ROOT + 2 * 2 * ROOT),
         # The tail has been reduced too.
         ({"parallel__fsdp__wrap": "ends"}, 2 * (2 * BLOCK + TAIL) / 4, 2 * 3 * END),

@@ -302,8 +302,10 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     if full:
         last = first or root
         wide = (e + reduce + reduce / n) * last if reduce != e else 0.0
-        final = max(held + gathered * first + 2 * e * last, wide)
-        final += e * m.embed_numel / ranks.tp if m.tied else 0.0
+        # A tied weight's two gradients are one before the flat one is made, which is all that is left to be reduced
+        # (measured on torch 2.13 with fp32 reduction: 8 bytes an element at the sum, whatever it is reduced in).
+        twice = e * m.embed_numel / ranks.tp if m.tied else 0.0
+        final = max(held + gathered * first + 2 * e * last + twice, wide)
         backward.append(Point(before + (done if wrapped else 0.0), bare + hidden, 0.0, final, 0.0))
     else:
         backward.append(Point(before + done, bare + hidden, 0.0, held, 0.0))

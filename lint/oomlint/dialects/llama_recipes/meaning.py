@@ -429,9 +429,13 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 # -- activations and sequences ---------------------------------------------------------------------
 
+_CHECKPOINTS_PREPARED = "peft 0.6 to 0.21 utils/other.py: prepare_model_for_kbit_training(use_gradient_checkpointing=True)"
+
 
 @meaning.derive(f.checkpointing.mode, source=f"{_SCRIPT}: FSDP only")
 def checkpointing(run: Cells) -> Any:
+    if run[f.quant.prepares_kbit]:
+        return Sourced("full", _CHECKPOINTS_PREPARED)
     return run[own.fsdp_checkpointing] if run[own.fsdp] else "none"
 
 

@@ -183,6 +183,16 @@ def amp(run: Cells) -> Any:
     return _half(run) or "no" if is_mixed or _strategy(run).startswith("deepspeed") else "no"
 
 
+@lightning.derive(
+    f.precision.gathered,
+    source="lightning 2.0.3 to 2.5 fabric and pytorch/plugins/precision/fsdp.py mixed_precision_config",
+)
+def gathered(run: Cells) -> Any:
+    """FSDP's policy leaves parameters in fp32 under ``-mixed``, and autocast casts what is computed with."""
+    is_mixed = (run[loop.precision] or "").endswith("-mixed")
+    return "fp32" if is_mixed and _strategy(run).startswith("fsdp") else None
+
+
 @lightning.derive(shared.loads, source="FB/plugins/precision/half.py: the module is cast")
 def loads(run: Cells) -> Any:
     is_true = is_lightning(run) and (run[loop.precision] or "").endswith("-true")

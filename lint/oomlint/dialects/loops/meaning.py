@@ -32,6 +32,7 @@ from oomlint.dialects.loops.keys import (
     FSDP2,
     FSDP_PLUGIN,
     INITIALIZE,
+    MIXED,
     SWITCHES,
     WRAPS_CHECKPOINTS,
 )
@@ -376,9 +377,51 @@ def autocast(run: Cells) -> Any:
     return run[loop.autocasts] in ("bf16", "fp16") and not run[loop.autocast_off]
 
 
+def _gathers_stored(blocks: list[Block]) -> bool:
+    """Whether the wrapper gets no dtype to gather in."""
+    policies = [block for block in blocks if block.table is MIXED]
+    if policies:
+        return not any(
+            block.mapping.open_ended or block.mapping.entries.keys() & {"param_dtype", "0"}
+            for block in policies
+        )
+    wrappers = [block for block in blocks if block.table in (FSDP1, FSDP2)]
+    return not any(
+        block.mapping.open_ended
+        or any(
+            key in block.mapping.entries and not _is_none(block.mapping.entries[key])
+            for key in ("mixed_precision", "mp_policy", "6")
+        )
+        for block in wrappers
+    )
+
+
+def _is_none(entry: Entry) -> bool:
+    return isinstance(entry.value, Scalar) and entry.value.value is None
+
+
+@meaning.derive(
+    _P.gathered,
+    source="torch 2.1 to 2.9 distributed/fsdp/_flat_param.py unshard, _fully_shard/_fsdp_param.py: param_dtype None",
+)
+def gathered(run: Cells) -> Any:
+    """Autocast casts what a module computes with, and not what FSDP gathers for it: without a dtype of its own that
+    is as it is stored."""
+    if not _is_raw(run) or not run[_P.autocast]:
+        return None
+    if run[loop.param_dtype]:
+        return run[loop.param_dtype]
+    stored = run[_P.param]
+    is_plain = stored in ("fp32", "bf16", "fp16")
+    return stored if is_plain and run.given.once(_gathers_stored) else None
+
+
 @meaning.derive(_P.comm, source=_TORCH_FSDP)
 def reduced_in(run: Cells) -> Any:
-    return (run[loop.reduce_dtype] or run[loop.param_dtype]) if _is_raw(run) else None
+    """In a dtype of its own, else as it is gathered."""
+    if not _is_raw(run):
+        return None
+    return run[loop.reduce_dtype] or run[loop.param_dtype] or run[_P.gathered]
 
 
 @meaning.derive(shared.loads)

@@ -32,6 +32,7 @@ from oomlint.dialects.trainer.model import (
 )
 from oomlint.dialects.trainer.own_losses import check_logits_unread
 from oomlint.dialects.trainer.reaching import is_on
+from oomlint.dialects.trainer.script_claim import PlainArguments
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.dialects.trl.collators import collators
@@ -347,6 +348,25 @@ def keeps_scores(run: Cells) -> Any:
 
 
 # -- activations and dtypes ------------------------------------------------------------------------
+
+
+def _takes_plain(blocks: list[Block]) -> bool:
+    """Whether the trainer's arguments are of transformers' own class."""
+    return any(isinstance(block, PlainArguments) for block in blocks)
+
+
+@trainers.default(
+    hf.checkpointing,
+    hf.bf16,
+    source="TRL 0.15.2:166, 0.22.2:579 and 0.26.2:598 trainer/sft_trainer.py: SFTConfig(**args.to_dict())",
+)
+def as_transformers_has_it(run: Cells) -> Any:
+    """SFTTrainer makes an SFTConfig of all that transformers' class holds, what nobody set there included: TRL's
+    own defaults are those of what it has more."""
+    if not run.given.once(_takes_plain):
+        return None
+    return {hf.checkpointing: False, hf.bf16: False}
+
 
 trainers.constant(hf.checkpointing, True, f"{BASE_SOURCE}:61", CHECKPOINTS)
 

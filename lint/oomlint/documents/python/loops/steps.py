@@ -75,7 +75,39 @@ def accumulation(script: Script) -> Node | None:
             name = dotted(node.right)
             if name is not None and _STEPS_AGAIN.search(name):
                 return script.evaluator.node(node.right, script.flow.scope_at(node))
+    return _waits_for(script)
+
+
+def _waits_for(script: Script) -> Node | None:
+    """The same by another name or by none: ``if (i + 1) % 8 == 0: optimizer.step()``."""
+    made = {id(script.node_of[id(call)]) for call in script.optimizers}
+    for node in script.tree.of_kind(ast.If):
+        counts = [
+            each
+            for each in walk(node.test)
+            if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod)
+        ]
+        if len(counts) == 1 and any(_steps(script, each, made) for each in _straight(node.body)):
+            return script.evaluator.node(counts[0].right, script.flow.scope_at(node))
     return None
+
+
+def _straight(body: list[ast.stmt]) -> Iterator[ast.Call]:
+    """The calls that statements consist of, those behind further conditions too, and none of a loop inside."""
+    for each in body:
+        value = each.value if isinstance(each, (ast.Expr, ast.Assign)) else None
+        if isinstance(value, ast.Call):
+            yield value
+        elif isinstance(each, (ast.If, ast.With, ast.Try)):
+            yield from _straight(each.body)
+
+
+def _steps(script: Script, call: ast.Call, made: set[int]) -> bool:
+    """``optimizer.step()``, or a scaler's ``step(optimizer)``."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
+        return False
+    scope = script.flow.scope_at(call)
+    return any(script.flow.leads_to(each, scope, made) for each in (call.func.value, *call.args))
 
 
 def clears_late(script: Script, step: ReachedCall) -> bool:
