@@ -26,7 +26,7 @@ _MIXERS = ("la_", "ssm_", "conv_")
 # What transformers 4.57 puts on top of a model that classifies or answers, by classes: modeling_layers.py
 # GenericForSequenceClassification, GenericForTokenClassification and GenericForQuestionAnswering (score, qa_outputs),
 # models/bert/modeling_bert.py (classifier), models/t5/modeling_t5.py (classification_head).
-TOP_HEADS = ("score", "classifier", "classification_head", "qa_outputs")
+_TOP_HEADS = ("score", "classifier", "classification_head", "qa_outputs")
 
 
 class Named(Struct, frozen=True):
@@ -80,7 +80,7 @@ def named(model: DecoderStructure, patterns: tuple[str, ...]) -> Named | None:
             numel += found
         index += block.count
     # A head on top has no more than some thousand elements a class, which are not counted.
-    top = matched([f"{name}.weight" for name in TOP_HEADS])
+    top = matched([f"{name}.weight" for name in _TOP_HEADS])
     # ``index`` is the number of all blocks now, those of an encoder and a decoder too.
     below = index if lowest is None and (numel or top) else lowest or 0
     is_bottom = embedding or (tower and model.vision_numel)
