@@ -11,6 +11,7 @@ from tests.linked import link, run_of
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
+from oomlint.judgement.plausible import plausible_of
 from oomlint.memory import state_bytes
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -352,6 +353,49 @@ def test_a_loop_over_names_that_may_do_otherwise_is_open(old: str, new: str) -> 
     run = _run(_ACCELERATE.replace("optimizer = ", loop, 1))
     assert run.level(f.trainable.method) is Level.UNREAD
     assert run.plan.trainable.names is None
+
+
+_HEAD_ALONE = """\
+for weight in model.parameters():
+    weight.requires_grad = False
+for weight in model.lm_head.parameters():
+    weight.requires_grad = True
+optimizer = """
+
+
+@pytest.mark.parametrize(
+    "freeze",
+    [
+        _HEAD_ALONE,
+        "model.requires_grad_(False)\nmodel.lm_head.requires_grad_(True)\noptimizer = ",
+        _HEAD_ALONE.replace("weight.requires_grad = True", "weight.requires_grad_(True)"),
+    ],
+)
+def test_what_is_switched_on_again_behind_all_is_left_to_train(freeze: str) -> None:
+    run = _run(_ACCELERATE.replace("optimizer = ", freeze, 1))
+    assert (run.plan.trainable.method, run.plan.trainable.names) == ("freeze", (r".*lm_head\.",))
+    states = state_bytes(run.plan)
+    # Llama-2 7B has an output projection of 32,000 x 4,096.
+    assert states is not None
+    assert states.gradients == 32_000 * 4_096 * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("model.lm_head.p", "model.model.norm.p"),
+        ("for weight in model.lm_head", "if args.head:\n  for weight in model.lm_head"),
+        ("requires_grad = True", "requires_grad = args.head"),
+        ("optimizer = ", "for layer in last(model):\n    layer.requires_grad_(True)\noptimizer = "),
+    ],
+)
+def test_what_else_is_switched_on_again_is_open(old: str, new: str) -> None:
+    run = _run(_ACCELERATE.replace("optimizer = ", _HEAD_ALONE.replace(old, new, 1), 1))
+    assert run.level(f.trainable.method) is Level.UNREAD
+    # What is left may be the end of the model.
+    assert {f.trainable.method: "freeze", f.trainable.last_layers: 1} in plausible_of(
+        run, f.trainable.method
+    )
 
 
 @pytest.mark.parametrize(

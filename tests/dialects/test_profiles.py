@@ -24,6 +24,7 @@ from oomlint.dialects.profiles.load import DATA, parsed, shipped
 from oomlint.dialects.profiles.records import ProfileError
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import Options, Report, lint
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import declared, f
 
 ROOT = Path(__file__).parents[2]
@@ -346,3 +347,15 @@ def test_generic_code_has_no_option_of_one_project() -> None:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str)
             }
         assert not told & texts, file
+
+
+def test_a_profile_says_whose_parser_takes_values_of_any_type(project: Path) -> None:
+    wrong = LINE.replace("\n", " --micro 0.5\n")
+    (project / "run.sh").write_text(wrong)
+    profile = project / ".oomlint" / "profiles" / "acme.toml"
+    for checks, refused in (("", True), ("checks = false\n", False)):
+        profile.write_text(ACME.replace("[scripts.train]\n", f"[scripts.train]\n{checks}"))
+        (run,) = _linted(project).runs
+        assert bool(run.wrong) is refused
+        # Nobody knows what the script makes of half a sample.
+        assert run.level(f.batch.micro) is Level.UNREAD

@@ -615,6 +615,21 @@ def test_a_release_of_sft_without_max_length_drops_it(
     assert [stray.path for stray in run.stray] == strays
 
 
+@pytest.mark.parametrize(
+    ("release", "packing"),
+    [
+        ("trl==0.18.2", "concat"),
+        ("trl==0.19.0", "bfd"),
+        ("trl", "bfd"),
+        # Of which release a commit is, no file tells: what is said of its masks would be a guess.
+        ("trl @ git+https://github.com/huggingface/trl.git@0123456789abcdef", "concat"),
+    ],
+)
+def test_packed_samples_are_told_apart_from_a_release_on(release: str, packing: str) -> None:
+    files = {"c.yaml": _SFT + "packing: true\nmax_length: 4096\n", "requirements.txt": release}
+    assert _run(files).plan.seq.packing == packing
+
+
 def test_the_older_name_counts_where_the_release_drops_the_newer() -> None:
     text = _SFT + "packing: true\nmax_length: 4096\nmax_seq_length: 2048\n"
     run = run_of({"c.yaml": text, "requirements.txt": "trl==0.15.2\n"}, "c.yaml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.linked import link, run_of
 
+from oomlint.dialects.verl.releases import VLLM_COUNTS_OWN
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.judgement.evidence import evidence_of, left_open
@@ -283,3 +284,18 @@ def test_the_release_of_a_submodule_that_is_not_checked_out(more: dict[str, str]
     cards = "4xRTX-4090"
     run = run_of({"run.sh": _OFFLOADED, **more}, "run.sh", hardware=cards)
     assert left_open(evidence_of(run)) == why
+
+
+def test_of_which_release_the_engine_of_a_copys_day_is_stays_open() -> None:
+    line = _GRPO.format(engine="vllm")
+
+    def opens(pins: str, copy: dict[str, str]) -> bool:
+        run = run_of({"run.sh": line, "requirements.txt": pins, **copy}, "run.sh")
+        assert run.plan.objective.rollout.share_of is not None
+        return VLLM_COUNTS_OWN in run.open
+
+    carried = _manager("fsdp_vllm", _ALWAYS)
+    assert opens("", carried)
+    assert not opens("vllm==0.8.5\n", carried)
+    # The newest verl has an engine of its day.
+    assert not opens("", {})

@@ -148,6 +148,7 @@ def test_sbatch_lines_after_the_first_command_do_not_count() -> None:
         ("python t.py --o $A/$B/$C --x 2", "2"),
         ('bash -c "python t.py --o \\$A/\\$B/\\$C --x 2"', "2"),
         # What only the run can tell is never guessed.
+        ("python t.py --x 2 ...", "2"),
         ("python t.py --x $N", UNKNOWN),
         ("python t.py --x $1", UNKNOWN),
         ("python t.py --x $(nproc)", UNKNOWN),

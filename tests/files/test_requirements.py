@@ -61,6 +61,9 @@ from oomlint.runs.run import Run
         ("NOTES.md", "pip install trl==0.9.6\n", {}),
         ("setup.cfg", "[options]\ninstall_requires =\n    accelerate==1.0.1\n", {"accelerate": "1.0.1"}),
         ("setup.py", 'setup(install_requires=["torch==2.4.0", "x"])', {"torch": "2.4.0"}),
+        ("setup.py", '_deps = ["trl @ git+https://github.com/huggingface/trl.git@69ad852e5654a77f1695eb4c60"]', {"trl": "commit 69ad852"}),
+        ("setup.py", '_deps = ["trl @ git+https://github.com/huggingface/trl.git@main"]', {}),
+        ("setup.py", 'setup(author_email="trl@example.org")', {}),
         (
             "uv.lock",
             ('version = 1\n[[package]]\nname = "torch"\nversion = "2.6.0+cu124"\n'

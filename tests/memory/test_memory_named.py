@@ -39,6 +39,8 @@ def chosen(dims: ModelDims, *patterns: str) -> Named:
         ((r"^lm_head\.weight$",), Named(ENDS, False, True, 4)),
         ((r"^model\.embed_tokens\.weight$", "lm_head"), Named(2 * ENDS, True, True)),
         (("nothing",), Named(0.0, False, False)),
+        # A head that a class of transformers puts on top has all blocks below it.
+        ((r".*classification_head\.",), Named(0.0, False, False, 4)),
     ],
 )
 def test_patterns_choose_parameters(patterns: tuple[str, ...], expected: Named) -> None:
@@ -95,6 +97,15 @@ def test_blocks_below_the_trained_ones_keep_nothing() -> None:
     assert kept(**{"trainable.last_layers": -1}) == pytest.approx(whole, rel=0.01)
     unstepped = {"trainable.last_layers": 1, "trainable.unstepped": "embeddings"}
     assert kept(**unstepped) == pytest.approx(whole, rel=0.01)
+
+
+def test_a_head_on_an_encoder_and_a_decoder_has_both_below_it() -> None:
+    stacked = DENSE.__class__(
+        **{name: getattr(DENSE, name) for name in ("layers", "hidden", "heads", "kv_heads", "head_dim",
+                                                   "ffn", "vocab", "tie_embeddings", "act", "norm")},
+        arch="t5",
+    )  # fmt: skip
+    assert chosen(stacked, r".*classification_head\.").below == 8
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(", "a" * 300, ".*.*.*.*.*x"])

@@ -104,6 +104,17 @@ class Kind(Struct, frozen=True):
         schema = {"anyOf": [{"const": "auto"}, dict(self.schema or {})]}
         return replace(self, read=read, write=write, schema=schema)
 
+    def unchecked(self) -> Kind:
+        """The same kind where nobody holds a value against it: one of another type is taken, and of no known meaning."""
+
+        def read(raw: Any) -> Any:
+            try:
+                return self.read(raw)
+            except BadValue as error:
+                raise Undecided(*error.args) from None
+
+        return replace(self, read=read)
+
 
 def read_integer(raw: Any) -> int:
     """An integer from 4, 4.0, ``"4"``, ``"5e8"`` or ``"1_000"``."""

@@ -70,7 +70,11 @@ _EXTRAS = (
     r"|tool\.poetry\.(?:extras|group\b[^\]\n]*))\].*?(?=^\[[a-z]|\Z)"
     r"|\bextras?_requires?\b[^=\n{]*=\s*\{.*?^[ \t]*\}"
 )
-_QUOTED = r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*[=<>~!^][^"'\n]*)["']"""
+# With clauses about the version, or an address with a commit. What is taken from a branch is not read here.
+_QUOTED = (
+    r"""["']([A-Za-z][\w.-]*(?:\[[\w,-]*\])?\s*"""
+    r"""(?:[=<>~!^][^"'\n]*|@\s*git\+[^\s"'@]+@[0-9a-f]{7,40}))["']"""
+)
 _CONDA = r"(?m)^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?([A-Za-z][\w.-]*)\s*([=<>~!][^\"'#\n]*)"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from oomlint.dialects.common.training import CHOSEN_BY_CODE
 from oomlint.memory.build import skeleton, stand_in
 from oomlint.models.names import one_of_mixture
 from oomlint.plan.evidence import Level
@@ -15,6 +16,8 @@ from oomlint.plan.model import ModelDims
 from oomlint.runs.run import Run
 
 _LORA = {f.trainable.method: "lora", f.trainable.r: 16, f.trainable.targets: "all_linear"}
+# What a script leaves to be trained that freezes by code of its own is often the end of the model.
+_LAST = {f.trainable.method: "freeze", f.trainable.last_layers: 1}
 _HALF = {f.precision.param: "bf16", f.precision.grad: "bf16", f.precision.optim_state: "bf16"}
 _WHOLE = {f.precision.param: "fp32", f.precision.grad: "fp32", f.precision.optim_state: "fp32"}
 _SPREAD = {f.parallel.backend: "device_map_pp", f.parallel.dp: 1}
@@ -78,6 +81,8 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
     if leaf == f.quant.method and dims is not None and dims.moe is not None:
         # Who loads a mixture in 4 bit may have its experts packed as well, as Unsloth's copies are.
         return (*PLAUSIBLE[leaf], {leaf: "bnb4", f.quant.quantises_moe_experts: True})
+    if leaf == f.trainable.method and _is_chosen_by_code(run):
+        return (*PLAUSIBLE[leaf], _LAST)
     if leaf == f.parallel.backend and run.level(f.load.device_map) is Level.UNREAD:
         return (*PLAUSIBLE[leaf], _SPREAD)
     if leaf != f.model.dims:
@@ -93,6 +98,12 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
         for vocabulary in _VOCABULARIES
     )
     return tuple({leaf: each} for each in shapes if _has_layers(each))
+
+
+def _is_chosen_by_code(run: Run) -> bool:
+    """Whether code of the run's script says of each parameter whether it is trained."""
+    origin = run.origin(f.trainable.method)
+    return origin is not None and origin.source == CHOSEN_BY_CODE
 
 
 def _is_assumed_shape(run: Run) -> bool:

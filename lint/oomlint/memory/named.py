@@ -23,6 +23,10 @@ _ATTENTION = frozenset(
     "q k v qkv o q_a q_b kv_a kv_b o_gate index_q index_k index_weights dt".split()
 )
 _MIXERS = ("la_", "ssm_", "conv_")
+# What transformers 4.57 puts on top of a model that classifies or answers, by classes: modeling_layers.py
+# GenericForSequenceClassification, GenericForTokenClassification and GenericForQuestionAnswering (score, qa_outputs),
+# models/bert/modeling_bert.py (classifier), models/t5/modeling_t5.py (classification_head).
+_TOP_HEADS = ("score", "classifier", "classification_head", "qa_outputs")
 
 
 class Named(Struct, frozen=True):
@@ -75,7 +79,10 @@ def named(model: DecoderStructure, patterns: tuple[str, ...]) -> Named | None:
             lowest = number if found and lowest is None else lowest
             numel += found
         index += block.count
-    below = model.layers if lowest is None and numel else lowest or 0
+    # A head on top has no more than some thousand elements a class, which are not counted.
+    top = matched([f"{name}.weight" for name in _TOP_HEADS])
+    # ``index`` is the number of all blocks now, those of an encoder and a decoder too.
+    below = index if lowest is None and (numel or top) else lowest or 0
     is_bottom = embedding or (tower and model.vision_numel)
     return Named(float(numel), embedding, head, 0 if is_bottom else below)
 

@@ -244,7 +244,7 @@ def _part(plan: Plan, model: DecoderStructure, method: str, stray_bytes: float) 
             numel, embeddings, head = chosen.numel, chosen.embedding, chosen.head
             below = 0 if stray_bytes else chosen.below
         elif count > 0 and not (t.params or stray_bytes or t.train_embeddings):
-            below = max(0, model.layers - count)
+            below = max(0, sum(block.count for block in model.blocks) - count)
     elif method != "none":
         frozen = model.vision_numel if is_frozen_tower(plan) else 0
         numel = t.params or float(model.numel - frozen)

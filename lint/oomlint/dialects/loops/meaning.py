@@ -21,6 +21,7 @@ from oomlint.dialects.common.fields import deepspeed, fsdp, ref, shared
 from oomlint.dialects.common.precision import precision
 from oomlint.dialects.common.quantization import quantization
 from oomlint.dialects.common.sharding import sharding
+from oomlint.dialects.common.training import CHOSEN_BY_CODE
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
 from oomlint.dialects.deepspeed.meaning import deepspeed_alone, deepspeed_json
@@ -542,7 +543,10 @@ def by_own_code(run: Cells, field: Any, said: Said) -> Said:
     by itself."""
     if said is not None or (field == f.trainable.method and reaches(run, ADAPTER)):
         return said
-    return run.said(_BY_CODE[field])
+    found = run.said(_BY_CODE[field])
+    if field == f.trainable.method and isinstance(found, Origin):
+        return replace(found, source=CHOSEN_BY_CODE)
+    return found
 
 
 @meaning.override(

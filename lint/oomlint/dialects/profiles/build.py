@@ -142,6 +142,8 @@ class _Builder:
             raise self.fault(key, f"there is no kind {option.kind!r}, but {', '.join(KINDS)}")
         if option.spellings:
             kind = kinds.choice(option.spellings, otherwise=None)
+        if not self.script.checks:
+            kind = kind.unchecked()
         field = self.field(option.stands_for or self._path(option), key)
         source = option.source or ("" if option.default is None else self.script.source)
         return Row(option.name, field, kind, option.default, option.aliases, source)

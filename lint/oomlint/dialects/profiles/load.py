@@ -109,6 +109,7 @@ def _script(name: str, project: str, raw: _Raw, file: str) -> ProfiledScript:
         match=tuple(map(_match, raw.get("match", ()))),
         framework=raw.get("framework", ""),
         extends=raw.get("extends", "trainer"),
+        checks=raw.get("checks", True),
         is_known=not raw.get("adds", False),
         drops=_words(raw, "drops"),
         known=frozenset(_words(raw, "known")),

@@ -86,6 +86,8 @@ class ProfiledScript(Struct, frozen=True, eq=False):
     extends: str = "trainer"
     """``trainer``: the script has the options of every script over the Trainer, and its own;
     ``nothing``: its own alone."""
+    checks: bool = True
+    """Whether its parser refuses a value of another type than the option's; python-fire hands on whatever it reads."""
     is_known: bool = True
     """Whether the command is recognised by this alone. Of a script that is not known, a profile
     adds to what is made of it if it is recognised."""

@@ -14,6 +14,7 @@ from typing import Any
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
+from oomlint.dialects.common.training import CHOSEN_BY_CODE
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value, unread_at
@@ -220,8 +221,7 @@ def _chosen_by_code(run: Cells) -> Origin | None:
         return None
     span = fact.location.span
     what = block.document.source.text[span.start : span.end].partition("(")[0]
-    why = "the script itself chooses which parameters are trained"
-    return unread_at(block, what, why, span)
+    return unread_at(block, what, CHOSEN_BY_CODE, span)
 
 
 def _choosing(blocks: list[Block]) -> list[tuple[Block, Fact]]:

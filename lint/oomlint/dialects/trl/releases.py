@@ -12,6 +12,10 @@ MIXES_PRECISION = LibraryChange(
     "trl", (0, 19), "bf16 is off by default",
     "TRL 0.18.2 and 0.19.0 trainer/sft_config.py", was=False,
 )  # fmt: skip
+PACKS_APART = LibraryChange(
+    "trl", (0, 19), "packed samples are cut from one run of tokens and told apart by nothing",
+    "TRL 0.18.0 and 0.19.0 data_utils.py pack_dataset, trainer/sft_config.py packing_strategy",
+)  # fmt: skip
 HAS_MAX_LENGTH = LibraryChange(
     "trl", (0, 16), "SFTConfig has max_seq_length alone",
     "TRL 0.15.2 and 0.16.0 trainer/sft_config.py",

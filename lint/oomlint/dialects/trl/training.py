@@ -58,6 +58,7 @@ from oomlint.dialects.trl.releases import (
     LOADS_REFERENCE_ANEW,
     LOADS_REFERENCE_UNDER_FSDP,
     MIXES_PRECISION,
+    PACKS_APART,
     PLACES_BY_RANK,
     PREPARES_4_BITS,
     RLOO_OF_TRAINER,
@@ -248,7 +249,10 @@ def _is_null(run: Cells, field: Any) -> bool:
 def packing(run: Cells) -> Any:
     if not run[trl.packing]:
         return "none"
-    return "concat" if run[trl.packing_strategy] == "wrapped" else "bfd"
+    if run[trl.packing_strategy] == "wrapped":
+        return "concat"
+    is_told = run.mentions(trl.packing_strategy) or "trl" not in run.known.untold
+    return "bfd" if run.has(PACKS_APART, otherwise=is_told) else "concat"
 
 
 @trainers.derive(f.seq.pad)

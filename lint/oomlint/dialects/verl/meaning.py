@@ -150,14 +150,16 @@ def share_of(run: Cells) -> Any:
         return None
     if not _vllm_has(run, VLLM_SLEEPS):
         return "free"
-    return "card" if _vllm_has(run, VLLM_COUNTS_OWN) else "process"
+    # Who carries a verl of some day may have the vLLM of that day: the extras of 0.3.0.post1 to 0.5.0 allow no 0.9.
+    is_carried = run[own.fsdp_vllm_sleeps] is not None or run[own.megatron_vllm_sleeps] is not None
+    return "card" if _vllm_has(run, VLLM_COUNTS_OWN, noted=is_carried) else "process"
 
 
-def _vllm_has(run: Cells, change: LibraryChange) -> bool:
+def _vllm_has(run: Cells, change: LibraryChange, *, noted: bool = False) -> bool:
     """Who runs a model that came later has a newer engine than the files allow that came with the copy of verl."""
     model = str(run[f.model.id] or "").lower()
     needed = (since for named, since in NEEDS_VLLM.items() if re.search(named, model))
-    return change.since <= max(needed, default=()) or run.has(change, noted=False)
+    return change.since <= max(needed, default=()) or run.has(change, noted=noted)
 
 
 _SLEEPS: dict[tuple[str, str | None], bool] = {

@@ -36,6 +36,8 @@ _ASSIGNMENT = re.compile(r"(\+{0,2})([A-Za-z_][\w.\-/@\[\]]*)=", re.ASCII)
 _SHORT_WITH_DIGITS = re.compile(r"-([nNGc])(\d+)$")
 # The last three are quoted where the line is another program's to run: `submit.py -- a \&\& b`.
 _SEPARATORS = ("--", "\\", "&&", "||", ";")
+# What a line of usage ends in: further options, not a value.
+_AND_SO_ON = ("...", "…")
 _WRAPPER_OPTIONS_WITH_VALUE = ("-n", "-u", "-C", "-g", "-a")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*$")
 
@@ -94,7 +96,7 @@ class CommandReader:
                 continue
             if plain and (assigned := _ASSIGNMENT.match(lead)):
                 assignments.append(self._assignment(number, assigned))
-            elif plain and _may_be_many(word):
+            elif plain and (_may_be_many(word) or word.text in _AND_SO_ON):
                 open_ended = True
             elif word.text in _SEPARATORS:
                 following = self.words[number + 1 : number + 2]
@@ -195,6 +197,8 @@ class CommandReader:
             if _FLAG.match(lead) or word.text in _SEPARATORS:
                 break
             if number > start and (_ASSIGNMENT.match(lead) or _may_be_many(word)):
+                break
+            if number > start and word.text in _AND_SO_ON:
                 break
             # No launcher takes a script as the value of an option: the option is a switch.
             if most is not None and lead.endswith(".py"):

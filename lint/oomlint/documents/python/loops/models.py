@@ -14,13 +14,15 @@ from oomlint.documents.python.lightning import (
 )
 from oomlint.documents.python.loops.loop import InsertionPoint
 from oomlint.documents.python.loops.script import Script
-from oomlint.documents.python.scopes import dotted
+from oomlint.documents.python.scopes import FunctionNode, dotted
 from oomlint.documents.python.side_facts import OTHER_MODEL, sets_gradient
 from oomlint.documents.python.walking import walk
 from oomlint.documents.text import Span
 
 _CASTS: Final = frozenset({"half", "bfloat16", "float", "to"})
 _MODEL_NAME: Final = re.compile(r"model|engine|net|fsdp|ddp", re.IGNORECASE)
+# The output projection, and what classes of transformers put on top of a model (memory/named.py).
+_HEADS: Final = frozenset({"lm_head", "score", "classifier", "classification_head", "qa_outputs"})
 
 
 def used_by(
@@ -138,11 +140,17 @@ def trained_by_name(script: Script, trained: set[int]) -> Items | None:
             if not any(part in name for part in [...]):
                 param.requires_grad = False
 
-    ``None`` where it may not run, or anything else switches them too."""
+    or those of one head, where it switches off all and then that head's on. ``None`` where it may not run, or anything
+    else switches them too."""
     if sum(sets_gradient(node) for node in walk(script.tree.root)) != 1:
         return None
     wanted = {node: call for node, call in script.loaders.items() if node in trained}
     blocks = (script.tree.root, *(each for each in script.tree.functions))
+    heads = next(
+        (heads for block in blocks if (heads := _heads_alone(script, block, wanted))), None
+    )
+    if heads is not None:
+        return heads
     for loop in (node for block in blocks for node in block.body if isinstance(node, ast.For)):
         match loop:
             case ast.For(
@@ -156,6 +164,83 @@ def trained_by_name(script: Script, trained: set[int]) -> Items | None:
                     said = script.evaluator.node(parts, scope)
                     return said if isinstance(said, Items) and _are_words(said) else None
     return None
+
+
+def _heads_alone(
+    script: Script, block: ast.Module | FunctionNode, wanted: dict[int, Call]
+) -> Items | None:
+    """The heads whose parameters a block switches on again behind the statement that switches off all::
+
+    for param in model.parameters():
+        param.requires_grad = False
+    for param in model.classification_head.parameters():
+        param.requires_grad = True
+    """
+    said = [(each, *found) for each in block.body if (found := _switched(each)) is not None]
+    if len(said) < 2 or len(said) != sum(_switches(node) for node in walk(script.tree.root)):
+        return None
+    (first, model, is_on), *rest = said
+    scope = script.flow.scope_at(first)
+    if is_on or not script.flow.leads_to(model, scope, wanted):
+        return None
+    heads: list[Node] = []
+    for statement, part, is_on in rest:
+        if not isinstance(part, ast.Attribute) or part.attr not in _HEADS:
+            return None
+        owner: ast.expr = part
+        while isinstance(owner, ast.Attribute):
+            owner = owner.value
+        if not is_on or not script.flow.leads_to(owner, scope, wanted):
+            return None
+        heads.append(Scalar(script.places.span(statement), f"{part.attr}."))
+    return Items(script.places.span(first), tuple(heads))
+
+
+def _switched(statement: ast.stmt) -> tuple[ast.expr, bool] | None:
+    """What ``module.requires_grad_(...)``, or a loop over a module's parameters, switches, and whether on."""
+    match statement:
+        case ast.For(
+            target=ast.Name(id=parameter),
+            iter=ast.Call(
+                func=ast.Attribute(value=module, attr="parameters"), args=[], keywords=[]
+            ),
+            body=[inner],
+            orelse=[],
+        ):
+            match _set(inner):
+                case (ast.Name(id=each), is_on) if each == parameter:
+                    return module, is_on
+            return None
+    return _set(statement)
+
+
+def _set(statement: ast.stmt) -> tuple[ast.expr, bool] | None:
+    """``owner.requires_grad = True``, ``owner.requires_grad_(False)``."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Attribute(value=owner, attr="requires_grad")],
+            value=ast.Constant(value=bool(is_on)),
+        ):
+            return owner, is_on
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Attribute(value=owner, attr="requires_grad_"),
+                args=[ast.Constant(value=bool(is_on))],
+                keywords=[],
+            )
+        ):
+            return owner, is_on
+    return None
+
+
+def _switches(node: ast.AST) -> bool:
+    """Whether a statement switches gradients, on or off."""
+    match node:
+        case ast.Assign(targets=[ast.Attribute(attr="requires_grad")]):
+            return True
+        case ast.Call(func=ast.Attribute(attr="requires_grad_")):
+            return True
+    return False
 
 
 def _left_to_train(statement: ast.stmt, name: str, parameter: str) -> ast.expr | None:
