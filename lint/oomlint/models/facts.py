@@ -23,8 +23,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     ``params_total`` (and ``params_active``) are set, good to ``GUESS_SPREAD``.
     ``"verified"`` means that the dimensions rebuild the published parameter count,
     ``"derived"`` that they were read or inferred without that check, ``"assumed"`` that they are those
-    of the model which the name seems to be a fine-tune of, or that no source was found for some of them, which ``source``
-    names. ``native_quant`` is
+    of the model which the name seems to be a fine-tune of. Of values for which no source was found ``source`` tells.
+    ``native_quant`` is
     the storage of the checkpoint that was *asked for* (``none``, ``bnb4``,
     ``bnb4_dynamic``, ``bnb8``, ``gptq``, ``gptq8``, ``awq``, ``aqlm``, ``fp8``,
     ``fp8_block``, ``nvfp4``, ``mxfp4``, ``gguf`` ...); ``dims`` and ``ckpt_dtype`` are
