@@ -106,7 +106,7 @@ def _texts_below(workspace: Workspace, about: tuple[Path, bool]) -> SearchedText
     )
     return SearchedTexts(
         workspace,
-        (name for name in names if _is_read(workspace, name, stamp(workspace.file(name)))),
+        (name for name in names if _is_read(workspace, name, workspace.size(name))),
     )
 
 
@@ -124,7 +124,7 @@ def naming(texts: SearchedTexts, name: str) -> list[str]:
     return sorted(near, key=lambda n: _distance(n, name))
 
 
-def _files(disk: Disk, root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
+def _files(disk: Disk, root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[str]:
     end = process_time() + _MOST_SECONDS
     for number, path in enumerate(disk.walk(root, suffixes)):
         if number >= _MOST_FILES or process_time() > end:
@@ -133,12 +133,12 @@ def _files(disk: Disk, root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterat
 
 
 def _bytes(workspace: Workspace, name: str, now: Stamp) -> bytes:
-    is_read = _is_read(workspace, name, now)
+    is_read = _is_read(workspace, name, None if now is None else now[1])
     return (workspace.read_or_none(name) if is_read else None) or b""
 
 
-def _is_read(workspace: Workspace, name: str, now: Stamp) -> bool:
-    return name in workspace.overlay or (now is not None and now[1] <= _MOST_BYTES)
+def _is_read(workspace: Workspace, name: str, size: int | None) -> bool:
+    return name in workspace.overlay or (size is not None and size <= _MOST_BYTES)
 
 
 def names_in(data: bytes) -> frozenset[str]:
