@@ -7,7 +7,8 @@ import pytest
 
 from oomlint.documents.base import Mapping
 from oomlint.errors import EncodingError, FileError, ParseError, ReadError
-from oomlint.files.disk import MAX_FILE_BYTES, walk
+from oomlint.files.dependencies import recording, still_holds
+from oomlint.files.disk import DISK, MAX_FILE_BYTES, walk
 from oomlint.files.workspace import Workspace
 
 
@@ -152,6 +153,33 @@ def test_walk_takes_suffixes_in_order_and_leaves_tool_folders_and_loops(project)
     (project / "a.txt").write_text("")
     found = [p.relative_to(project).as_posix() for p in walk(project, (".yaml", ".json"))]
     assert found == ["a.yaml", "ds.json", "configs/run.yaml"]
+
+
+def test_a_check_looks_at_a_folder_once_and_notes_it_each_time(tmp_path: Path) -> None:
+    (tmp_path / "configs" / "deep").mkdir(parents=True)
+    (tmp_path / "configs" / "loop").symlink_to(tmp_path)
+    for name in ("a.yaml", "configs/run.yaml", "configs/deep/ds.json"):
+        (tmp_path / name).write_text("")
+    disk = DISK.at_a_glance()
+    with recording() as plain:
+        found = list(DISK.walk(tmp_path, (".yaml", ".json")))
+    with recording() as first:
+        assert list(disk.walk(tmp_path, (".yaml", ".json"))) == found
+    (tmp_path / "configs" / "late.yaml").write_text("")
+    with recording() as second:
+        assert list(disk.walk(tmp_path, (".yaml", ".json"))) == found
+    assert plain == first == second
+    assert not still_holds(second)
+    assert list(disk.walk(tmp_path, (".yaml",), 0)) == [str(tmp_path / "a.yaml")]
+    assert len(list(DISK.walk(tmp_path, (".yaml", ".json")))) == 1 + len(found)
+
+
+def test_a_check_that_cannot_look_into_a_folder_finds_nothing_there(tmp_path: Path) -> None:
+    disk = DISK.at_a_glance()
+    assert list(disk.walk(tmp_path / "absent", (".yaml",))) == []
+    assert disk.size(str(tmp_path / "absent")) is None
+    (tmp_path / "here.yaml").write_text("a: 1\n")
+    assert disk.size(str(tmp_path / "here.yaml")) == 5
 
 
 def _recorded(run: Path) -> None:

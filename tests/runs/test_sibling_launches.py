@@ -13,6 +13,7 @@ from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
+from oomlint.runs.documented_launches import _are_alike
 from oomlint.runs.run import Run
 
 RECIPE = """\
@@ -196,6 +197,22 @@ def test_lines_for_siblings_that_shard_differently_leave_it_open() -> None:
     nearly = files["README.md"].replace("--multi_gpu", "--config_file accelerate/zero3.yaml")
     files["README.md"] = nearly.replace("processes 2", "processes 7")
     assert run_of(files, "configs/c.yaml").level(f.parallel.backend) is Level.ASSUMED
+
+
+def test_of_siblings_none_is_built_behind_the_first_that_shards_otherwise() -> None:
+    files = {
+        "a.sh": LINE.format(config="configs/a.yaml"),
+        "b.sh": LINE.format(config="configs/b.yaml").replace("zero3", "zero2"),
+        "configs/a.yaml": RECIPE,
+        "configs/b.yaml": RECIPE,
+        "accelerate/zero2.yaml": ZERO3.replace("3", "2"),
+    }
+    runs = _runs(files)
+    first, other = runs["configs/a.yaml"], runs["configs/b.yaml"]
+    behind = iter([first, other, first])
+    assert not _are_alike(behind)
+    assert next(behind) is first
+    assert _are_alike([first, first])
 
 
 def test_what_the_file_of_an_assumed_launch_says_is_assumed() -> None:

@@ -269,6 +269,24 @@ def test_what_is_kept_of_a_run_is_little_and_plain(projects):
     assert len(pickle.dumps(report)) < 18 * 6000
 
 
+def test_what_a_batch_says_does_not_repeat_what_the_user_named(projects, monkeypatch):
+    """Of hundreds of files that were named one by one, each of some dozens of batches would tell all."""
+    from oomlint.linting.engine import lint
+    from oomlint.session.jobs import make_jobs
+    from oomlint.session.request import CheckRequest
+
+    condensed, sent = many._condensed, []
+    monkeypatch.setattr(many, "_condensed", lambda *a: sent.append(condensed(*a)) or sent[-1])
+    paths = sorted(str(path) for path in projects.rglob("train*.yaml"))
+    [job] = make_jobs(CheckRequest(), paths)
+    assert list(job.workspace.named) == [*map(Path, paths), projects]
+    many.lint_many(
+        job, lambda j: lint(j.workspace, j.names, j.options), 1, lambda _done, _all: None
+    )
+    assert len(sent) > 1
+    assert {each.workspace.named for each in sent} == {()}
+
+
 @forks
 def test_processes_that_die_before_there_is_work_stop_nothing():
     mother = os.getpid()

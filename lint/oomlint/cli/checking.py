@@ -223,7 +223,7 @@ def _report(
     tick: progress.Tick | None = None,
 ) -> Results:
     """Lint one job, and fix it in memory where that is asked for."""
-    workspace = job.workspace.with_overlay(fixed.texts)
+    workspace = job.workspace.at_a_glance().with_overlay(fixed.texts)
     if not (mode.fix or mode.diff):
         return _linted(replace(job, workspace=workspace), mode, timings, tick)
     from oomlint.fix.apply import fix_all

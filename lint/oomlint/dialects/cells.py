@@ -183,10 +183,18 @@ class _Readers:
 
     def _look(self) -> None:
         """Note what cells read that have been added."""
+        found, based = self._found, self._cells[_BASE]
         for tier, cells in self._cells.items():
-            for field, cell in islice(cells.items(), self._seen[tier], None):
+            # What was added stands last: of a change of a run some cells behind hundreds that it shares with it.
+            for field, cell in islice(reversed(cells.items()), len(cells) - self._seen[tier]):
+                if tier == _FINAL and cell is based.get(field):
+                    continue  # nothing is forced on it, as on most
                 for read in cell.reads:
-                    self._found.setdefault(read, {})[field] = None
+                    readers = found.get(read)
+                    if readers is None:
+                        found[read] = {field: None}
+                    else:
+                        readers[field] = None
             self._seen[tier] = len(cells)
 
 
@@ -359,7 +367,10 @@ class Cells:
     def _note(self, fields: set[Any]) -> None:
         """Count what is being computed among some fields."""
         frame = self._trail[-1]
-        fields.update(frame.field if frame.tier == _GROUP else (frame.field,))
+        if frame.tier == _GROUP:
+            fields.update(frame.field)
+        else:
+            fields.add(frame.field)
 
     # -- libraries -------------------------------------------------------------------
 
@@ -595,18 +606,18 @@ class Cells:
         cell = self._cells[tier].get(field)
         if cell is None:
             cell = self._compute(field, tier)
-        if self._trail:
-            frame = self._trail[-1]
+        trail = self._trail
+        if trail:
+            frame = trail[-1]
             if frame.field != field:
                 frame.reads.pop(field, None)  # what is read last is last, however often
                 frame.reads[field] = None
-            if weakens:
-                frame.level = max(frame.level, cell.level)
+            if weakens and cell.level > frame.level:
+                frame.level = cell.level
         return cell
 
     def _compute(self, field: Any, tier: str) -> _Cell:
-        meaning = self.meaning
-        if tier == _FINAL and not meaning.overrides(field):
+        if tier == _FINAL and not self.meaning.overrides(field):
             cell = self._cells[_BASE].get(field) or self._compute(field, _BASE)
         elif tier == _SAID and self._is_silent(field):
             cell = _UNSAID
@@ -620,13 +631,16 @@ class Cells:
         if self._given.said(field) is not None:
             return False
         unsaid = self.meaning.unsaid_of(field)
-        return unsaid is not None and not any(
-            field in self._left_unsaid(each, field) for each in unsaid
-        )
+        if not unsaid:  # of most fields nobody has to be asked
+            return unsaid is not None
+        return not any(field in self._left_unsaid(each, field) for each in unsaid)
 
     def _left_unsaid(self, find: Unsaid, field: Any) -> Container[Any]:
         """The fields that a reader makes something of although nothing is said of them, for one of whom it is asked."""
-        look, asking = self._looks.setdefault(find, (partial(Given.once, function=find), set()))
+        looked = self._looks.get(find)
+        if looked is None:
+            looked = self._looks[find] = (partial(Given.once, function=find), set())
+        look, asking = looked
         asking.add(field)
         found: Container[Any] = look(self._given)
         return found
@@ -755,7 +769,10 @@ class Cells:
                 raise TypeError(f"{derivation.name} does not declare {sorted(strange)}")
             self._groups[key] = (derivation, found, inner)
         _, found, inner = self._groups[key]
-        frame.reads.update((read, None) for read in inner.reads if read != field)
+        reads = inner.reads
+        if field in reads:
+            reads = {read: None for read in reads if read != field}
+        frame.reads.update(reads)
         frame.level = max(frame.level, inner.level)
         return found.get(field)
 

@@ -198,24 +198,33 @@ def fields_of(
     name = rest.rpartition(".")[2]
     if package not in _WITH_FIELDS or ".experimental." in qualified:
         return None
-    reach, classes = reach_in(run, package), _classes(package)
-    if reach is None or (name not in classes.fields and name not in classes.bases):
+    reach, classes = reach_in(run, package), _classes(package)  # the reach is read in any case
+    own = None if reach is None else _own_fields(package, name, reach)
+    if reach is None or own is None:
         return None
     found: dict[str, tuple[Field, ...]] = {}
-    every_span = [span for _, span in classes.bases.get(name, ())]
-    every_span += [each.span for every in classes.fields.get(name, {}).values() for each in every]
-    if not any(map(reach.meets, every_span)):
-        return None  # no release that may run has the class: what ends the program is its import
     for base, span in classes.bases.get(name, ()):
         inherited = fields_of(f"transformers.{base}", run, reach_in) if reach.meets(span) else {}
         if inherited is None:
             return None
         found |= inherited
-    for field, every in classes.fields.get(name, {}).items():
-        possible = tuple(each for each in every if reach.meets(each.span))
-        if possible:
-            found[field] = possible
-    return found
+    return found | own
+
+
+@cache
+def _own_fields(package: str, name: str, reach: Reach) -> dict[str, tuple[Field, ...]] | None:
+    """Those that a class does not take from others, made once for all that is asked of it under the same releases; ``None``
+    where no table has the class, or no release that may run: what ends the program then is its import."""
+    classes = _classes(package)
+    own, bases = classes.fields.get(name, {}), classes.bases.get(name, ())
+    spans = [span for _, span in bases] + [each.span for every in own.values() for each in every]
+    if not any(map(reach.meets, spans)):
+        return None
+    possible = {
+        field: tuple(each for each in every if reach.meets(each.span))
+        for field, every in own.items()
+    }
+    return {field: every for field, every in possible.items() if every}
 
 
 def first_release_with(

@@ -1,7 +1,8 @@
 """What a workspace has behind it: the disk, or nothing.
 
 :data:`DISK` notes every look (:mod:`oomlint.files.dependencies`). Behind :data:`NOWHERE` there is nothing: a lint
-of texts that somebody handed over, as in a browser, sees these texts and no file of this machine.
+of texts that somebody handed over, as in a browser, sees these texts and no file of this machine. A :class:`Glance` is
+the disk as one check sees it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 from oomlint.documents import STAGED, kind_of
 from oomlint.errors import DeniedError, ReadError
@@ -45,6 +47,9 @@ _HYDRA_SWEEP = "multirun.yaml"
 _BUILT_IN = "build"
 _BUILT = re.compile(r"lib(\..+)?")
 _BUILT_FROM = frozenset({"setup.py", "setup.cfg", "pyproject.toml"})
+
+Step: TypeAlias = tuple[str, list[str], list[str]]
+"""A folder, the folders in it, of which those are entered that are left in the list, and its files: as of ``os.walk``."""
 
 
 class Disk:
@@ -91,14 +96,30 @@ class Disk:
         except OSError:
             return False
 
+    def size(self, path: str) -> int | None:
+        """How many bytes a file has; ``None`` where there is none."""
+        try:
+            return os.stat(path).st_size
+        except (OSError, ValueError):
+            return None
+
+    def at_a_glance(self) -> Disk:
+        """The same for one check, which goes through the same folders for many of its files."""
+        return Glance()
+
+    def tree(self, top: str) -> Iterable[Step]:
+        """A folder and those below it, links left out."""
+        return os.walk(top)
+
     def walk(
         self, folder: Path, suffixes: Sequence[str], deepest: int | None = None
-    ) -> Iterator[Path]:
-        return walk(folder, suffixes, deepest=deepest)
+    ) -> Iterator[str]:
+        """The paths that :func:`walk` finds."""
+        return _paths_below(self.tree(str(folder)), folder, suffixes, deepest=deepest)
 
     def documents(self, top: str, deepest: int) -> Iterator[str]:
         """The documents for people in a folder and in those up to ``deepest`` below it."""
-        for parent, folders, files in os.walk(top):
+        for parent, folders, files in self.tree(top):
             dependencies.saw_tree(parent, folders, files)
             below = 0 if parent == top else os.path.relpath(parent, top).count(os.sep) + 1
             wanted = folders if below < deepest else ()
@@ -131,6 +152,36 @@ class Disk:
         return environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
 
 
+class Glance(Disk):
+    """The disk as one check sees it: what stands in a folder and how large a file is it looks up once, and says again.
+    Whoever goes through the folders notes all the same what it saw there."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, tuple[list[str], list[str], frozenset[str]] | None] = {}
+        self._sizes: dict[str, int | None] = {}
+
+    def size(self, path: str) -> int | None:
+        if path not in self._sizes:
+            self._sizes[path] = super().size(path)
+        return self._sizes[path]
+
+    def at_a_glance(self) -> Disk:
+        return self
+
+    def tree(self, top: str) -> Iterator[Step]:
+        if top not in self._folders:
+            self._folders[top] = _entries(top)
+        found = self._folders[top]
+        if found is None:
+            return
+        below, files, links = found
+        folders = [*below]
+        yield top, folders, files
+        for folder in folders:
+            if folder not in links:
+                yield from self.tree(os.path.join(top, folder))
+
+
 class Nowhere(Disk):
     """A disk without files."""
 
@@ -155,9 +206,18 @@ class Nowhere(Disk):
     def has_other_names(self, file: Path) -> bool:
         return False
 
+    def size(self, path: str) -> None:
+        return None
+
+    def at_a_glance(self) -> Disk:
+        return self
+
+    def tree(self, top: str) -> Iterable[Step]:
+        return ()
+
     def walk(
         self, folder: Path, suffixes: Sequence[str], deepest: int | None = None
-    ) -> Iterator[Path]:
+    ) -> Iterator[str]:
         return iter(())
 
     def documents(self, top: str, deepest: int) -> Iterator[str]:
@@ -233,32 +293,59 @@ def walk(
     Links to folders are not followed, so there are no cycles. ``trouble`` is told the paths of
     folders that cannot be looked into, and of texts that a killed ``--fix`` did not put in place.
     """
-    for parent, folders, files in os.walk(folder, onerror=lambda e: trouble(e.filename)):
+    steps = os.walk(folder, onerror=lambda e: trouble(e.filename))
+    return map(Path, _paths_below(steps, folder, suffixes, trouble, deepest, leaves_out))
+
+
+def _paths_below(
+    steps: Iterable[Step],
+    folder: Path,
+    suffixes: Sequence[str],
+    trouble: Callable[[str], None] = lambda _: None,
+    deepest: int | None = None,
+    leaves_out: Callable[[str, bool], bool] | None = None,
+) -> Iterator[str]:
+    top = str(folder)
+    for parent, folders, files in steps:
         dependencies.saw_tree(parent, folders, files)
         if not os.access(parent, os.X_OK):
             trouble(parent)
             folders.clear()
             continue
-        is_last = deepest is not None and len(Path(parent).relative_to(folder).parts) >= deepest
+        is_last = deepest is not None and _depth(parent, top) >= deepest
         wanted = () if is_last else folders
         folders[:] = sorted(
             f
             for f in wanted
             if f not in _SKIPPED_FOLDERS
             and _BLANK not in f
-            and (parent == str(folder) or not _is_built(parent, f))
+            and (parent == top or not _is_built(parent, f))
             and not (leaves_out and leaves_out(os.path.join(parent, f), True))
         )
-        if parent != str(folder) and _is_record(parent, files):
+        if parent != top and _is_record(parent, files):
             folders.clear()
             continue
         past = {_HYDRA_SWEEP} if _is_sweep(parent, folders, files) else ()
         for file in sorted(f for f in set(files).difference(past) if _BLANK not in f):
             if (kind_of(file) or os.path.splitext(file)[1]) in suffixes:
-                if not (leaves_out and leaves_out(os.path.join(parent, file), False)):
-                    yield Path(parent, file)
+                path = os.path.join(parent, file)
+                if not (leaves_out and leaves_out(path, False)):
+                    yield path
             elif file.endswith(STAGED):
                 trouble(os.path.join(parent, file))
+
+
+def _entries(folder: str) -> tuple[list[str], list[str], frozenset[str]] | None:
+    """The folders and files in a folder, and which of the folders are links; ``None`` where it cannot be looked into."""
+    for _, folders, files in os.walk(folder):
+        links = (each for each in folders if os.path.islink(os.path.join(folder, each)))
+        return folders, files, frozenset(links)
+    return None
+
+
+def _depth(folder: str, top: str) -> int:
+    """How many folders a folder lies below another."""
+    return 0 if folder == top else folder.count(os.sep, len(top.rstrip(os.sep)))
 
 
 def _is_built(parent: str, name: str) -> bool:

@@ -22,7 +22,6 @@ from oomlint.documents import (
     YAML_SUFFIXES,
     kind_of,
 )
-from oomlint.files.disk import walk
 from oomlint.files.reference_index import calls_of, names_in, naming, texts_below
 from oomlint.files.searched import SearchedTexts
 from oomlint.files.workspace import Workspace
@@ -174,7 +173,7 @@ class LiveTexts:
         yield path
         root = self._workspace.project_around(path)
         if root not in self._whole:
-            files = list(islice(walk(root, _NAMING), _MOST_FILES + 1))
+            files = list(islice(self._workspace.disk.walk(root, _NAMING), _MOST_FILES + 1))
             names = {*self._workspace.overlay, *map(self._workspace.name, files)}
             known = len(files) <= _MOST_FILES
             self._whole[root] = SearchedTexts(self._workspace, names) if known else None

@@ -106,7 +106,7 @@ def _texts_below(workspace: Workspace, about: tuple[Path, bool]) -> SearchedText
     )
     return SearchedTexts(
         workspace,
-        (name for name in names if _is_read(workspace, name, stamp(workspace.file(name)))),
+        (name for name in names if _is_read(workspace, name, workspace.size(name))),
     )
 
 
@@ -127,9 +127,7 @@ def naming(texts: SearchedTexts, name: str) -> list[str]:
 def leading_to(workspace: Workspace, names: Sequence[str], others: Iterable[str]) -> list[str]:
     """The files among ``others`` that name one of ``names``, and those that name these in turn: of each the nearest."""
     given = frozenset(names)
-    left = [
-        n for n in others if n not in given and _is_read(workspace, n, stamp(workspace.file(n)))
-    ]
+    left = [n for n in others if n not in given and _is_read(workspace, n, workspace.size(n))]
     texts = SearchedTexts(workspace, left)
     found: dict[str, None] = {}
     todo = list(names) if left else []
@@ -140,7 +138,7 @@ def leading_to(workspace: Workspace, names: Sequence[str], others: Iterable[str]
     return list(found)
 
 
-def _files(disk: Disk, root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[Path]:
+def _files(disk: Disk, root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterator[str]:
     end = process_time() + _MOST_SECONDS
     for number, path in enumerate(disk.walk(root, suffixes)):
         if number >= _MOST_FILES or process_time() > end:
@@ -149,12 +147,12 @@ def _files(disk: Disk, root: Path, suffixes: Sequence[str] = SUFFIXES) -> Iterat
 
 
 def _bytes(workspace: Workspace, name: str, now: Stamp) -> bytes:
-    is_read = _is_read(workspace, name, now)
+    is_read = _is_read(workspace, name, None if now is None else now[1])
     return (workspace.read_or_none(name) if is_read else None) or b""
 
 
-def _is_read(workspace: Workspace, name: str, now: Stamp) -> bool:
-    return name in workspace.overlay or (now is not None and now[1] <= _MOST_BYTES)
+def _is_read(workspace: Workspace, name: str, size: int | None) -> bool:
+    return name in workspace.overlay or (size is not None and size <= _MOST_BYTES)
 
 
 def names_in(data: bytes) -> frozenset[str]:

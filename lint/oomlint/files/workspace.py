@@ -83,6 +83,7 @@ class Workspace:
         # Display paths have no "..", so neither may what they are relative to.
         self.cwd = Path(os.path.abspath(cwd or Path.cwd()))
         self._cwd = str(self.cwd)
+        self._prefix = self._cwd.rstrip(os.sep) + os.sep
         self.overlay: dict[str, bytes] = dict(overlay or {})
         self.project_root = Path(os.path.abspath(project_root or self.cwd))
         self.named = tuple(named)
@@ -93,6 +94,7 @@ class Workspace:
         self._as_started: dict[_Started, Document] = {}
         self._pins: dict[tuple[str, _Pins], dict[str, tuple[str, str]]] = {}
         self._git_roots: dict[str, str | None] = {}
+        self._projects: dict[str, str | None] = {}
         self._absent: dict[str, frozenset[str]] = {}
         self._starts: dict[str, tuple[Path, ...]] = {}
         self._held: dict[str, bool] = {}
@@ -104,8 +106,8 @@ class Workspace:
     def name(self, path: str | os.PathLike[str]) -> str:
         """The display path of any path."""
         # Plain strings: this is asked for every file that is looked for, mostly in vain.
-        absolute = os.path.normpath(os.path.join(self._cwd, os.path.expanduser(path)))
-        prefix = self._cwd.rstrip(os.sep) + os.sep
+        whole = path if os.path.isabs(path) else os.path.join(self._cwd, os.path.expanduser(path))
+        absolute, prefix = os.path.normpath(whole), self._prefix
         shown = absolute[len(prefix) :] if absolute.startswith(prefix) else absolute
         return shown.replace(os.sep, "/")
 
@@ -146,6 +148,10 @@ class Workspace:
 
     def exists(self, name: str) -> bool:
         return name in self.overlay or self.disk.is_file(os.path.join(self._cwd, name))
+
+    def size(self, name: str) -> int | None:
+        """How large a file on disk is; ``None`` where there is none."""
+        return self.disk.size(os.path.join(self._cwd, name))
 
     def read(self, name: str) -> bytes:
         """The bytes of a file.
@@ -280,6 +286,11 @@ class Workspace:
     def unread(self) -> Workspace:
         """The same workspace that has parsed nothing yet."""
         return Workspace(self.cwd, self.overlay, self.project_root, self.named, self.disk)
+
+    def at_a_glance(self) -> Workspace:
+        """The same for one check: that has parsed nothing yet, and sees of the disk what was there when it first looked."""
+        disk = self.disk.at_a_glance()
+        return Workspace(self.cwd, self.overlay, self.project_root, self.named, disk)
 
     @property
     def parsed(self) -> frozenset[str]:
@@ -492,14 +503,13 @@ class Workspace:
     def _project_of(self, folder: str) -> str | None:
         """The folder of the project that an absolute folder belongs to: its checkout, else that in which
         everything is said to be, else what the user named."""
-        root = self._git_root(folder)
-        if root is not None:
-            return root
-        known = (str(each) for each in (self.project_root, *self.named))
-        around = (
-            each for each in known if (folder + os.sep).startswith(each.rstrip(os.sep) + os.sep)
-        )
-        return next(around, None)
+        if folder not in self._projects:
+            root = self._git_root(folder)
+            known = map(str, (self.project_root, *self.named)) if root is None else ()
+            inside = folder + os.sep
+            around = (each for each in known if inside.startswith(each.rstrip(os.sep) + os.sep))
+            self._projects[folder] = next(around, root)
+        return self._projects[folder]
 
     def _pinned_in(self, folder: str, read: _Pins) -> dict[str, tuple[str, str]]:
         texts = {name: self._pin_text(name) for name in self._pin_files(folder)}

@@ -10,7 +10,6 @@ from pathlib import Path
 from oomlint.dialects.machine.launch import Launch
 from oomlint.documents import SUFFIXES, kind_of
 from oomlint.documents.base import ShellDocument
-from oomlint.files.disk import walk
 from oomlint.files.ignored import Ignored
 from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
@@ -70,7 +69,7 @@ def files_of_project(workspace: Workspace, root: Path) -> frozenset[str]:
     unsaved = (
         each for each in map(workspace.file, workspace.overlay) if kind_of(each.name) in SUFFIXES
     )
-    files = (*unsaved, *walk(root, SUFFIXES))
+    files = (*unsaved, *map(Path, workspace.disk.walk(root, SUFFIXES)))
     return frozenset(
         each.relative_to(root).as_posix() for each in files if each.is_relative_to(root)
     )

@@ -168,8 +168,7 @@ class Suggestions:
             return claim
         if len(ways) == 1 and kin:
             return next(iter(ways.values())).launch
-        # Of two that are as near the one counts that tells how many ranks there are.
-        nearest = min(ways.values(), key=lambda way: (way.line.apart, _ranks(way.run) is None))
+        nearest = _nearest(ways.values())
         if kin and _are_alike(way.run for way in ways.values()):
             return nearest.launch
         return self._told(nearest.launch, claim, nearest.line.reason, Level.UNREAD)
@@ -522,14 +521,24 @@ def words_of(launch: Claim) -> tuple[object, ...]:
     return (named, tuple(said))
 
 
+def _nearest(ways: Iterable[_Way]) -> _Way:
+    """The way of the nearest line; of two that are as near the one counts that tells how many ranks there are."""
+    by_distance = sorted(ways, key=lambda way: way.line.apart)
+    near = [way for way in by_distance if way.line.apart == by_distance[0].line.apart]
+    return near[0] if len(near) == 1 else min(near, key=lambda way: _ranks(way.run) is None)
+
+
 def _are_alike(runs: Iterable[Run]) -> bool:
-    """Whether launches shard alike, as far as they say how. By half as many ranks again a share of
-    the states changes less than by what the ranks do with it."""
-    runs = tuple(runs)
-    for field in _SHARDING:
-        if len({value for run in runs if (value := _known(run, field)) is not None}) > 1:
+    """Whether launches shard alike, as far as they say how: of runs that are built as they are asked for, none behind the
+    first that does not. By half as many ranks again a share of the states changes less than by what the ranks do with it."""
+    sharding: dict[Any, Any] = {}
+    ranks = []
+    for run in runs:
+        said = {field: _known(run, field) for field in _SHARDING}
+        if any(v is not None and sharding.setdefault(k, v) != v for k, v in said.items()):
             return False
-    ranks = [number for run in runs if (number := _ranks(run)) is not None]
+        number = _ranks(run)
+        ranks += [] if number is None else [number]
     return not ranks or max(ranks) <= 2 * min(ranks)
 
 

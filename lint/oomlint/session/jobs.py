@@ -179,11 +179,12 @@ def _files(
 
 
 def _named(workspace: Workspace, paths: Sequence[str]) -> list[Path]:
-    """The folders that the user named, the files, and the folders of the projects of these."""
+    """The folders that the user named, the files, and the folders of the projects of these, each once: of many files
+    that were named one by one there is mostly one project."""
     names = [workspace.name(path) for path in paths if path != "-"]
     files = [(name, workspace.file(name)) for name in names]
     projects = [workspace.project_around(name) for name, f in files if not os.path.isdir(f)]
-    return [*(file for _, file in files), *projects]
+    return list(dict.fromkeys((*(file for _, file in files), *projects)))
 
 
 def _is_there(file: Path) -> bool:

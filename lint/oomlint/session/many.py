@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from oomlint.documents import JSON_SUFFIXES, kind_of
 from oomlint.errors import FileError, InternalError
 from oomlint.files import dependencies
+from oomlint.files.workspace import Workspace
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.linting.diagnosis import Diagnosis, Given
 from oomlint.linting.engine import Report, Results, Told
@@ -297,7 +298,9 @@ def _condensed(report: Report, bounds: bool) -> Results:
         runs=tuple(map(kept, report.runs)),
         errors=report.errors,
         files_read=report.files_read,
-        workspace=report.workspace.unread(),
+        workspace=Workspace(
+            report.workspace.cwd
+        ),  # whoever joins the parts has what the user named
         recognised=report.recognised,
         fixed=report.fixed,
         applied=report.applied,
