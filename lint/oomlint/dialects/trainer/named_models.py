@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.rooted_models import named_by_end
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value
@@ -44,6 +45,14 @@ def _named_on_line(blocks: list[Block]) -> Setting | None:
         if entry is not None and isinstance(name, str) and name:
             return Setting(name, Origin("explicit", block, None, entry))
     return None
+
+
+@named_models.said(f.model.id)
+def by_end_of_option(run: Cells, field: Any, said: Said) -> Said:
+    """An option that the call which loads the model is given is a path in a folder that only the machine knows."""
+    if not isinstance(said, Origin) or _script_of(said) is None:
+        return said
+    return named_by_end(run, said, option_given(said, run.given.once(options_of)))
 
 
 @named_models.said(f.model.id)

@@ -259,7 +259,10 @@ class CommandReader:
         def mixed(step: Expansion) -> bool:
             return self.origins.shared_place(step, alone)
 
-        return value_of(self.source_text, chunks, start, style, mixed)
+        value = value_of(self.source_text, chunks, start, style, mixed)
+        word = self.words[number]
+        # ``--model $MODELS/Qwen2.5-7B``: the folder alone is not known.
+        return replace(value, tail=word.tail) if value.value is UNKNOWN and word.tail else value
 
     def _extent(self, numbers: range) -> tuple[Span, Container, str | None]:
         """The words' span in the innermost text that holds all of them."""
