@@ -209,6 +209,19 @@ def test_two_configs_of_a_folder_share_the_new_file(project: Path) -> None:
         assert after[name].endswith("deepspeed: conf/ds_z2_config.json\n")
 
 
+def test_what_trains_the_same_comes_first(project: Path) -> None:
+    """A smaller micro batch is enough for an adapter: no other engine is brought in, whoever takes unsafe fixes."""
+    adapter = FULL.replace("finetuning_type: full", "finetuning_type: lora")
+    config = adapter.replace("batch_size: 1", "batch_size: 64")
+    _written(project, {"sft.yaml": config, "run.sh": TRAIN.format("sft.yaml")})
+    assert oomlint("check", ".", "--hardware", CARDS).exit_code == 1
+    oomlint("check", ".", "--hardware", CARDS, "--fix", "--unsafe-fixes")
+    after = _texts(project)
+    assert after["sft.yaml"] != config
+    assert "deepspeed" not in after["sft.yaml"]
+    assert after.keys() == {"sft.yaml", "run.sh"}
+
+
 # -- by framework ----------------------------------------------------------------------------------
 
 
