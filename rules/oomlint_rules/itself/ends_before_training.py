@@ -7,6 +7,8 @@ Code and options of which it is certain that they end a run, whatever memory the
 * an option of `argparse` that a script declares twice, or without a name, so that the parser stops as it is made;
 * a class or a function of the project that is called without an argument that it requires, ahead of the training;
 * a `Trainer` whose samples get labels neither from the script nor from a collator;
+* a collator of transformers that masks words (`DataCollatorForLanguageModeling` without `mlm=False`), where the tokenizer
+  of the model has no mask token;
 * a script whose parser knows `--local_rank` alone, started by `python -m torch.distributed.launch` of torch 2, which
   hands over `--local-rank`;
 * an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for, and one

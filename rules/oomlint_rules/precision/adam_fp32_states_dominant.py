@@ -32,9 +32,13 @@ CPU offloading uses DeepSpeed's own Adam.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from oomlint.judgement import judge_gpu, relief, sharding_is_open
+from oomlint.judgement import judge_gpu, relief, settled, sharding_is_open
+from oomlint.judgement.launch import SHARDED
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.memory import state_bytes
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -102,7 +106,7 @@ class AdamFp32StatesDominant(Rule, code="OOM201", fixes=Applicability.UNSAFE, co
         yield self.finding(
             run,
             min(before.urgency, Severity.WARNING),
-            f"{_whose(run)} {gib(states)} of optimizer states",
+            f"{_whose(run)} {_amount(run, states)} of optimizer states",
             at=(f.optimizer.name, f.trainable.method),
             details=(
                 *before.context,
@@ -115,6 +119,16 @@ class AdamFp32StatesDominant(Rule, code="OOM201", fixes=Applicability.UNSAFE, co
                 if option.can_be_said
             ],
         )
+
+
+def _amount(run: Run, states: float) -> str:
+    """``145 GiB``; ``36.4 to 145 GiB`` where what was not read (a DeepSpeed config that is not there) may share them among
+    the GPUs."""
+    sharding: tuple[Any, ...] = (f.parallel.backend, f.parallel.zero.stage)
+    is_open = any(run.level(field) is Level.UNREAD for field in sharding)
+    shared = state_bytes(settled(run).assuming(SHARDED).plan) if is_open else None
+    least = states if shared is None else shared.master + shared.optimizer
+    return gib(states) if least >= states else f"{gib(least).removesuffix(' GiB')} to {gib(states)}"
 
 
 def _whose(run: Run) -> str:

@@ -21,6 +21,7 @@ from oomlint.dialects.table import Block, Origin, plain_value, unread_at
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.call_arguments import is_decided
 from oomlint.dialects.trainer.fields import hf, script
+from oomlint.dialects.trainer.masking import masking
 from oomlint.dialects.trainer.model import bits_of, packs_at_load
 from oomlint.dialects.trainer.named_models import named_models
 from oomlint.dialects.trainer.new_models import new_models
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 _SUBPARSERS = r"\.add_subparsers\([^()]*?\bdest\s*=\s*[\"'](\w+)[\"']"
 
-calls = Meaning(assigned, options, named_models)
+calls = Meaning(assigned, options, named_models, masking)
 """What holds whoever loads the model: options of the command line, what the trainer is given."""
 scripts = Meaning(calls, new_models)
 """What a script's calls load, adapt and quantize."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from oomlint.documents.base import Call, Fact
 from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.collator_facts import collator_facts
 from oomlint.documents.python.data_facts import data_facts
 from oomlint.documents.python.endings import ending_facts
 from oomlint.documents.python.evaluation_facts import evaluation_facts
@@ -46,6 +47,7 @@ def facts_of(
     :func:`~oomlint.documents.python.side_facts.side_facts`,
     :func:`~oomlint.documents.python.loss_facts.loss_facts`,
     :func:`~oomlint.documents.python.evaluation_facts.evaluation_facts`,
+    :func:`~oomlint.documents.python.collator_facts.collator_facts`,
     :func:`~oomlint.documents.python.data_facts.data_facts`,
     :func:`~oomlint.documents.python.padded_samples.padded_sample_facts`,
     :func:`~oomlint.documents.python.formatted_samples.formatted_sample_facts`,
@@ -65,6 +67,7 @@ def facts_of(
         *loss_facts(source, tree.root, places),
         *side_facts(source, tree, places, steps),
         *evaluation_facts(source, tree, places, evaluator, steps),
+        *collator_facts(source, places, steps),
         *data_facts(source, tree, places, evaluator, steps),
         *padded_sample_facts(source, places, evaluator, steps),
         *formatted_sample_facts(source, tree, places, steps),
