@@ -386,7 +386,7 @@ def test_autocast_alone_leaves_what_is_gathered_as_wide_as_it_is_stored(
     f = fsdp1(
         **WIDE, precision__gathered="fp32", precision__autocast=True, parallel__fsdp__wrap=wrap
     )
-    assert next(point.communication for point in fsdp1_points(f)["forward"]) == window
+    assert fsdp1_points(f)["forward"][0].communication == window
 
 
 @pytest.mark.parametrize(
