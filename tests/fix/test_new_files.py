@@ -334,6 +334,15 @@ def test_no_second_one_is_added_beside_one_that_says_otherwise(project: Path, pl
     assert "says otherwise" in _reason(project, files, STAGE_3)
 
 
+def test_one_that_offloads_less_is_for_something_else(project: Path) -> None:
+    said = json.loads(text_of(OF_LLAMA_FACTORY, "ds_z3_config.json"))
+    said["train_micro_batch_size_per_gpu"] = 2
+    _written(project, {"sharding/three.json": json.dumps(said)})
+    files = {"sft.yaml": FULL, "run.sh": TRAIN.format("sft.yaml")}
+    new = "ds_z3_offload_config.json"
+    assert _added(project, files, OFFLOADED) == [f"deepspeed: {new}", new]
+
+
 def test_it_is_indented_as_the_others_are(project: Path) -> None:
     other = text_of(OF_LLAMA_FACTORY, "ds_z2_config.json", 8)
     _written(project, {"ds/two.json": other})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os.path
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping as MappingABC, Sequence
 from itertools import islice
 from typing import Any
 
@@ -22,7 +22,7 @@ from oomlint.dialects.deepspeed.blocks import deepspeed_block
 from oomlint.dialects.deepspeed.dialect import looks_like_deepspeed
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import FAMILIES, text_of
-from oomlint.dialects.table import Block, Copy
+from oomlint.dialects.table import Block, Copy, Setting
 from oomlint.documents import JSON_SUFFIXES, PYTHON_SUFFIXES, kind_of
 from oomlint.documents.base import Document, Mapping, ShellDocument, root_of
 from oomlint.documents.json import parse_json
@@ -185,10 +185,12 @@ def _elsewhere(
     """A config of the project's own that does the job of ``text``, wherever it lies.
 
     Raises:
-        CannotEdit: one is of that stage and says otherwise.
+        CannotEdit: one is of that stage, offloads as much or more, and says otherwise.
     """
-    stage = _stage(parse_json(Source(path, text)))
-    alike = [each.path for each in theirs if each.stage == stage]
+    mine = _sense(parse_json(Source(path, text)))
+    assert mine is not None
+    stage, offloads = mine
+    alike = [each.path for each in theirs if each.stage == stage and each.offloads >= offloads]
     for other in alike:
         twin = _twin(copier, run, other, other, text)
         if twin is not None:
@@ -199,10 +201,12 @@ def _elsewhere(
 
 
 class Theirs(Struct, frozen=True):
-    """A DeepSpeed config of the project's own, its stage, and by how many blanks it is indented, if by any."""
+    """A DeepSpeed config of the project's own, its stage, what it offloads, and by how many blanks it is indented, if by
+    any."""
 
     path: str
     stage: object
+    offloads: frozenset[Any]
     indent: int | None
 
 
@@ -222,18 +226,21 @@ def _configs_in(workspace: Workspace, project: str) -> tuple[Theirs, ...]:
             document = workspace.document(name)
         except FileError:
             continue
-        stage = None if document is None else _stage(document)
+        sense = None if document is None else _sense(document)
         indented = re.match(rb"\s*\{\s*\n( +)\S", data)
-        if stage is not None:
-            found.append(Theirs(name, stage, None if indented is None else len(indented[1])))
+        if sense is not None:
+            found.append(Theirs(name, *sense, None if indented is None else len(indented[1])))
     return tuple(found)
 
 
-def _stage(document: Document) -> object:
-    """The stage of a document that is a DeepSpeed config."""
+def _sense(document: Document) -> tuple[object, frozenset[Any]] | None:
+    """The stage of a document that is a DeepSpeed config, and the states that it offloads."""
     root = root_of(document)
     if not isinstance(root, Mapping) or not looks_like_deepspeed(root.entries):
         return None
-    stage: Any = f.parallel.zero.stage
-    setting = deepspeed_block(document, root).reading.settings.get(stage)
-    return None if setting is None else setting.value
+    settings: MappingABC[Any, Setting] = deepspeed_block(document, root).reading.settings
+    if f.parallel.zero.stage not in settings:
+        return None
+    moved = (f.offload.optimizer, f.offload.params)
+    offloads = {each for each in moved if each in settings and settings[each].value != "none"}
+    return settings[f.parallel.zero.stage].value, frozenset(offloads)
