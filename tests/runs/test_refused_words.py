@@ -90,6 +90,21 @@ def test_what_the_composition_leaves_open_may_have_any_key() -> None:
     assert _stops(words, start="cd $WORK && python3 -m verl.trainer.main_ppo") == ""
 
 
+def test_words_that_choose_no_file_leave_the_files_known() -> None:
+    many = " ".join(f"+extra.key_{number}=1" for number in range(150))
+    key = "actor_rollout_ref.actor.fsdp_config.grad_offload"
+    assert _stops(f"{many} {key}=True").startswith(f"Hydra refuses {key}")
+
+
+def test_a_checkout_that_is_installed_in_place() -> None:
+    words = f"{_MODEL}.selective_mask_path=masks.pt {_MODEL}.path=gpt2"
+    inner = {f"verl/{name}": text for name, text in _FILES.items()}
+    run = {"run.sh": f"python3 -m verl.trainer.main_ppo {words}\n"}
+    for more, is_told in (({"verl/setup.py": "setup()\n"}, True), ({}, False)):
+        found = run_of({**inner, **run, **more}, "run.sh").settings.get(shared.refused)
+        assert (found is not None) is is_told
+
+
 def test_a_program_that_is_not_here_is_not_asked() -> None:
     words = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=gpt2 no.such=1\n"
     assert run_of({"run.sh": words}).settings.get(shared.refused) is None

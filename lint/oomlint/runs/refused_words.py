@@ -35,6 +35,8 @@ _MOST_FILES = 128
 # By these the command looks for configs elsewhere, or for others.
 _ELSEWHERE = ("config_path", "cp", "config_dir", "cd", "multirun", "m", "resolve", "package", "p")
 _NAMES = ("config_name", "cn")
+# A checkout of the package in a folder of its name, which is installed in place.
+_INSTALLED_BY = ("setup.py", "pyproject.toml")
 _SEARCHES = re.compile(rb"searchpath|SearchPathPlugin|hydra\.core\.plugins")
 _DECORATED = re.compile(rb"@(?:hydra\.)?main\b")
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -68,12 +70,21 @@ class RefusedWords:
 
     def _program(self, launch: Launch, from_file: str) -> str | None:
         """The file of the project that a command starts. One by a path from elsewhere may be of another checkout."""
-        written = launch.script or (
-            f"{launch.name.replace('.', '/')}.py" if launch.is_module else ""
-        )
-        if not written or written[:1] in ("/", "~", "$"):
+        if not launch.is_module:
+            return None if launch.script is None else self._here(launch.script, launch, from_file)
+        path = f"{launch.name.replace('.', '/')}.py"
+        root = path.partition("/")[0]
+        found = self._here(path, launch, from_file)
+        if found is None and any(
+            self._here(f"{root}/{name}", launch, from_file) for name in _INSTALLED_BY
+        ):
+            found = self._here(f"{root}/{path}", launch, from_file)
+        return found
+
+    def _here(self, path: str, launch: Launch, from_file: str) -> str | None:
+        if path[:1] in ("/", "~", "$"):
             return None
-        return self._workspace.resolve(written, from_file, launch.command.folder)
+        return self._workspace.resolve(path, from_file, launch.command.folder)
 
     def _main(self, program: str) -> HydraMain | None:
         """How a program asks Hydra for its config; ``None`` of any other program, and of one that does so twice."""

@@ -47,9 +47,9 @@ class LoadedFiles:
         return tuple(dict.fromkeys(file.path for file in self._read.values() if file is not None))
 
     def at(self, path: str, profile: Profile) -> ConfigFile | None:
-        """The file of a path, if it is here and holds one mapping."""
+        """The file of a path, if it is here and holds one mapping. Paths at which there is none do not count as read."""
         if path not in self._read:
-            is_one_more = len(self._read) < self._most
+            is_one_more = len(self.paths) < self._most
             self._read[path] = self._loaded(path, profile) if is_one_more else None
         return self._read[path]
 
