@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,17 @@ from oomlint.fix.planned import with_plans
 from oomlint.judgement import judgement_of
 from oomlint.judgement.change import relief
 from oomlint.linting.engine import Options, Report
-from oomlint.linting.rule import Applicability, Proposal, SetFields, Severity
+from oomlint.linting.headlines import leaders
+from oomlint.linting.rule import (
+    Applicability,
+    AskedLate,
+    Finding,
+    Proposal,
+    Rule,
+    SetFields,
+    Severity,
+)
+from oomlint.plan.fields import f
 from oomlint.report import render
 from oomlint.report.paint import Paint
 from oomlint.runs.run import Run
@@ -128,6 +139,51 @@ def test_a_bug_in_a_proposal_costs_nobody_the_finding() -> None:
     assert found.fix is not None
     assert found.fix.applicability is Applicability.DISPLAY
     assert (found.fix.reason or "").startswith("rule wants failed: ")
+
+
+@pytest.mark.parametrize("severity", [Severity.INFO, Severity.WARNING])
+def test_what_only_an_estimate_tells_is_proposed_of_a_remark_when_somebody_asks(
+    severity: Severity,
+) -> None:
+    asked = []
+
+    class Late(Rule, code="OOM199", name="late", fixes=Applicability.SAFE):
+        summary = "it is late"
+
+        def check(self, run: Run) -> Iterator[Finding]:
+            yield self.finding(run, severity, "late", proposals=AskedLate(self.proposed))
+
+        def proposed(self) -> Iterator[Proposal]:
+            asked.append(severity)
+            yield Proposal.set("save memory", {f.checkpointing.mode: "full"})
+
+    report = linked.report_of({"a.yaml": LORA}, hardware=GPU, rules=[Late])
+    (found,) = report.diagnoses
+    assert asked == ([] if severity is Severity.INFO else [severity])
+    assert found.fix is not None
+    assert [each.title for each in found.finding.proposals] == ["save memory"]
+    assert asked == [severity]
+
+
+def test_a_remark_whose_proposals_cannot_be_made_says_so_in_the_place_of_the_fix() -> None:
+    class Broken(Rule, code="OOM199", name="broken", fixes=Applicability.SAFE):
+        summary = "it is broken"
+
+        def check(self, run: Run) -> Iterator[Finding]:
+            for message in ("first", "second"):
+                yield self.info(
+                    run, message, resource="gpu", predicted=1, proposals=AskedLate(self.proposed)
+                )
+
+        def proposed(self) -> Iterator[Proposal]:
+            yield from {}["what is not there"]
+
+    report = linked.report_of({"a.yaml": LORA}, hardware=GPU, rules=[Broken])
+    assert len(leaders(report.diagnoses)) == 1
+    for found in report.diagnoses:
+        assert found.fix is not None
+        assert found.fix.title == "it is broken"
+        assert (found.fix.reason or "").startswith("rule broken failed: ")
 
 
 def test_of_a_run_that_fits_no_change_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def _is_idle(each: CandidateFix) -> bool:
     (:func:`oomlint.fix.needless.why_unasked`)."""
     if not isinstance(each, Diagnosis) or each.is_planned:
         return False
-    return not each.finding.proposals or each.severity < Severity.WARNING
+    return each.severity < Severity.WARNING or not each.finding.proposals
 
 
 def _is_indifferent(run: Run | None, made: Made) -> bool:

@@ -24,7 +24,15 @@ def fix_for(run: Run, finding: Finding) -> Fix | None:
     except Exception as error:
         whose = f" of the plug-in {finding.rule.origin}" if finding.rule.origin else ""
         reason = f"rule {finding.rule.name}{whose} failed: {in_words(error)}; {REPORT_IT}"
-        return Fix(finding.proposals[0].title, Applicability.DISPLAY, (), reason=reason)
+        return Fix(_title_of(finding), Applicability.DISPLAY, (), reason=reason)
+
+
+def _title_of(finding: Finding) -> str:
+    """What the first proposal is called; what the rule says, where to make proposals is what failed."""
+    try:
+        return finding.proposals[0].title
+    except Exception:
+        return finding.rule.summary
 
 
 def _first_written(run: Run, finding: Finding) -> Fix | None:

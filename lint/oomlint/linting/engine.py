@@ -410,7 +410,7 @@ def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
 
 def _fix_for(run: Run, finding: Finding) -> Fix | None:
     """What mends a finding; what works that out is imported where there is anything to work out."""
-    if not finding.proposals:
+    if finding.proposals == ():
         return None
     from oomlint.fix.proposed import fix_for
 

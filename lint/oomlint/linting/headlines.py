@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from oomlint.judgement import may_survive
 from oomlint.linting.diagnosis import Diagnosis, Given, Told
-from oomlint.linting.rule import Applicability, Proposal, SetFields, Severity
+from oomlint.linting.rule import Applicability, Finding, Proposal, SetFields, Severity
 from oomlint.runs.run import Run
 
 D = TypeVar("D", bound=Told)
@@ -55,7 +55,8 @@ def _leader(group: Sequence[D]) -> D:
 def _at_best(diagnosis: Told) -> tuple[int | str, ...]:
     """No later than its :func:`_rank`, whatever its fix comes to."""
     finding, run = diagnosis.finding, diagnosis.run
-    is_known = isinstance(diagnosis.ask, Given) or not finding.proposals
+    proposals = _proposals_of(finding)
+    is_known = isinstance(diagnosis.ask, Given) or not proposals
     if (
         is_known
         or not isinstance(run, Run)
@@ -64,14 +65,22 @@ def _at_best(diagnosis: Told) -> tuple[int | str, ...]:
         return _rank(diagnosis)
     # The fix of a remark is only shown (:func:`oomlint.fix.needless.why_unasked`).
     is_remark = finding.severity < Severity.WARNING
-    most = max(proposal.applicability for proposal in finding.proposals)
+    most = max(proposal.applicability for proposal in proposals)
     return (
         -finding.severity,
-        not any(_may_suffice(run, proposal) for proposal in finding.proposals),
+        not any(_may_suffice(run, proposal) for proposal in proposals),
         -(Applicability.DISPLAY if is_remark else most),
         finding.rule.cost,
         finding.rule.code,
     )
+
+
+def _proposals_of(finding: Finding) -> tuple[Proposal, ...]:
+    """What a finding proposes; nothing where making it failed, which is told in the place of the fix."""
+    try:
+        return tuple(finding.proposals)
+    except Exception:
+        return ()
 
 
 def _may_suffice(run: Run, proposal: Proposal) -> bool:

@@ -8,9 +8,10 @@ centrally from the wishes they state.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
+from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, overload
 
 from msgspec import Struct, field
 
@@ -118,6 +119,28 @@ class Proposal(Struct, frozen=True, eq=False):
         return cls(title, (SetFields(values),), applicability)
 
 
+class AskedLate(Sequence[Proposal]):
+    """Proposals of which only an estimate tells whether they help, made for who first asks: of a remark mostly nobody
+    does."""
+
+    def __init__(self, make: Callable[[], Iterable[Proposal]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> tuple[Proposal, ...]:
+        return tuple(self._make())
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, at: int) -> Proposal: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Proposal, ...]: ...
+    def __getitem__(self, at: int | slice) -> Proposal | tuple[Proposal, ...]:
+        return self._made[at]
+
+
 class Note(Struct, frozen=True, eq=False):
     """A second place that matters to a finding."""
 
@@ -143,7 +166,7 @@ class Finding(Struct, frozen=True, eq=False):
     resource: Resource | None = None
     predicted_bytes: int | None = None
     limit_bytes: int | None = None
-    proposals: tuple[Proposal, ...] = ()
+    proposals: Sequence[Proposal] = ()
     notes: tuple[Note, ...] = ()
     evidence: Level | None = None
     """How well that is known on which the finding rests; ``None`` where it rests on no value."""
@@ -374,6 +397,7 @@ class Rule:
         if judged is not None:
             confidence = confidence or judged.confidence
             predicted = judged.predicted if predicted is None else predicted
+        is_remark = severity < Severity.WARNING
         return Finding(
             rule=type(self),
             severity=severity,
@@ -384,7 +408,9 @@ class Rule:
             resource=resource,
             predicted_bytes=None if predicted is None else int(predicted),
             limit_bytes=None if limit is None else int(limit),
-            proposals=tuple(proposals),
+            proposals=proposals
+            if is_remark and isinstance(proposals, AskedLate)
+            else tuple(proposals),
             notes=tuple(notes),
             evidence=evidence,
             ends_the_run=ends_the_run,

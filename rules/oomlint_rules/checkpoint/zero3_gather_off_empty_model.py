@@ -36,9 +36,10 @@ Where the shards are all that is wanted, as to go on training from them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from oomlint.judgement import confidence, settled
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import Applicability, AskedLate, Finding, Proposal, Rule, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -119,7 +120,7 @@ class Zero3GatherOffEmptyModel(Rule, code="OOM511", fixes=Applicability.UNSAFE, 
             ),
             confidence=confidence(run),
             resource="host",
-            proposals=_proposals(run),
+            proposals=AskedLate(partial(_proposals, run)),
         )
 
 

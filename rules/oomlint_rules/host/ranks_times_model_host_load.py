@@ -36,9 +36,18 @@ can drop: hence never more than a warning.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from oomlint.judgement import settled
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import (
+    Applicability,
+    AskedLate,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    Where,
+)
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
@@ -136,7 +145,7 @@ class RanksTimesModelHostLoad(Rule, code="OOM404", fixes=Applicability.SAFE, cos
             ),
             judged=found,
             confidence="medium" if found.confidence == "high" else found.confidence,
-            proposals=_sharded(run),
+            proposals=AskedLate(partial(_sharded, run)),
         )
 
 
