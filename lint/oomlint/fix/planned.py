@@ -80,7 +80,8 @@ def planned_report(
 
     Runs for which there is no plan keep what their rules propose, and for those that need one only
     with some data there is none. Where no plan is of the ``level`` that is to be applied, one down to
-    ``lowest`` is carried all the same, for people to see, and what others would do stays.
+    ``lowest`` is carried all the same, for people to see, unless what its rule proposes is of the level, and what others
+    would do stays.
     """
     runs = {run.name: run for run in report.runs if judgement_of(run).is_in_trouble}
     troubles = {
