@@ -30,8 +30,8 @@ from oomlint.documents.suffixes import YAML_SUFFIXES
 from oomlint.documents.text import Location, Source
 from oomlint.files.workspace import Workspace
 
-# As many as a program composes at most (verl 0.8: 30).
-_MOST_FILES = 128
+# As many as the commands of a project choose among (verl 0.8 has 60).
+_MOST_FILES = 512
 # By these the command looks for configs elsewhere, or for others.
 _ELSEWHERE = ("config_path", "cp", "config_dir", "cd", "multirun", "m", "resolve", "package", "p")
 _NAMES = ("config_name", "cn")
@@ -48,6 +48,8 @@ class RefusedWords:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._mains: dict[str, HydraMain | None] = {}
+        self._files: dict[str, LoadedFiles] = {}
+        """By the folder of configs: sweeps start one program many times."""
 
     def of(self, launch: Launch, from_file: str) -> Ending | None:
         """The first word of a command that Hydra is sure to refuse, if there is one."""
@@ -95,7 +97,9 @@ class RefusedWords:
 
     def _layers(self, folder: str, name: str, launch: Launch) -> Sequence[Layer]:
         """What is composed; nothing where the primary config is not here or looks for others elsewhere."""
-        files = LoadedFiles(self._find, _MOST_FILES)
+        if folder not in self._files:
+            self._files[folder] = LoadedFiles(self._find, _MOST_FILES)
+        files = self._files[folder]
 
         def load(path: str) -> ConfigFile | None:
             for suffix in YAML_SUFFIXES:
