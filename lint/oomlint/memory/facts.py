@@ -102,6 +102,13 @@ class Facts:
         other.samples = samples_of(other.plan, self.model, self.ranks.cp, other.assume)
         return other
 
+    @property
+    def built(self) -> tuple[DecoderStructure, Regime]:
+        """The structure and how its blocks compute, where there is a model, which who asks knows."""
+        assert self.model is not None
+        assert self.regime is not None
+        return self.model, self.regime
+
     def assume(self, field: Any, value: Any, why: str) -> Any:
         self.assumptions.append(Assumption(field, value, why))
         return value
