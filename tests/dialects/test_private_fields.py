@@ -119,6 +119,10 @@ def _set() -> set[str]:
     return {path_of(field) for field in (*(row.field for row in _rows()), *_derived())}
 
 
+# Which argument of a call is the field that is asked for.
+_ASKED = {"takes": 1, "weakens": 0}
+
+
 class _Reads(ast.NodeVisitor):
     """The fields that a module asks for: named in the body of a function or in a constant of the
     module, not where a row, a derivation or a change names what it sets."""
@@ -158,6 +162,9 @@ class _Reads(ast.NodeVisitor):
             for each in ast.walk(node):
                 if isinstance(each, ast.Lambda):
                     self.visit(each)
+            # ``meaning.takes(field, other)``, ``meaning.weakens(other, *fields)``: one that asks for another.
+            if isinstance(node.func, ast.Attribute) and node.func.attr in _ASKED:
+                self.visit(node.args[_ASKED[node.func.attr]])
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._visit_body(node.body)

@@ -41,7 +41,7 @@ def test_the_table_of_risks_is_worked_out() -> None:
 def risk(need: int, by: float, resource: Literal["gpu", "host"]) -> float | None:
     """Of a need with bounds so far below and above, where there are 1000 bytes."""
     device = {"peak_bytes": need, "low_bytes": (1 - by) * need, "high_bytes": (1 + by) * need}
-    device |= {"parts": None, "peak_phase": None}
+    device |= {"parts": None, "peak_phase": "forward"}
     estimate: Any = SimpleNamespace(**{resource: SimpleNamespace(**device)})
     return risk_in(estimate, resource, 1000)
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from oomlint.memory import build as build_module
-from oomlint.memory.build import _Parts, mixture_class, size_class, skeleton, stand_in, without_head
+from oomlint.memory import stand_ins
+from oomlint.memory.build import _Parts, skeleton, without_head
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure
+from oomlint.memory.stand_ins import mixture_class, size_class, stand_in
 from oomlint.memory.traits import _TRAITS
 from oomlint.memory.vision import tower_of
 from oomlint.models.architectures import BARTS, BERTS
@@ -80,8 +81,8 @@ def test_a_stand_in_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(tried) <= most
         return made(dims)
 
-    made = build_module._build
-    monkeypatch.setattr(build_module, "_build", build)
+    made = stand_ins.build
+    monkeypatch.setattr(stand_ins, "build", build)
     for total in (10**9, 10**11, 10**13):
         tried.clear()
         most = 2 + (total * 128 / 12) ** (1 / 3) / 128 / 38

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.diagnose.measured import Kind
 from oomlint.diagnose.scan import Log
@@ -101,19 +102,7 @@ def _held_against(figure: PeakComparison, forecast: Forecast) -> PeakComparison:
     if bounds is None:
         return figure
     predicted, low, high = bounds
-    return PeakComparison(
-        what=figure.what,
-        source=figure.source,
-        log=figure.log,
-        line=figure.line,
-        kind=figure.kind,
-        measured=figure.measured,
-        is_floor=figure.is_floor,
-        run=forecast.name,
-        predicted=predicted,
-        low=low,
-        high=high,
-    )
+    return replace(figure, run=forecast.name, predicted=predicted, low=low, high=high)
 
 
 def _bounds(figure: PeakComparison, forecast: Forecast) -> tuple[int, int, int] | None:

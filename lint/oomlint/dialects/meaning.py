@@ -184,6 +184,15 @@ class Meaning:
         _check((field,))
         self.derivations.append(Derivation(self, (field,), "derive", source, lambda _run: value))
 
+    def takes(self, field: Any, other: Any, source: str = "") -> None:
+        """A field that has the value of another, where the file does not say its own."""
+        self.derive(field, source=source)(lambda run: run[other])
+
+    def weakens(self, other: Any, *fields: Any) -> None:
+        """Fields that are no better known than another, which never has a value: what an override reads and does not
+        answer makes its field as weak."""
+        self.override(*fields)(lambda run: run[other])
+
     def said(
         self, *fields: Any, if_any: bool = False, unsaid: Unsaid | None = None
     ) -> Callable[[Reader], Reader]:

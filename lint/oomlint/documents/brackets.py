@@ -40,16 +40,18 @@ class Brackets(Struct, frozen=True):
         separator = " ," if self.source.text[part.end - 1] == ":" else ","
         if not self._alone_before(part.start):
             return [(part.end, part.end, f"{separator} {piece}")]
-        line = self.source.newline + self._indent(part.start)
+        line = self.source.newline + self.source.indent(part.start)
         if comma is not None:
-            end = self._line_end(comma)
+            end = self.source.line_end(comma)
             if self.skip(comma + 1) < end:
                 return [(comma + 1, comma + 1, f" {piece},")]
             # Before the comma, which goes if what follows is deleted at the same time.
-            if not self.source.text[comma + 1 : end].strip() and comma <= self._line_end(part.end):
+            if not self.source.text[comma + 1 : end].strip() and comma <= self.source.line_end(
+                part.end
+            ):
                 return [(comma, comma, f",{line}{piece}")]
             return [(end, end, f"{line}{piece},")]
-        end = self._line_end(part.end)
+        end = self.source.line_end(part.end)
         if self.closing < end:
             return [(part.end, part.end, f"{separator}{line}{piece}")]
         return [(part.end, end, separator + self.source.text[part.end : end] + line + piece)]
@@ -71,11 +73,11 @@ class Brackets(Struct, frozen=True):
         if comma is None and (self.skip(part.end) != self.closing or before is None):
             raise CannotEdit("the entries here are not separated by commas")
         last = part.end if comma is None else comma + 1
-        end = self._line_end(last)
+        end = self.source.line_end(last)
         alone_after = self.skip(last) >= end
         if self._alone_before(part.start) and alone_after:
-            following = self._next_line(end)
-            splices = [(self._line_start(part.start), following, "")]
+            following = self.source.next_line(end)
+            splices = [(self.source.line_start(part.start), following, "")]
             if comma is None and before is not None:
                 splices.insert(0, (before, before + 1, ""))
             return splices
@@ -97,18 +99,4 @@ class Brackets(Struct, frozen=True):
         return following if self.source.text[following : following + 1] == "," else None
 
     def _alone_before(self, offset: int) -> bool:
-        return not self.source.text[self._line_start(offset) : offset].strip(" \t")
-
-    def _indent(self, offset: int) -> str:
-        return self.source.text[self._line_start(offset) : offset]
-
-    def _line_start(self, offset: int) -> int:
-        return self.source.line_starts[self.source.position(offset)[0] - 1]
-
-    def _line_end(self, offset: int) -> int:
-        return self.source.line_span(self.source.position(offset)[0]).end
-
-    def _next_line(self, line_end: int) -> int:
-        line = self.source.position(line_end)[0]
-        starts = self.source.line_starts
-        return starts[line] if line < len(starts) else len(self.source.text)
+        return not self.source.text[self.source.line_start(offset) : offset].strip(" \t")

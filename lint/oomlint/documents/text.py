@@ -103,6 +103,23 @@ class Source(Struct, frozen=True, dict=True):
         end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
         return Span(start, start + len(self.text[start:end].rstrip("\r\n")))
 
+    def line_start(self, offset: int) -> int:
+        """Where the line begins in which an offset lies."""
+        return self.line_starts[self.position(offset)[0] - 1]
+
+    def line_end(self, offset: int) -> int:
+        """Where it ends, before its line break."""
+        return self.line_span(self.position(offset)[0]).end
+
+    def next_line(self, offset: int) -> int:
+        """Where the next one begins; the end of the text behind the last."""
+        line = self.position(offset)[0]
+        return self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+
+    def indent(self, offset: int) -> str:
+        """What stands on the line before an offset."""
+        return self.text[self.line_start(offset) : offset]
+
     def whole_lines(self, span: Span) -> Span | None:
         """The lines that a span takes up, breaks included; ``None`` if it shares one."""
         first, last = self.position(span.start)[0], self.position(span.end)[0]

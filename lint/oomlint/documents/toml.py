@@ -96,10 +96,10 @@ class TomlDocument(DataDocument, frozen=True, eq=False):
             return self._edits(brackets.insert(line, index) if place.own else brackets.fill(line))
         if place.own:
             neighbour = mapping.entries[after if after in place.own else place.own[-1]]
-            indent = self._indent(neighbour.span.start)
-            end = self._line_end(neighbour.span.end)
+            indent = self.source.indent(neighbour.span.start)
+            end = self.source.line_end(neighbour.span.end)
         elif place.header_end is not None:
-            indent, end = "", self._line_end(place.header_end)
+            indent, end = "", self.source.line_end(place.header_end)
         else:
             raise CannotEdit("the table has no header and no line of its own to add to")
         return self._edits([(end, end, self.source.newline + indent + line)])
@@ -163,14 +163,6 @@ class TomlDocument(DataDocument, frozen=True, eq=False):
         return Brackets(
             self.source, node.span.start, node.span.end - 1, parts, lambda at: _skip(text, at)
         )
-
-    def _indent(self, offset: int) -> str:
-        return self.source.text[
-            self.source.line_starts[self.source.position(offset)[0] - 1] : offset
-        ]
-
-    def _line_end(self, offset: int) -> int:
-        return self.source.line_span(self.source.position(offset)[0]).end
 
     def _edits(self, splices: list[Splice]) -> list[Edit]:
         return [Edit(self.source.path, *splice) for splice in splices]

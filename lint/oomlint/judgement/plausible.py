@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.common.training import CHOSEN_BY_CODE
-from oomlint.memory.build import skeleton, stand_in
+from oomlint.memory.build import skeleton
+from oomlint.memory.stand_ins import stand_in
 from oomlint.models.names import one_of_mixture
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from oomlint.memory.build import predicting, skeleton, stand_in, without_head
+from oomlint.memory.build import predicting, skeleton, without_head
 from oomlint.memory.bytes_per import BytesPer, bytes_per_element, with_saved_copies
 from oomlint.memory.layers import Regime
 from oomlint.memory.parameters import DecoderStructure
@@ -21,6 +21,7 @@ from oomlint.memory.ranks import Ranks, ranks_of
 from oomlint.memory.regimes import regime_of, tower_regime_of
 from oomlint.memory.result import Assumption
 from oomlint.memory.samples import Samples, samples_of
+from oomlint.memory.stand_ins import stand_in
 from oomlint.memory.trained import Trained, trained_of
 from oomlint.memory.vision import Tower, tower_name, tower_of
 from oomlint.models.architectures import (
@@ -101,6 +102,13 @@ class Facts:
         other.logits = {}
         other.samples = samples_of(other.plan, self.model, self.ranks.cp, other.assume)
         return other
+
+    @property
+    def built(self) -> tuple[DecoderStructure, Regime]:
+        """The structure and how its blocks compute, where there is a model, which who asks knows."""
+        assert self.model is not None
+        assert self.regime is not None
+        return self.model, self.regime
 
     def assume(self, field: Any, value: Any, why: str) -> Any:
         self.assumptions.append(Assumption(field, value, why))

@@ -114,9 +114,7 @@ def _with_later_tokens(f: Facts, tokens: float, found: Logits) -> Logits:
 
 def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
     ranks = f.ranks
-    model, regime = f.model, f.regime
-    assert model is not None
-    assert regime is not None
+    model, regime = f.built
     loss, kind = f.plan.loss, f.plan.objective.kind
     mode = _mode(f) if spares else "full"
     each = model.vocab / ranks.tp * tokens
@@ -195,9 +193,8 @@ def _by_algorithm(f: Facts, each: float, e: float, wide: float, norm: float) -> 
 
 def _plain(f: Facts, profile: LayerProfile, tokens: float, wide: float, norm: float) -> Logits:
     """Cross entropy of all logits at once."""
-    model, regime, loss = f.model, f.regime, f.plan.loss
-    assert model is not None
-    assert regime is not None
+    loss = f.plan.loss
+    model, regime = f.built
     vocab, e = model.vocab / f.ranks.tp, float(regime.whole)
     held = e * vocab * tokens
     copy = 4 * vocab * tokens if wide > e else 0.0
@@ -287,9 +284,8 @@ def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:
 
 def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     """Losses that never make all logits."""
-    model, regime, loss = f.model, f.regime, f.plan.loss
-    assert model is not None
-    assert regime is not None
+    loss = f.plan.loss
+    model, regime = f.built
     e, vocab = regime.whole, model.vocab / f.ranks.tp
     if loss.algorithm == "tiles":
         return _tiles(f, tokens)
@@ -320,9 +316,7 @@ def _tiles(f: Facts, tokens: float) -> Logits:
     some tokens (``loss.chunks``) and words (``loss.words``), in forward with the copies of a running logsumexp, in backward again. There the last
     tile's probabilities and gradient live until the next one's are made, beside the gradients of the hidden
     states and of the whole weight."""
-    model, regime = f.model, f.regime
-    assert model is not None
-    assert regime is not None
+    model, regime = f.built
     e = float(regime.whole)
     loss = f.plan.loss
     tile = tokens / max(1, loss.chunks or 1) * min(model.vocab, loss.words or model.vocab)
@@ -342,9 +336,8 @@ def _norm(f: Facts, tokens: float) -> float:
 def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
     """Cross entropy in chunks of tokens: of logits that are all there, of logits that are made
     chunk by chunk, or of such that backward makes again."""
-    model, regime, loss = f.model, f.regime, f.plan.loss
-    assert model is not None
-    assert regime is not None
+    loss = f.plan.loss
+    model, regime = f.built
     e, norm = regime.whole, _norm(f, tokens)
     each = model.vocab / f.ranks.tp * tokens
     weight = model.vocab / f.ranks.tp * model.hidden
@@ -426,9 +419,7 @@ def _recomputed(f: Facts, tokens: float, chunk: float, norm: float) -> Logits:
     """trl 1.7 trainer/sft_trainer.py _chunk under activation checkpointing: ``chunk`` logits, and
     for each chunk anew an fp32 copy of the head's weight, which autocast makes half again; its
     gradient passes through fp32 too."""
-    model, regime = f.model, f.regime
-    assert model is not None
-    assert regime is not None
+    model, regime = f.built
     hidden = tokens * model.hidden * regime.stream
     weight = model.vocab / f.ranks.tp * model.hidden
     copies = (4.0 if regime.stream == 2 else 0.0) + (2.0 if regime.amp else 0.0)

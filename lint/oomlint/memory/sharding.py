@@ -102,9 +102,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py).
     """
     ranks, bytes_per = f.ranks, f.bytes_per
-    m, regime = f.model, f.regime
-    assert m is not None
-    assert regime is not None
+    m, _ = f.built
     fsdp = f.plan.parallel.fsdp
     stack = stack_of(f)
     tokens, scores = stack.tokens, stack.scores
@@ -122,11 +120,9 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     trained = local_trained(f)
     full = not f.trained.lora
     head = logits_of(f, stack.written)
-    bare = 16.0 * tokens + 2.0 * f.samples.length * m.head_dim * regime.stream
+    bare, hidden, saved = stack.bare, stack.hidden, stack.saved
     pictures = images_of(f)
     base = bare + pictures.kept
-    hidden = m.hidden * regime.stream * tokens
-    saved = stack.saved
 
     # Sharded gradients of the elements reduced so far, beside those of earlier micro batches.
     shard_grad = 0.0 if offload or not full else master / n
@@ -203,7 +199,7 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
             Point(before + each * done, bare + hidden, 0.0, e * unit + made + reduce * block, 0.0),
             Point(before + each * (done + unit), bare, 0.0, scatter, 0.0),
         ]
-    step = Point(final, 16.0 * tokens, 0.0, 0.0, optimizer_temporaries(f, trained))
+    step = Point(final, stack.ids, 0.0, 0.0, optimizer_temporaries(f, trained))
     return {
         "forward": forward, "backward": backward, "optimizer_step": [step], "idle": [Point()],
     }  # fmt: skip
@@ -218,9 +214,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     reduction runs in a wider dtype, the unit is gone before the wide copy is made.
     """
     ranks, bytes_per = f.ranks, f.bytes_per
-    m, regime = f.model, f.regime
-    assert m is not None
-    assert regime is not None
+    m, _ = f.built
     fsdp = f.plan.parallel.fsdp
     stack = stack_of(f)
     tokens, scores = stack.tokens, stack.scores
@@ -241,11 +235,9 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     full = not f.trained.lora
     grad_width = 0.0 if fsdp.cpu_offload else bytes_per.grad
     head = logits_of(f, stack.written)
-    bare = 16.0 * tokens + 2.0 * f.samples.length * m.head_dim * regime.stream
+    bare, hidden, saved = stack.bare, stack.hidden, stack.saved
     pictures = images_of(f)
     base = bare + pictures.kept
-    hidden = m.hidden * regime.stream * tokens
-    saved = stack.saved
     before = 0.0
     if f.samples.accumulation > 1:
         before = bytes_per.grad * trained / n if fsdp.sync_every_micro else e * trained
@@ -309,9 +301,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
         backward.append(Point(before + (done if wrapped else 0.0), bare + hidden, 0.0, final, 0.0))
     else:
         backward.append(Point(before + done, bare + hidden, 0.0, held, 0.0))
-    step = Point(
-        grad_width * trained / n, 16.0 * tokens, 0.0, 0.0, optimizer_temporaries(f, trained)
-    )
+    step = Point(grad_width * trained / n, stack.ids, 0.0, 0.0, optimizer_temporaries(f, trained))
     return {
         "forward": forward, "backward": backward, "optimizer_step": [step], "idle": [Point()],
     }  # fmt: skip

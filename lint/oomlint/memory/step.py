@@ -75,9 +75,8 @@ class Stack:
     )
 
     def __init__(self, f: Facts) -> None:
-        model, regime, ranks, samples = f.model, f.regime, f.ranks, f.samples
-        assert model is not None
-        assert regime is not None
+        model, regime = f.built
+        ranks, samples = f.ranks, f.samples
         self.f = f
         self.tokens = samples.tokens
         self.scores = samples.rows * samples.length * samples.length / ranks.cp
@@ -110,6 +109,23 @@ class Stack:
         if model.layer_input:
             self.saved += layer_inputs_profile(model, regime).saved.token * self.tokens
 
+    @property
+    def ids(self) -> float:
+        """Bytes of what goes in, which stays for all of a step: inputs and labels, 8 bytes a token each."""
+        return 16.0 * self.tokens
+
+    @property
+    def bare(self) -> float:
+        """Bytes that are there below the first layer: these, and the cosines and sines of rotary positions."""
+        model, regime = self.f.built
+        return self.ids + 2.0 * self.f.samples.length * model.head_dim * regime.stream
+
+    @property
+    def hidden(self) -> float:
+        """Bytes of what one layer hands to the next, or back."""
+        model, regime = self.f.built
+        return model.hidden * regime.stream * self.tokens
+
     def _weights(self, block: DecoderBlock) -> float:
         """Weights that were gathered, and stay whole until a layer's backward that is not computed again."""
         return (
@@ -118,9 +134,8 @@ class Stack:
 
     def _spared(self) -> float:
         """What the lowest layers keep less than others like them."""
-        f, model, regime = self.f, self.f.model, self.f.regime
-        assert model is not None
-        assert regime is not None
+        f = self.f
+        model, regime = f.built
         if self.checkpoint:
             return 0.0
         if f.trained.lora and not f.trained.embeddings:
@@ -163,9 +178,7 @@ class Stack:
 @batchless
 def walk_of(f: Facts) -> Walk:
     """The way down the layers of one rank; FSDP's units are counted with them."""
-    model, regime = f.model, f.regime
-    assert model is not None
-    assert regime is not None
+    model, _ = f.built
     sharded = f.ranks.backend in ("fsdp1", "fsdp2")
     units = units_of(f).blocks if sharded else [0.0] * len(model.blocks)
     groups = tuple(
@@ -177,9 +190,7 @@ def walk_of(f: Facts) -> Walk:
 
 def profile_of(f: Facts, block: DecoderBlock) -> LayerProfile:
     """The profile of a block to a token of the sample: a decoder's runs on those of the target."""
-    model, regime = f.model, f.regime
-    assert model is not None
-    assert regime is not None
+    model, regime = f.built
     profile = layer_profile(model, block, regime)
     if not block.crosses or f.samples.target_share == 1:
         return profile
@@ -231,9 +242,7 @@ def selective_bytes(f: Facts, profile: LayerProfile) -> float:
     experts lie on other ranks, what goes to them and what comes back, so that nothing is sent again
     (torchtitan c4e22911 of 2025-09-06 and later, models/deepseek_v3/infra/parallelize.py
     _op_sac_save_list: all_to_all_single), unless the plan says which of both is kept."""
-    model, regime = f.model, f.regime
-    assert model is not None
-    assert regime is not None
+    model, regime = f.built
     block = model.blocks[-1]
     keeps = f.plan.checkpointing.selective_keeps
     outputs = sum(x.outputs for x in block.linears)
@@ -295,9 +304,7 @@ class _Pile:
 
     def __init__(self, f: Facts, trained: float, *, handed_on: bool) -> None:
         ranks, bytes_per = f.ranks, f.bytes_per
-        model, regime = f.model, f.regime
-        assert model is not None
-        assert regime is not None
+        model, regime = f.built
         stage = (f.plan.parallel.zero.stage or 0) if ranks.backend == "zero" else 0
         offloaded = f.plan.offload.optimizer in ("cpu", "nvme")
         self.width: float = regime.stream if stage >= 1 else bytes_per.grad
@@ -376,12 +383,9 @@ _STEPPED = {"lomo": {2: 8.0, 4: 4.0}, "adalomo": {2: 12.0, 4: 12.0}}
 def replicated_points(f: Facts) -> dict[str, list[Point]]:
     """Single GPU, DDP, ZeRO, Megatron: whole layers compute on every rank."""
     ranks = f.ranks
-    model, regime = f.model, f.regime
-    assert model is not None
-    assert regime is not None
+    model, regime = f.built
     optimizer = f.plan.optimizer
     stack = stack_of(f)
-    tokens = stack.tokens
     trained = local_trained(f)
     head = logits_of(f, stack.written)
     # Logits of the micro batches that wait for their backward pass with the rest.
@@ -392,7 +396,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     pile = _Pile(
         f, trained, handed_on=in_backward or comm.holds_gradients or ranks.backend == "megatron"
     )
-    bare = 16.0 * tokens + 2.0 * f.samples.length * model.head_dim * regime.stream
+    bare = stack.bare
     pictures = images_of(f)
     base = bare + pictures.kept
     saved = stack.saved
@@ -442,7 +446,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
         backward.append(Point(0.0, bare, 0.0, around, stepped * model.embed_numel / ranks.tp))
 
     step = Point(
-        pile.after, 16.0 * tokens, 0.0, comm.resident_at_step, optimizer_temporaries(f, trained)
+        pile.after, stack.ids, 0.0, comm.resident_at_step, optimizer_temporaries(f, trained)
     )
     if f.trained.stray_bytes:
         # Each backward makes them anew and adds them to those that nobody clears.

@@ -151,9 +151,9 @@ def assess(
     )
     runs = (*(_change(run, was) for run, was in concerned), *(_change(None, r) for r in lost))
     worse = _worse(concerned, report)
-    turns = _turns(worse, then, now, touched, old_of)
-    beside = _beside(worse, then, now, touched, old_of)
-    cards = list(_cards(report, worse, runs, (turns, beside), now))
+    worsened = _Worsened(worse, then, now, touched, old_of)
+    turns = worsened.turns(), worsened.beside()
+    cards = list(_cards(report, worse, runs, turns, now))
     undone = _undone(card for card in cards if card.undo and blame.is_settled(card.undo))
     fixes: tuple[FixResult, ...] = ()
     if caused:
@@ -172,42 +172,48 @@ def assess(
 # -- cards -----------------------------------------------------------------------------------
 
 
-def _turns(
-    worse: Sequence[tuple[Run, Run]],
-    then: _Side,
-    now: _Side,
-    touched: Collection[str],
-    old_of: Mapping[str, str],
-) -> list[blame.Turn]:
-    """What the change turned in the files of runs that it made worse."""
-    found: list[blame.Turn] = []
-    for path in sorted({path for _, run in worse for path in run.sources}.intersection(touched)):
-        old, new = then.source(old_of.get(path, path)), now.source(path)
-        if old is not None and new is not None:
-            before = [was for was, run in worse if path in run.sources]
-            after = [run for _, run in worse if path in run.sources]
-            found += blame.turns_of(old, new, before, after)
-    return found
+class _Worsened(Struct, frozen=True, eq=False):
+    """The runs that a change made worse, as they were and as they are, with both of its sides."""
 
+    pairs: Sequence[tuple[Run, Run]]
+    then: _Side
+    now: _Side
+    touched: Collection[str]
+    old_of: Mapping[str, str]
 
-def _beside(
-    worse: Sequence[tuple[Run, Run]],
-    then: _Side,
-    now: _Side,
-    touched: Collection[str],
-    old_of: Mapping[str, str],
-) -> list[blame.Turn]:
-    """What the change turned in files that are no run's own: settings, pinned versions."""
-    if not worse:
-        return []
-    others = set(touched).difference(path for _, run in worse for path in run.sources)
-    pairs = ((then.source(old_of.get(path, path)), now.source(path)) for path in sorted(others))
-    return [
-        turn
-        for old, new in pairs
-        if old is not None and new is not None
-        for turn in blame.turns_of(old, new, (), ())
-    ]
+    def turns(self) -> list[blame.Turn]:
+        """What the change turned in the files of these runs."""
+        return [
+            turn
+            for path, old, new in self._sources(self._own & set(self.touched))
+            for turn in blame.turns_of(
+                old,
+                new,
+                [was for was, run in self.pairs if path in run.sources],
+                [run for _, run in self.pairs if path in run.sources],
+            )
+        ]
+
+    def beside(self) -> list[blame.Turn]:
+        """What the change turned in files that are no run's own: settings, pinned versions."""
+        if not self.pairs:
+            return []
+        return [
+            turn
+            for _, old, new in self._sources(set(self.touched) - self._own)
+            for turn in blame.turns_of(old, new, (), ())
+        ]
+
+    @property
+    def _own(self) -> set[str]:
+        return {path for _, run in self.pairs for path in run.sources}
+
+    def _sources(self, paths: Iterable[str]) -> Iterator[tuple[str, Source, Source]]:
+        """Those of some files that stand on both sides, as they were and as they are."""
+        for path in sorted(paths):
+            old, new = self.then.source(self.old_of.get(path, path)), self.now.source(path)
+            if old is not None and new is not None:
+                yield path, old, new
 
 
 def _saying(beside: Iterable[blame.Turn], cause: blame.BlamedChange) -> Iterator[blame.Turn]:

@@ -19,9 +19,7 @@ from oomlint.plan.fields import f
 alone = Meaning(accelerate, world, sharding, backend, deepspeed_json, batch, precision)
 
 
-@alone.derive(f.batch.grad_accum)
-def accumulation(run: Cells) -> Any:
-    return run[own.grad_accum]
+alone.takes(f.batch.grad_accum, own.grad_accum)
 
 
 @alone.derive(shared.amp)

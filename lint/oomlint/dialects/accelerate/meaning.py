@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.accelerate.keys import ACCELERATE, own
 from oomlint.dialects.accelerate.passed_by import passed_by
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref
+from oomlint.dialects.common.missing import at_missing_file
 from oomlint.dialects.common.offloading import pins_by_default
 from oomlint.dialects.deepspeed.engine import can_take_over
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
@@ -80,12 +79,7 @@ def _block_of(said: Said) -> Block | None:
 @chosen.said(*(row.field for row in ACCELERATE.rows))
 def of_missing_file(run: Cells, field: Any, said: Said) -> Said:
     """What a config that is not at hand would have said is unread."""
-    if said is not None:
-        return said
-    named = run.said(launch.config_file)
-    if not isinstance(named, Setting) or named.value not in run.known.missing:
-        return said
-    return replace(named.origin, source=f"{named.value} is not at hand")
+    return said if said is not None else at_missing_file(run, launch.config_file)
 
 
 _OF_FSDP = (*below(_F), f.load.cpu_ram_efficient)

@@ -325,9 +325,7 @@ def evaluation(run: Cells) -> Any:
     return {f.eval.enabled: evaluates, f.eval.strategy: strategy, f.eval.on_start: evaluates}
 
 
-@training.derive(f.batch.eval_micro, source="AX/utils/config normalize_config")
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
+training.takes(f.batch.eval_micro, f.batch.micro, "AX/utils/config normalize_config")
 
 
 @training.default(f.save.strategy, source="AX/core/builders/base.py:499")

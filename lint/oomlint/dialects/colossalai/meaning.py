@@ -136,11 +136,7 @@ def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {own.batch: steps * micro} if steps * micro != run[own.batch] else {}
 
 
-@meaning.derive(f.batch.eval_micro)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[own.batch]
-
-
+meaning.takes(f.batch.eval_micro, own.batch)
 meaning.cannot_say("the batch of evaluation is that of training", f.batch.eval_micro)
 
 # -- sharding --------------------------------------------------------------------------------------
@@ -295,11 +291,7 @@ def dtypes(run: Cells) -> Any:
 meaning.follows(_P.optim_state, _P.master, _P.grad)
 
 
-@meaning.derive(_P.logits)
-def logits_dtype(run: Cells) -> Any:
-    return run[_P.compute]
-
-
+meaning.takes(_P.logits, _P.compute)
 meaning.always(_P.autocast, False, f"{_ZERO}, {_GEMINI}: the model is cast")
 meaning.always(f.optimizer.kind, "adamw", _ADAM)
 meaning.cannot_say("the script builds HybridAdam itself", f.optimizer.kind, f.optimizer.name)

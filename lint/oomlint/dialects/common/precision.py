@@ -72,9 +72,7 @@ def dtypes(run: Cells) -> Any:
     return {field: value for field, value in found.items() if field not in open_fields}
 
 
-@precision.derive(shared.loads)
-def loads(run: Cells) -> Any:
-    return run[f.load.dtype]
+precision.takes(shared.loads, f.load.dtype)
 
 
 @precision.derive(
@@ -90,9 +88,7 @@ def no_kernel(run: Cells) -> Any:
     return "FlashAttention has no kernel for fp32, in which the run computes"
 
 
-@precision.derive(_P.logits)
-def logits(run: Cells) -> Any:
-    return run[_P.compute]
+precision.takes(_P.logits, _P.compute)
 
 
 def _note_arithmetic(run: Cells) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.common.missing import at_missing_file
 from oomlint.dialects.common.offloading import pins_by_default
 from oomlint.dialects.deepspeed.blocks import preset_block, wished_preset
 from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
@@ -78,25 +77,14 @@ def defaults_beside_preset(run: Cells) -> Any:
 @deepspeed_json.said(*_FIELDS)
 def of_missing_file(run: Cells, field: Any, said: Said) -> Said:
     """What a config that is not at hand would have said is unread, not its default."""
-    if said is not None:
-        return said
-    named = run.said(ref.deepspeed)
-    if not isinstance(named, Setting) or named.value not in run.known.missing:
-        return said
-    return replace(named.origin, source=f"{named.value} is not at hand")
+    return said if said is not None else at_missing_file(run, ref.deepspeed)
 
 
 # -- old spellings ---------------------------------------------------------------------------------
 
 
-@deepspeed_json.derive(f.offload.optimizer, source="DS/zero/config.py:181-202")
-def old_offload(run: Cells) -> Any:
-    return run[ds.cpu_offload]
-
-
-@deepspeed_json.derive(f.offload.params, source="DS/zero/config.py:181-202")
-def old_offload_of_parameters(run: Cells) -> Any:
-    return run[ds.cpu_offload_param]
+deepspeed_json.takes(f.offload.optimizer, ds.cpu_offload, "DS/zero/config.py:181-202")
+deepspeed_json.takes(f.offload.params, ds.cpu_offload_param, "DS/zero/config.py:181-202")
 
 
 @deepspeed_json.derive(f.offload.pin_memory, source=PINS_OFFLOADED.source)

@@ -331,11 +331,7 @@ def evaluation(run: Cells) -> Any:
 meaning.always(f.eval.keeps_logits, False, TRAINING)
 
 
-@meaning.derive(f.batch.eval_micro, source=TRAINING)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
-
-
+meaning.takes(f.batch.eval_micro, f.batch.micro, TRAINING)
 meaning.cannot_say("GPT-NeoX evaluates with the micro batch of training", f.batch.eval_micro)
 
 _SAVING = "gpt-neox ea7aefd8 megatron/checkpointing.py save_ds_checkpoint"

@@ -231,9 +231,7 @@ def block_size(run: Cells) -> Any:
     return dims.ctx or None if _pretrains(run) and dims is not None else None
 
 
-@meaning.derive(f.seq.max_len, source="lit-llama finetune/full.py: block_size")
-def prepared_length(run: Cells) -> Any:
-    return run[own.device_longest]
+meaning.takes(f.seq.max_len, own.device_longest, "lit-llama finetune/full.py: block_size")
 
 
 # The most tokens that any of four tokenizers makes of a sample of Alpaca: Llama 2's.

@@ -230,9 +230,7 @@ training.always(f.save.format, "bin", SOURCE)
 training.constant(f.save.keep, "all", "LG: a folder for every step")
 
 
-@training.derive(f.batch.eval_micro)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
+training.takes(f.batch.eval_micro, f.batch.micro)
 
 
 @training.derive(f.save.contents, f.save.save_only_model, source="LG: fabric.save(state)")

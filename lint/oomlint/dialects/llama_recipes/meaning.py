@@ -384,9 +384,7 @@ def autocast(run: Cells) -> Any:
     return bool(run[own.fp16])
 
 
-@meaning.derive(_P.logits)
-def logits(run: Cells) -> Any:
-    return run[_P.compute]
+meaning.takes(_P.logits, _P.compute)
 
 
 # -- optimizer -------------------------------------------------------------------------------------

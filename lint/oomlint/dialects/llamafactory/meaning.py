@@ -235,9 +235,7 @@ def tiles(run: Cells) -> Any:
 _QUANTIZATION = "LF/model/model_utils/quantization.py configure_quantization"
 
 
-@meaning.derive(f.quant.requested_bits)
-def requested_bits(run: Cells) -> Any:
-    return run[lf.quant_bits]
+meaning.takes(f.quant.requested_bits, lf.quant_bits)
 
 
 @meaning.derive(f.quant.method, f.quant.dequantised_on_load, source=_QUANTIZATION)

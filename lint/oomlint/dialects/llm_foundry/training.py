@@ -56,9 +56,7 @@ def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     return express_global_batch(steps, run, wishes, own.global_, unknown)
 
 
-@training.derive(f.batch.eval_micro, source=f"{SOURCE} config_utils.py")
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
+training.takes(f.batch.eval_micro, f.batch.micro, f"{SOURCE} config_utils.py")
 
 
 # -- sequences -------------------------------------------------------------------------------------

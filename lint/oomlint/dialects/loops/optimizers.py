@@ -76,9 +76,7 @@ def _(wanted: Any, run: Cells, wishes: Any) -> Any:
     raise CannotEdit("the script itself has to make another optimizer")
 
 
-@optimizers.derive(f.optimizer.name)
-def name(run: Cells) -> Any:
-    return run[loop.optimizer]
+optimizers.takes(f.optimizer.name, loop.optimizer)
 
 
 @optimizers.default(f.optimizer.fused, f.optimizer.foreach, source="torch 2.9 optim/adamw.py")

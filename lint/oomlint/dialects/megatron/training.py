@@ -110,9 +110,7 @@ def evaluation(run: Cells) -> Any:
 training.always(f.eval.keeps_logits, False, ARGUMENTS)
 
 
-@training.derive(f.batch.eval_micro, source=ARGUMENTS)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
+training.takes(f.batch.eval_micro, f.batch.micro, ARGUMENTS)
 
 
 @training.derive(f.save.strategy)

@@ -70,11 +70,7 @@ def global_batch(run: Cells) -> Any:
     return None if batch is None else batch[0]
 
 
-@meaning.derive(f.batch.eval_micro)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
-
-
+meaning.takes(f.batch.eval_micro, f.batch.micro)
 meaning.cannot_say(
     "Megatron shards by its own degrees", *below(f.parallel.zero), *below(f.parallel.fsdp)
 )

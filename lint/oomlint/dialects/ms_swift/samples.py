@@ -245,6 +245,4 @@ def tiles(run: Cells) -> Any:
     return run[env.max_slices] if arch.startswith("minicpm") else None
 
 
-@samples.derive(f.model.vision.max_frames)
-def frames(run: Cells) -> Any:
-    return run[env.max_frames]
+samples.takes(f.model.vision.max_frames, env.max_frames)

@@ -33,9 +33,7 @@ def _said_by_trainer(field: Any, wanted: Any, run: Cells, wishes: Wishes) -> Wis
 # -- sharding --------------------------------------------------------------------------------------
 
 
-@training.derive(f.parallel.tp)
-def tensor_parallel(run: Cells) -> Any:
-    return run[own.autotp]
+training.takes(f.parallel.tp, own.autotp)
 
 
 @training.override(f.parallel.zero.hpz)

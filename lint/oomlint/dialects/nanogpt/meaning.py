@@ -98,11 +98,7 @@ def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {own.steps: steps * ranks}
 
 
-@meaning.derive(f.batch.eval_micro)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
-
-
+meaning.takes(f.batch.eval_micro, f.batch.micro)
 meaning.cannot_say("the script evaluates with its training batch", f.batch.eval_micro)
 
 # -- dtypes and the optimizer ----------------------------------------------------------------------

@@ -133,9 +133,7 @@ def evaluates_every(run: Cells) -> Any:
 training.always(f.eval.keeps_logits, False, SOURCE)
 
 
-@training.derive(f.batch.eval_micro, source=SOURCE)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
+training.takes(f.batch.eval_micro, f.batch.micro, SOURCE)
 
 
 @training.derive(f.total_steps)

@@ -207,9 +207,7 @@ def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     return keep_share(steps, run, wishes, "policy.train_global_batch_size")
 
 
-@meaning.derive(f.batch.global_)
-def global_batch(run: Cells) -> Any:
-    return run[own.global_batch]
+meaning.takes(f.batch.global_, own.global_batch)
 
 
 @meaning.derive(f.batch.eval_micro, source=_ALGORITHMS)

@@ -340,10 +340,6 @@ meaning.always(f.save.contents, ("model", "optimizer"), _SAVING)
 meaning.cannot_say("OLMo-core saves the optimizer with the model", f.save.save_only_model)
 
 
-@meaning.derive(f.batch.eval_micro, source=f"{_MODULE}:206")
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
-
-
+meaning.takes(f.batch.eval_micro, f.batch.micro, f"{_MODULE}:206")
 meaning.follows(f.batch.eval_micro)
 meaning.always(f.eval.keeps_logits, False, _MODULE)

@@ -90,11 +90,7 @@ def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
     return express_global_batch(steps, run, wishes, own.batch, unknown)
 
 
-@meaning.derive(f.batch.eval_micro)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
-
-
+meaning.takes(f.batch.eval_micro, f.batch.micro)
 meaning.cannot_say("OpenRLHF evaluates with the training micro batch", f.batch.eval_micro)
 
 # -- sharding --------------------------------------------------------------------------------------

@@ -64,9 +64,7 @@ def _lie_together(run: Cells) -> bool:
     return program_of(run) == "ppo" or run[own.colocate_all]
 
 
-@objectives.derive(f.objective.teacher)
-def teacher(run: Cells) -> Any:
-    return run[own.teacher]
+objectives.takes(f.objective.teacher, own.teacher)
 
 
 @objectives.derive(f.objective.reward_model)

@@ -103,9 +103,7 @@ def cut_short(run: Cells) -> Any:
     return replace(dims, layers=layers, **unknown)
 
 
-@meaning.derive(f.model.from_scratch, source=f"{_MODEL}:1000")
-def from_scratch(run: Cells) -> Any:
-    return run[own.random_init]
+meaning.takes(f.model.from_scratch, own.random_init, f"{_MODEL}:1000")
 
 
 @meaning.derive(f.model.attn_impl, source=f"{_MODEL}:1303")

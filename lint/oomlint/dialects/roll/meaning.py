@@ -58,9 +58,7 @@ def pairs(run: Cells) -> Any:
     return 1 if run[_O.kind] == "dpo" else None
 
 
-@meaning.derive(f.model.id, source=f"{_BASE}:634")
-def model_of_role(run: Cells) -> Any:
-    return run[own.named]
+meaning.takes(f.model.id, own.named, f"{_BASE}:634")
 
 
 @meaning.derive(_O.ref_model, _O.ref_dtype, source=f"{_BASE}:654, {_RLVR}:126")

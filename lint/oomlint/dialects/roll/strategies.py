@@ -29,9 +29,7 @@ def is_megatron(run: Cells) -> bool:
     return run[own.strategy] == "megatron"
 
 
-@strategies.derive(f.parallel.backend, source=f"{SOURCE} roll/distributed/strategy/factory.py")
-def backend(run: Cells) -> Any:
-    return run[own.strategy]
+strategies.takes(f.parallel.backend, own.strategy, f"{SOURCE} roll/distributed/strategy/factory.py")
 
 
 # -- degrees of parallelism ------------------------------------------------------------------------

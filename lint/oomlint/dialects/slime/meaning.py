@@ -60,9 +60,7 @@ def built_by_code(run: Cells) -> Any:
     return True if run.mentions(own.spec) or run.is_unread(mg.moe_freq) else None
 
 
-@meaning.derive(mg.tokenizer_model, source=f"{MEGATRON_ARGUMENTS}:181")
-def tokenizer(run: Cells) -> Any:
-    return run[f.model.id]
+meaning.takes(mg.tokenizer_model, f.model.id, f"{MEGATRON_ARGUMENTS}:181")
 
 
 meaning.constant(mg.max_positions, 4096, f"{MEGATRON_ARGUMENTS}:164: a place holder")

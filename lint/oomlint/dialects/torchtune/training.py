@@ -370,9 +370,7 @@ def evaluation(run: Cells) -> Any:
 training.always(f.eval.keeps_logits, False, f"{RECIPES}: validate sums the loss")
 
 
-@training.derive(f.batch.eval_micro, source=RECIPES)
-def eval_micro_batch(run: Cells) -> Any:
-    return run[f.batch.micro]
+training.takes(f.batch.eval_micro, f.batch.micro, RECIPES)
 
 
 training.constant(f.data.workers, 0, f"{RECIPES}: StatefulDataLoader without workers")

@@ -139,8 +139,6 @@ def _casts(blocks: list[Block]) -> tuple[Fact, ...]:
 
 # -- what follows ------------------------------------------------------------------------------------
 
-# What an override reads and does not answer makes its field as weak.
-
 
 @custody.override(f.trainable.method)
 def trained(run: Cells) -> Any:
@@ -148,27 +146,9 @@ def trained(run: Cells) -> Any:
     return None if is_adapter_run(run) else run[held.trainable]
 
 
-@custody.override(f.quant.method)
-def quantized(run: Cells) -> Any:
-    return run[held.quantization]
-
-
-@custody.override(f.checkpointing.mode)
-def checkpointed(run: Cells) -> Any:
-    return run[held.checkpointing]
-
-
-@custody.override(f.model.attn_impl)
-def attends(run: Cells) -> Any:
-    return run[held.attention]
-
-
-@custody.override(f.parallel.backend)
-def parted(run: Cells) -> Any:
-    """A context or a wrapper that may part the model among the processes."""
-    return run[held.sharding]
-
-
-@custody.override(f.loss.logits_materialised)
-def makes_logits(run: Cells) -> Any:
-    return run[held.loss]
+custody.weakens(held.quantization, f.quant.method)
+custody.weakens(held.checkpointing, f.checkpointing.mode)
+custody.weakens(held.attention, f.model.attn_impl)
+# A context or a wrapper that may part the model among the processes.
+custody.weakens(held.sharding, f.parallel.backend)
+custody.weakens(held.loss, f.loss.logits_materialised)

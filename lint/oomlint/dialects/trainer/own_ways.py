@@ -119,22 +119,14 @@ def perhaps_unpacked(run: Cells, field: Any, said: Said) -> Said:
 
 # -- what follows ------------------------------------------------------------------------------------
 
-# What an override reads and does not answer makes its field as weak.
-
 
 @own_ways.override(f.loss.logits_materialised)
 def logits_of_own_loss(run: Cells) -> Any:
     return run[own.loss] or run[own.steps]
 
 
-@own_ways.override(f.eval.enabled, f.eval.keeps_logits)
-def evaluated_by_own(run: Cells) -> Any:
-    return run[own.evaluation]
-
-
-@own_ways.override(f.optimizer.kind)
-def made_by_own(run: Cells) -> Any:
-    return run[own.optimizer]
+own_ways.weakens(own.evaluation, f.eval.enabled, f.eval.keeps_logits)
+own_ways.weakens(own.optimizer, f.optimizer.kind)
 
 
 @own_ways.override(f.batch.micro)
@@ -142,6 +134,6 @@ def batches_of_own(run: Cells) -> Any:
     return run[own.batches] or run[own.steps]
 
 
-@own_ways.override(f.parallel.backend, f.parallel.zero.stage, f.offload.optimizer, f.offload.params)
-def wrapped_by_own(run: Cells) -> Any:
-    return run[own.sharding]
+own_ways.weakens(
+    own.sharding, f.parallel.backend, f.parallel.zero.stage, f.offload.optimizer, f.offload.params
+)

@@ -97,9 +97,7 @@ def works_on_pieces(run: Cells, field: Any, said: Said) -> Said:
     return said if tiles is None or not tiles.value else tiles.origin
 
 
-@training.derive(f.seq.max_len, source="unsloth models/rl.py:2515")
-def length_of_model(run: Cells) -> Any:
-    return run[unsloth.max_len]
+training.takes(f.seq.max_len, unsloth.max_len, "unsloth models/rl.py:2515")
 
 
 @training.override(f.seq.max_len, source="unsloth models/rl.py:2521")

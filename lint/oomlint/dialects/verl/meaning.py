@@ -335,9 +335,7 @@ meaning.constant(f.checkpointing.reentrant, False, f"{SOURCE} workers/fsdp_worke
 meaning.constant(f.offload.activations, "none", SFT_SOURCE)
 
 
-@meaning.derive(f.checkpointing.offload)
-def offloaded_activations(run: Cells) -> Any:
-    return run[f.offload.activations]
+meaning.takes(f.checkpointing.offload, f.offload.activations)
 
 
 @meaning.written(f.checkpointing.offload, f.offload.activations)

@@ -133,7 +133,7 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
         text = self.source.text
         if place.style == "empty":
             end = place.head
-            rest = text[end : self._line_end(end)]
+            rest = text[end : self.source.line_end(end)]
             return [(end, end + len(rest) if not rest.strip() else end, " " + emit(value))]
         spelled = _requoted(place.style, value)
         if isinstance(value, bool) and node.plain and node.value in ("True", "False"):
@@ -147,9 +147,9 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
 
     def _replace_block(self, span: Span, place: NodeContext, spelled: str) -> list[Splice]:
         """Put one line of text where a block collection stands, keeping the header's comment."""
-        header_end = self._line_end(place.head)
+        header_end = self.source.line_end(place.head)
         self._block_end_is_safe(span.end)
-        last = self._line_end(span.end) if span.end > header_end else span.end
+        last = self.source.line_end(span.end) if span.end > header_end else span.end
         if span.start > header_end:
             return [(place.head, place.head, " " + spelled), (header_end, last, "")]
         return [(span.start, last, spelled)]
@@ -163,7 +163,7 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
         body = newline.join(indent + line for line in lines)
         if chomping == "+":
             return [(raw_end, raw_end, body + newline)]
-        line_end = self._line_end(end)
+        line_end = self.source.line_end(end)
         if skip(self.source.text, end) < line_end:
             raise CannotEdit("something else stands on the same line")
         line_end = self._past_comments(line_end, len(indent))
@@ -174,10 +174,10 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
         belong to what stands above."""
         text = self.source.text
         while True:
-            start = self._next_line(line_end)
+            start = self.source.next_line(line_end)
             if start == line_end or start >= len(text):
                 return line_end
-            end = self._line_end(start)
+            end = self.source.line_end(start)
             words = text[start:end].lstrip(" ")
             if not words.startswith("#") or end - start - len(words) <= column:
                 return line_end
@@ -185,18 +185,18 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
 
     def _delete_lines(self, place: NodeContext, index: int) -> list[Splice]:
         text, part = self.source.text, place.parts[index]
-        end = self._line_end(part.end)
+        end = self.source.line_end(part.end)
         if skip(text, part.end) < end:
             raise CannotEdit("something else stands on the same line")
         raw_end, chomping = self._block_scalars.get(part.end, (end, ""))
-        following = raw_end if chomping == "+" else self._next_line(end)
-        start = self._line_start(part.start)
+        following = raw_end if chomping == "+" else self.source.next_line(end)
+        start = self.source.line_start(part.start)
         lead = text[start : part.start]
         if not lead.strip(" "):
             return [(start, following, "")]
         # The first entry of a list item shares its line with the dash.
         second = place.parts[index + 1].start
-        if self._line_start(second) == following:
+        if self.source.line_start(second) == following:
             return [(part.start, second, "")]
         return [(start + len(lead.rstrip()), end, "")]
 
@@ -308,17 +308,6 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
 
     def _column(self, offset: int) -> int:
         return self.source.position(offset)[1] - 1
-
-    def _line_start(self, offset: int) -> int:
-        return self.source.line_starts[self.source.position(offset)[0] - 1]
-
-    def _line_end(self, offset: int) -> int:
-        return self.source.line_span(self.source.position(offset)[0]).end
-
-    def _next_line(self, line_end: int) -> int:
-        line = self.source.position(line_end)[0]
-        starts = self.source.line_starts
-        return starts[line] if line < len(starts) else len(self.source.text)
 
 
 def parse_yaml(source: Source) -> YamlDocument:
