@@ -205,9 +205,9 @@ def _judge_gpu(run: Run, phase: str | None) -> Peak | None:
     is_up_to_data = is_weighty and lives_with_short_samples(probe, most, phase)
     if risk is not None:
         is_open = severity is None or is_up_to_data
-        most_severe = Severity.INFO if is_open else _most_severe(run, "gpu")
-        is_problem = risk >= EVEN and most_severe > Severity.INFO
-        severity = None if severity is None else min(severity, most_severe)
+        worst = Severity.INFO if is_open else most_severe(run, "gpu")
+        is_problem = risk >= EVEN and worst > Severity.INFO
+        severity = None if severity is None else min(severity, worst)
         where = _a(run.hardware.gpu.name) if run.hardware else "the card"
     else:
         is_problem = peak > most and not is_up_to_data
@@ -255,13 +255,13 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
     risk = risk_of(run.intended, "host", phase)
     otherwise = _otherwise(run.intended, "host", phase)
     severity = None if risk is None else severity_at(risk)
-    most_severe = Severity.INFO if severity is None else _most_severe(run, "host")
+    worst = Severity.INFO if severity is None else most_severe(run, "host")
     return Peak(
         resource="host",
         predicted=peak,
         limit=limit,
         risk=risk,
-        severity=None if severity is None else min(severity, most_severe),
+        severity=None if severity is None else min(severity, worst),
         confidence=confidence(run),
         phase=phase or host.peak_phase or "",
         card=None,
@@ -272,7 +272,7 @@ def judge_host(run: Run, *, phase: str | None = None) -> Peak | None:
         upper=_upper(host, peak),
         otherwise=otherwise,
         least=_least(run.intended, "host", phase, peak),
-        is_problem=risk is not None and risk >= EVEN and most_severe > Severity.INFO,
+        is_problem=risk is not None and risk >= EVEN and worst > Severity.INFO,
     )
 
 
@@ -330,7 +330,7 @@ def _least(
     return least
 
 
-def _most_severe(run: Run, resource: Literal["gpu", "host"]) -> Severity:
+def most_severe(run: Run, resource: Literal["gpu", "host"]) -> Severity:
     """The most that a need can be, by what it rests on, and by whether the run starts on that machine at all."""
     if why_not_to_start(run):
         return Severity.INFO

@@ -41,7 +41,7 @@ from math import ceil
 from typing import Any
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement import judgement_of, relief, starves_engine
+from oomlint.judgement import judgement_of, most_severe, relief, starves_engine
 from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
 from oomlint.memory.rollout import least_engine_weights
 from oomlint.plan.fields import f
@@ -132,7 +132,7 @@ class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cos
         among = f", shared by {parts} GPUs" if parts > 1 else ""
         return self.finding(
             run,
-            Severity.ERROR,
+            most_severe(run, "gpu"),
             f"the generation engine cannot start: {share:.0%} of a card does not hold its weights",
             at=(f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
             rests_on=(f.objective.rollout.tp, f.model.id),

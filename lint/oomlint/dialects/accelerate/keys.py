@@ -23,7 +23,7 @@ from oomlint.dialects.kinds import (
     read_boolean,
 )
 from oomlint.dialects.machine.fields import launch
-from oomlint.dialects.table import Renaming, Row, Table, known_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys, past_keys
 from oomlint.plan.fields import Private, f
 
 # ACC/utils/dataclasses.py DistributedType; `NO` and `no` are false to PyYAML.
@@ -210,6 +210,7 @@ ACCELERATE = Table(
     rows=_ROWS,
     tuning=r"deepspeed_config\.(?:zero3_init_flag|deepspeed_multinode_launcher)|debug",
     known=known_keys("accelerate"),
+    past=past_keys("accelerate", "accelerate"),
     known_prefixes=(
         "fp8_config", "dynamo_config", "mpirun_config", "tp_config", "megatron_lm_config.",
         "parallelism_config.",
