@@ -16,13 +16,11 @@ from msgspec import Struct
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.table import Past
-from oomlint.files.requirements import NEWEST
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import Release, release_of
 
 _KEYS = Path(__file__).parent / "keys"
 _ALWAYS: Release = (1 << 62,)
-_NEWEST: Release = ((1 << 62) - 1,)
 CALLED = {
     "transformers": "transformers", "trl": "TRL", "peft": "PEFT", "torch": "torch", "accelerate": "accelerate",
 }  # fmt: skip
@@ -99,8 +97,6 @@ def _reach_within(
         return None
     floor = beginning(release_of(run.known.floors.get(package)))
     pinned = beginning(release_of((run[f.versions] or {}).get(package)))
-    if run.known.floors.get(package) == NEWEST:
-        return Reach(pinned or _NEWEST, _ALWAYS)
     if pinned:
         return Reach(min(floor or pinned, pinned), pinned)
     oldest, beyond = (bounds or {}).get(package, ((), _ALWAYS))

@@ -23,7 +23,7 @@ Code and options of which it is certain that they end a run, whatever memory the
   script trusts no code of the checkpoint's; and Llama 3.1 to 3.3 under transformers 4.31 to 4.42, which refuse their `rope_scaling`;
 * an argument of `from_pretrained` that no release takes which the project allows (`attn_implementation` before transformers 4.36,
   `use_flash_attention_2` from 4.53 on, `load_in_4bit` from 5.0 on);
-* a library that imports of another what no release of that has which the project allows (PEFT from git, or `peft>=0.14`, beside
+* a library that imports of another what no release of that has which the project allows (`peft>=0.14` beside
   `transformers==4.37.2`);
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,
   of a name that the project's module does not give, of a module that a package lacks or that lies where Python does not look;

@@ -1,9 +1,9 @@
 """Releases of two libraries of which one imports, as it is imported itself, what the other lacks.
 
 ``keys/imports`` is read from the libraries' wheels (:mod:`benchmarks.wheel_imports`). Certain only where all releases of the one
-that the project allows import it and none of the other has it: of ``transformers==4.28.0`` beside PEFT from git, which asks
-pip for no release of transformers (PEFT 0.21.2 ``METADATA``). Where nobody says which release of the one, it is the newest that an
-installation of today gets.
+that the project allows import it and none of the other has it: of ``transformers==4.37.2`` beside ``peft>=0.14``, which asks
+pip for no release of transformers (PEFT 0.21.2 ``METADATA``). Where nobody says which release of the one, or its repository is
+named without a commit, it is the newest that an installation of today gets, and another on another day.
 """
 
 from __future__ import annotations
