@@ -106,7 +106,7 @@ def test_whoever_holds_a_copy_it_is_the_same_set(name: str, is_known: bool) -> N
 
 
 def test_name_that_a_project_registered_is_its_file() -> None:
-    samples = [{"instruction": "a" * 317, "output": ""}, {"instruction": "b", "output": "c" * 3170}]
+    samples = [{"instruction": "a" * 394, "output": ""}, {"instruction": "b", "output": "c" * 3940}]
     info = {"mine": {"file_name": "mine.json"}, "theirs": {"hf_hub_url": "yahma/alpaca-cleaned"}}
     beside = {"dataset_info__json": info, "mine__json": samples}
     assert factory("mine", **beside).plan.seq.longest == 1000 + datasets.TEMPLATE
@@ -117,7 +117,7 @@ def test_name_that_a_project_registered_is_its_file() -> None:
 
 
 def test_public_set_counts_before_a_file_and_a_file_by_the_columns_that_are_read() -> None:
-    samples = [{"q": "a" * 317, "a": "b" * 317, "instruction": "c", "notes": "d" * 3170}]
+    samples = [{"q": "a" * 394, "a": "b" * 394, "instruction": "c", "notes": "d" * 3940}]
     columns = {"prompt": "q", "response": "a"}
     info = {
         "mine": {"file_name": "mine.json", "columns": columns},
@@ -131,7 +131,7 @@ def test_public_set_counts_before_a_file_and_a_file_by_the_columns_that_are_read
 
 
 def _kept_elsewhere(config: str = "", **lists: dict[str, Any]) -> Run:
-    samples = json.dumps([{"instruction": "a" * 317, "output": ""}])
+    samples = json.dumps([{"instruction": "a" * 394, "output": ""}])
     files = {"train/a.yaml": FACTORY.format(data="mine", stage="sft") + config}
     for folder, listed in lists.items():
         files |= {f"{folder}/dataset_info.json": json.dumps(listed), f"{folder}/m.json": samples}
@@ -149,7 +149,7 @@ def test_list_that_a_project_keeps_for_the_folder_of_the_framework_is_read() -> 
 
 
 def test_table_with_a_head_is_samples() -> None:
-    data = b"instruction,output\n" + b"a" * 317 + b',"b,\n' + b"c" * 314 + b'"\n'
+    data = b"instruction,output\n" + b"a" * 394 + b',"b,\n' + b"c" * 391 + b'"\n'
     found = lengths_in(data, "a.csv", vocabulary=128_256)
     assert found is not None
     assert (found.samples, found.longest) == (1, 200 + datasets.TEMPLATE)
@@ -190,7 +190,8 @@ def test_tokens_are_counted_by_kinds_of_characters() -> None:
         assert found is not None
         return found.longest - datasets.TEMPLATE
 
-    assert tokens("a" * 317) == 100
+    assert tokens("a" * 394) == 100
+    assert tokens("a" * 317, 32_000) == 100
     assert tokens("12345") == 5
     assert tokens("数据") == 2
     assert tokens("数据", 32_000) == 6
