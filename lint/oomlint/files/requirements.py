@@ -199,7 +199,7 @@ def _pin(package: str, rest: str) -> str | None:
     below: str | None = None
     for sign, version, early in re.findall(_CLAUSE, rest):
         if sign in ("==", "===", "~", "<="):
-            return str(version).replace(".*", "") + early
+            return f"{version.replace('.*', '')}{early}"
         if sign == "~=":
             return (
                 str(version) if version.count(".") > 1 else _before(package, _next_major(version))
