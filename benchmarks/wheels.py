@@ -44,9 +44,9 @@ _MODULES = {
     "transformers": r"transformers/(utils/|integrations/)?(?!convert_|dummy_)\w+\.py",
     "trl": r"trl/(\w+/)?\w+\.py",
 }
-# By these a module may give names that no statement of it binds.
+# By these a module may give names that no statement of it binds; so does a __getattr__ of its own, which a class's is not.
 _BY_OTHER_WAYS = re.compile(
-    r"\b__getattr__\b|\bglobals\(\)|\bsetattr\(\s*sys|sys\.modules\[__name__\]\s*=(?!\s*_LazyModule)"
+    r"\bglobals\(\)|\bsetattr\(\s*sys|sys\.modules\[__name__\]\s*=(?!\s*_LazyModule)"
 )
 _NUMBERS = {"int": "int", "float": "float", "bool": "bool"}
 
@@ -159,15 +159,25 @@ class Modules:
         self.bound: dict[str, set[str] | None] = {}
         self.own: dict[str, set[str]] = {}
         """What each module defines, or as a package hands on: others take that from it."""
-        wanted = filter(re.compile(_MODULES[library]).fullmatch, sorted(self.paths))
-        self.wanted = [path for path in wanted if path != f"{library}/__init__.py"]
+        self.library = library
+
+    def wanted(self) -> set[str]:
+        """The modules of which people import names, dotted."""
+        paths = filter(re.compile(_MODULES[self.library]).fullmatch, self.paths)
+        return {dotted(path, self.library) for path in paths} - {"__init__"}
+
+    def path_of(self, module: str) -> str | None:
+        """The file of a module or of a package, which one of them may be in one wheel and the other in the next."""
+        stem = f"{self.library}/{module.replace('.', '/')}"
+        return next((p for p in (f"{stem}/__init__.py", f"{stem}.py") if p in self.paths), None)
 
     def names(self, path: str) -> set[str] | None:
         """The public names of a module; ``None`` where it may give others."""
         if path not in self.bound:
             self.bound[path] = None  # a circle of star imports
             text = self.wheel.read(path).decode("utf-8", "replace")
-            self.bound[path] = None if _BY_OTHER_WAYS.search(text) else self._bound(path)
+            found = self._bound(path)
+            self.bound[path] = None if _BY_OTHER_WAYS.search(text) else found
         return self.bound[path]
 
     def _bound(self, path: str) -> set[str] | None:
@@ -204,6 +214,8 @@ class Modules:
             )
             found |= {each.partition("/")[0].removesuffix(".py") for each in below}
             self.own[path] = set(found)
+        if "__getattr__" in found:
+            return None
         return {each for each in found if each.isidentifier() and not each.startswith("_")}
 
     def _of_star(self, node: ast.ImportFrom, path: str) -> set[str] | None:
@@ -226,38 +238,40 @@ def at_module_level(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def members_in(paths: list[Path], library: str) -> list[set[str]]:
-    """``MODULE.NAME`` of what modules of each wheel define or packages hand on, without the library's own name. A
+    """``MODULE.NAME`` of what modules of each wheel define or packages hand on, without the library's own name. What is a
+    module in one wheel and a package in another (peft 0.5.0 and 0.6.0 tuners/lora) goes by one name. A
     module that may give any name has those that it has in others; so has, of transformers, one that is not there: it gives
     some modules other names as it is imported (5.0.0 ``__init__.py`` ``_create_module_alias``)."""
+    wheels = [Modules(ZipFile(path), library) for path in paths]
+    wanted = {module for modules in wheels for module in modules.wanted()}
     every: list[dict[str, set[str] | None]] = []
     own: dict[str, set[str]] = {}
-    for path in paths:
-        with ZipFile(path) as wheel:
-            modules = Modules(wheel, library)
-            every.append({each: modules.names(each) for each in modules.wanted})
-            for name in modules.wanted:
-                own.setdefault(name, set()).update(modules.own.get(name, ()))
+    for modules in wheels:
+        found = {module: path for module in wanted if (path := modules.path_of(module))}
+        every.append({module: modules.names(path) for module, path in found.items()})
+        for module, path in found.items():
+            own.setdefault(module, set()).update(modules.own.get(path, ()))
     known: dict[str, set[str]] = {}
-    for found in every:
-        for path, names in found.items():
-            known.setdefault(path, set()).update((names or set()) & own[path])
+    for names_in in every:
+        for module, names in names_in.items():
+            known.setdefault(module, set()).update((names or set()) & own[module])
     return [
         {
-            f"{dotted(path, library)}.{name}"
-            for path in known
-            for name in known[path] & may_have(path, found, known, library)
+            f"{module}.{name}"
+            for module in known
+            for name in known[module] & may_have(module, names_in, known, library)
         }
-        for found in every
+        for names_in in every
     ]
 
 
 def may_have(
-    path: str, found: Mapping[str, set[str] | None], known: Mapping[str, set[str]], library: str
+    module: str, found: Mapping[str, set[str] | None], known: Mapping[str, set[str]], library: str
 ) -> set[str]:
-    if path not in found:
-        return known[path] if library == "transformers" else set()
-    names = found[path]
-    return known[path] if names is None else names
+    if module not in found:
+        return known[module] if library == "transformers" else set()
+    names = found[module]
+    return known[module] if names is None else names
 
 
 def dotted(path: str, library: str) -> str:

@@ -23,18 +23,19 @@ def mending(
 
 
 class FactRule(Rule):
-    """Says of each fact of one kind what comes of it: a subclass names the kind in its head (``fact=…``)."""
+    """Says of each fact of one kind, or of some kinds, what comes of it: a subclass names them in its head (``fact=…``)."""
 
-    fact: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]]
 
-    def __init_subclass__(cls, *, fact: str, **head: Any) -> None:
+    def __init_subclass__(cls, *, fact: str | tuple[str, ...], **head: Any) -> None:
         super().__init_subclass__(**head)
-        cls.fact = fact
-        cls.only_where = (Where(facts=(fact,)),)
+        cls.kinds = (fact,) if isinstance(fact, str) else fact
+        cls.only_where = (Where(facts=cls.kinds),)
 
     def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
         raise NotImplementedError
 
     def check(self, run: Run) -> Iterable[Finding]:
-        for fact in facts_of(run, self.fact):
-            yield from self.comes_of(fact, run)
+        for kind in self.kinds:
+            for fact in facts_of(run, kind):
+                yield from self.comes_of(fact, run)

@@ -99,7 +99,7 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ('OOM613', 'vllm-max-model-len-unset', 'evaluation.vllm_max_model_len_unset', 'VllmMaxModelLenUnset', False, {'plan': {'objective.rollout.engine': ('vllm_colocate',)}}),
     ('OOM701', 'sigkill-not-catchable', 'launch.sigkill_not_catchable', 'SigkillNotCatchable', False, {'facts': ('catches-sigkill', 'retries-inside-except')}),
     ('OOM702', 'shell-env-not-exported', 'launch.shell_env_not_exported', 'ShellEnvNotExported', False, {'facts': ('env-not-exported',)}),
-    ('OOM703', 'shell-broken-continuation', 'launch.shell_broken_continuation', 'ShellBrokenContinuation', False, {'facts': ('broken-continuation',)}),
+    ('OOM703', 'shell-broken-continuation', 'launch.shell_broken_continuation', 'ShellBrokenContinuation', False, {'facts': ('broken-continuation', 'return-at-end')}),
     ('OOM704', 'device-map-auto-under-launcher', 'launch.device_map_auto_under_launcher', 'DeviceMapAutoUnderLauncher', False, {'plan': {'load.device_map': ('auto', 'balanced')}}, {'plan': {'load.device_map': ('single', 'explicit'), 'parallel.zero.stage': (3,)}}),
     ('OOM705', 'multi-gpu-no-launcher', 'launch.multi_gpu_no_launcher', 'MultiGpuNoLauncher', False, {'plan': {'parallel.backend': ('dp',)}}),
     ('OOM706', 'world-size-mismatch', 'launch.world_size_mismatch', 'WorldSizeMismatch', False),

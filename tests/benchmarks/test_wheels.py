@@ -54,3 +54,34 @@ def test_kinds_of_models_by_release(tmp_path: Path, capsys: pytest.CaptureFixtur
             wheel.writestr(path, f"CONFIG_MAPPING_NAMES = OrderedDict([{pairs}])\n")
     main("models", "transformers", str(tmp_path))
     assert capsys.readouterr().out.splitlines() == ["old - 4.37.2", "qwen2 4.37.2"]
+
+
+def test_members_of_a_module_that_becomes_a_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it has goes by one name, wherever its file stands; a class's ``__getattr__`` gives the module no names."""
+    module = "class Layer:\n    def __getattr__(self, name): ...\nclass Old: ...\n"
+    with ZipFile(tmp_path / "peft-0.5.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("peft/tuners/own.py", module)
+    with ZipFile(tmp_path / "peft-0.6.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("peft/tuners/own/__init__.py", "from .layer import Layer, Fresh\n")
+        wheel.writestr("peft/tuners/own/layer.py", "class Layer: ...\nclass Fresh: ...\n")
+    main("members", "peft", str(tmp_path))
+    assert capsys.readouterr().out.splitlines() == [
+        "tuners.own.Fresh 0.6.0",
+        "tuners.own.Old - 0.6.0",
+        "tuners.own.layer 0.6.0",
+    ]
+
+
+def test_a_module_that_answers_for_any_name_lacks_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for release, text in (
+        ("0.5.0", "def __getattr__(name): ...\n"),
+        ("0.6.0", "class Alpha: ...\n"),
+    ):
+        with ZipFile(tmp_path / f"peft-{release}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("peft/own.py", text)
+    main("members", "peft", str(tmp_path))
+    assert not capsys.readouterr().out

@@ -178,3 +178,37 @@ def test_compose_takes_variables_from_a_file(said: str) -> None:
 def test_a_missing_file_of_variables_is_nobodys_fault() -> None:
     run = _run("run.sh", f"docker run --gpus all --env-file /etc/job.env image {_TRAIN}\n")
     assert not run.missing
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "command: >\n      torchrun --nproc_per_node 4 train.py {words}",
+        "command: >\n      torchrun --nproc_per_node 4 train.py\n        {words}",
+        "command: |\n      torchrun --nproc_per_node 4 train.py\n      {words}",
+        "command: |\r\n      torchrun --nproc_per_node 4 train.py \\\r\n      {words}",
+        "entrypoint: >\n      torchrun --nproc_per_node 4 \\\n      train.py\n      {words}",
+        "command: |\n      bash -c 'cd /w\n      torchrun --nproc_per_node 4 train.py {words}'",
+    ],
+)
+def test_a_line_break_in_a_string_of_compose_is_a_blank(command: str) -> None:
+    """Compose splits the string into words: none of its lines is a command of its own, but in what a shell is handed."""
+    broken = _WORDS if "bash" in command else _WORDS.replace(" --bf16", "\n      --bf16")
+    service = command.format(words=broken)
+    (run,) = _runs("compose.yaml", f"services:\n  t:\n    shm_size: 8gb\n    {service}\n")
+    assert (run.plan.model.id, run.plan.parallel.gpus_per_node) == ("meta-llama/Llama-2-7b-hf", 4)
+    assert not run.facts
+
+
+def test_a_script_that_a_string_of_compose_hands_to_a_shell_may_be_cut() -> None:
+    words = _WORDS.replace(" --bf16", "\n      --bf16")
+    text = f"services:\n  t:\n    shm_size: 8gb\n    command: |\n      bash -c 'torchrun train.py \\\n      {words}'\n"
+    (run,) = _runs("compose.yaml", text)
+    assert [fact.kind for fact in run.facts] == ["broken-continuation"]
+
+
+def test_a_value_in_a_string_of_compose_over_several_lines_is_changed_where_it_stands() -> None:
+    words = _WORDS.replace(" --learning", " \\\n        --learning")
+    text = f"services:\n  t:\n    shm_size: 8gb\n    command: |\n      torchrun train.py\n        {words}\n"
+    new = fixed(partial(_run, "compose.yaml"), text, {"batch.micro": 2})
+    assert new == text.replace("batch_size 1", "batch_size 2")

@@ -16,8 +16,13 @@ def read(text: str, newline: str = "\n") -> ShellScript:
     return parse_shell(Source.from_bytes("run.sh", text.replace("\n", newline).encode()))
 
 
+def facts_of(document: ShellScript) -> list[Fact]:
+    """All but what its line ends come to."""
+    return [fact for fact in document.facts if fact.detail.get("reason") != "carriage-return"]
+
+
 def the_fact(document: ShellScript) -> Fact:
-    (fact,) = document.facts
+    (fact,) = facts_of(document)
     return fact
 
 
@@ -45,7 +50,7 @@ def test_a_variable_that_no_command_sees(
     fact = the_fact(document)
     assert (fact.kind, fact.detail["name"]) == ("env-not-exported", name)
     assert mended(document) == expected
-    assert not parse_shell(document.source.edited(fact.mend)).facts
+    assert not facts_of(parse_shell(document.source.edited(fact.mend)))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,7 @@ def test_a_line_that_lost_its_command(
     fact = the_fact(document)
     assert (fact.kind, fact.detail["reason"]) == ("broken-continuation", reason)
     assert mended(document) == expected
-    assert not parse_shell(document.source.edited(fact.mend)).facts
+    assert not facts_of(parse_shell(document.source.edited(fact.mend)))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +183,7 @@ def test_a_command_that_is_cut_again_and_again_is_one_fact(
     document = read(script, newline)
     assert the_fact(document).detail["cuts"] == cuts
     assert mended(document) == expected
-    assert not parse_shell(document.source.edited(the_fact(document).mend)).facts
+    assert not facts_of(parse_shell(document.source.edited(the_fact(document).mend)))
 
 
 @LINE_ENDS
@@ -187,12 +192,12 @@ def test_comments_that_cut_one_command_again_and_again_are_one_fact(newline: str
         "torchrun t.py \\\n  # one\n  --a 1 \\\n  # two\n  # too\n  --b 2 \\\n  # three\n  --c 3\n"
     )
     document = read(script + "\n# apart\n" + script, newline)
-    first, second = document.facts
+    first, second = facts_of(document)
     assert first.detail["reason"] == second.detail["reason"] == "comment"
     once = "# one\n# two\n# too\n# three\ntorchrun t.py \\\n  --a 1 \\\n  --b 2 \\\n  --c 3\n"
     after = document.source.edited([*first.mend, *second.mend])
     assert after.text.replace("\r\n", "\n") == once + "\n# apart\n" + once
-    assert not parse_shell(after).facts
+    assert not facts_of(parse_shell(after))
 
 
 def test_what_hangs_on_a_lost_option_is_not_joined_to_it() -> None:
@@ -223,3 +228,40 @@ def test_a_command_that_had_ended_above_a_comment() -> None:
     assert found.detail["reason"] == "ended-above-comment"
     assert document.source.position(found.location.span.start)[0] == 5
     assert not found.mend
+
+
+def test_a_carriage_return_behind_a_backslash_cuts_each_command_and_is_told_once() -> None:
+    document = read(
+        "#!/bin/bash\necho \\\n  a\ntorchrun \\\n  t.py \\\n  --a 1\npython t.py\n", "\r\n"
+    )
+    (fact,) = document.facts
+    assert (fact.kind, fact.detail["reason"]) == ("broken-continuation", "carriage-return")
+    assert document.source.position(fact.location.span.start) == (4, 10)
+    assert fact.detail["names_interpreter"]
+    # What is meant is read all the same.
+    assert document.commands[-2].flags.entries["a"].value.value == "1"
+
+
+def test_a_carriage_return_at_the_end_of_one_line() -> None:
+    (fact,) = read("torchrun t.py --a 1\n", "\r\n").facts
+    assert fact.kind == "return-at-end"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torchrun \\\n  t.py\r\n",
+        "torchrun \\\n  t.py\n",
+        "echo \\\r\n  a\r\n",
+        "conda create \\\r\n  python=3\r\n",
+    ],
+)
+def test_lines_that_go_on_or_launch_nothing(text: str) -> None:
+    kinds = [fact.kind for fact in parse_shell(Source.from_bytes("run.sh", text.encode())).facts]
+    assert "broken-continuation" not in kinds
+
+
+@pytest.mark.parametrize("path", ["train.yaml", "Makefile", "README.md"])
+def test_what_takes_carriage_returns_away_itself(path: str) -> None:
+    text = "torchrun \\\r\n  t.py \\\r\n  --a 1\r\n"
+    assert not parse_shell(Source.from_bytes(path, text.encode())).facts

@@ -541,3 +541,24 @@ def test_a_list_that_the_processes_take_anyway_is_not_missed(
     report = report_of({"train.sh": script}, hardware="8xA100-80GB")
     found = [d for d in report.diagnoses if d.rule.code == "OOM702"]
     assert [d.severity for d in found] == [severity]
+
+
+def test_lines_that_end_in_a_carriage_return_end_the_run_before_it_needs_memory():
+    unix = RECIPE.replace(" --enable_fsdp", " \\\n  --enable_fsdp")
+    unix = unix.replace(" --use_peft --peft_method lora", "").replace(" --quantization 8bit", "")
+    card = Options(hardware=parse_hardware("2xRTX3090"))
+    worst = {d.rule.name: d.finding.severity for d in check("train.sh", unix, card).diagnoses}
+    report = check("train.sh", unix.replace("\n", "\r\n"), card)
+    found = {d.rule.name: d.finding for d in report.diagnoses}
+    told = found.pop("shell-broken-continuation")
+    assert told.severity is Severity.ERROR
+    assert "carriage return" in told.message
+    assert worst["gpu-memory-at-risk"] is Severity.ERROR
+    of_text = {"env-var-not-exported"}
+    assert all(f.severity is Severity.INFO for name, f in found.items() if name not in of_text)
+
+
+def test_a_carriage_return_behind_the_last_word_of_a_line_is_a_remark():
+    report = check("train.sh", RECIPE.replace("\n", "\r\n"))
+    (told,) = (d.finding for d in report.diagnoses if d.rule.name == "shell-broken-continuation")
+    assert told.severity is Severity.INFO

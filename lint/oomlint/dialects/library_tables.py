@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.table import Past
+from oomlint.files.requirements import is_early
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import Release, release_of
 
@@ -96,11 +97,18 @@ def _reach_within(
     if package in run.known.untold:
         return None
     floor = beginning(release_of(run.known.floors.get(package)))
-    pinned = beginning(release_of((run[f.versions] or {}).get(package)))
+    version = (run[f.versions] or {}).get(package, "")
+    pinned = beginning(release_of(version))
     if pinned:
-        return Reach(min(floor or pinned, pinned), pinned)
+        first = _just_before(pinned) if is_early(version) else pinned
+        return Reach(min(floor or first, first), pinned)
     oldest, beyond = (bounds or {}).get(package, ((), _ALWAYS))
     return Reach(beginning(oldest), beyond)
+
+
+def _just_before(release: Release) -> Release:
+    """Behind all releases before one: what is on the way to it."""
+    return (*release[:-1], release[-1] - 1, *_NEWEST)
 
 
 def beginning(release: Release | None) -> Release:

@@ -27,6 +27,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _WORD_LIKE = re.compile(r"""[\w@%+=:,./\-]+|"[\w@%+=:,./\- ]*"|'[\w@%+=:,./\- ]*'""", re.ASCII)
 _PLAIN_SAFE = re.compile(r"[\w@%+=./\- ]*", re.ASCII)
 _HEADER = re.compile(r"[|>][^\r\n]*(?:\r\n|\r|\n)")
+# All of a text, piece by piece: what is quoted, line breaks, other characters.
+_QUOTED_OR_BREAK = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\?\r?\n|\\?\r|.""", re.DOTALL)
 # What a YAML loader would not take for text: a list of arguments must hold text only.
 _NOT_TEXT = re.compile(r"[-+.]?\d[\d._eE+-]*|true|false|yes|no|on|off|null|~", re.IGNORECASE)
 _ESCAPED = "the command is quoted in a way that only a person should change"
@@ -167,17 +169,24 @@ def _joined(edit: Edit) -> Edit:
 
 
 def embedded_script(
-    host: YamlDocument, script: Scalar, variables: MappingABC[str, Node] | None = None
+    host: YamlDocument,
+    script: Scalar,
+    variables: MappingABC[str, Node] | None = None,
+    *,
+    is_one_command: bool = False,
 ) -> EmbeddedShell:
     """The script that a YAML scalar holds.
 
     Args:
         variables: the environment that the same file gives it, as far as it stands before.
+        is_one_command: what reads the file splits the text into words itself: a line break between them is a blank.
 
     Raises:
         ParseError: it is nested too deeply to be read.
     """
     piece = _piece(host.source.text, script)
+    if is_one_command:
+        piece = _on_one_line(host.source.text, piece)
     return _document(host, [piece], None, variables or {})
 
 
@@ -284,6 +293,22 @@ def _piece(text: str, node: Scalar) -> _Piece:
     if free and aligned is not None:
         return _Piece(span, aligned, style)
     return _Piece(span, decoded, style, _ESCAPED if free else node.locked)
+
+
+def _on_one_line(text: str, piece: _Piece) -> _Piece:
+    """A piece without the line breaks outside quotes, and without the backslashes by which somebody meant these to go on; what
+    YAML folds has them in the file alone."""
+    raw = text[piece.span.start : piece.span.end]
+    written = raw if len(raw) == len(piece.text) else piece.text
+    parts = [
+        piece.text[match.start() : match.end()]
+        if match[0][0] in "'\""
+        else " " * len(match[0])
+        if match[0][-1] in "\r\n"
+        else piece.text[match.start()]
+        for match in _QUOTED_OR_BREAK.finditer(written)
+    ]
+    return replace(piece, text="".join(parts))
 
 
 def _word(text: str, node: Scalar) -> _Piece:

@@ -42,7 +42,7 @@ _LAST_MINOR = {
 }  # fmt: skip
 
 _REQUIREMENT = r"(?a)^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?P<rest>[^#;]*)"
-_CLAUSE = r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)"
+_CLAUSE = r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)((?:\.?(?:dev|rc|a|b)\d{1,9})?)"
 # What stands behind the first `@`: an address.
 _TAG = r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
 # One without a name before it: the repository has the package's.
@@ -134,6 +134,12 @@ def is_commit(version: str) -> bool:
     return version.startswith((_AT_COMMIT, _OF_FORK))
 
 
+def is_early(version: str) -> bool:
+    """Whether a version is one before its release (``0.4.0.dev0``, ``4.50.0rc1``; PEP 440, "Pre-releases"): it may still have
+    what the release has no more."""
+    return re.search(r"\d\.?(?:dev|rc|a|b)\d", version) is not None and not is_commit(version)
+
+
 def submodules(text: str) -> dict[str, str]:
     """Package → the folder in which a ``.gitmodules`` has it checked out."""
     found: dict[str, str] = {}
@@ -191,9 +197,9 @@ def _pin(package: str, rest: str) -> str | None:
     if commit is not None:
         return _AT_COMMIT + commit[1][:7]
     below: str | None = None
-    for sign, version in re.findall(_CLAUSE, rest):
+    for sign, version, early in re.findall(_CLAUSE, rest):
         if sign in ("==", "===", "~", "<="):
-            return str(version).replace(".*", "")
+            return f"{version.replace('.*', '')}{early}"
         if sign == "~=":
             return (
                 str(version) if version.count(".") > 1 else _before(package, _next_major(version))
@@ -216,7 +222,7 @@ def _oldest(package: str, rest: str) -> str | None:
 def _floor(rest: str) -> str | None:
     """The oldest version that a requirement's clauses allow, if they name one."""
     lower = (
-        version for sign, version in re.findall(_CLAUSE, rest) if sign in (">=", ">", "~=", "^")
+        version for sign, version, _ in re.findall(_CLAUSE, rest) if sign in (">=", ">", "~=", "^")
     )
     return next((str(version).replace(".*", "") for version in lower), None)
 

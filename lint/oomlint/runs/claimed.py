@@ -65,7 +65,8 @@ def without_what_is_cut_off(claim: Claim, launch: Launch) -> Claim:
     not the one that is meant, and what that would be is read once the line is mended."""
     source = claim.document.source
     for fact in claim.document.facts:
-        if fact.kind == "broken-continuation":
+        # Line ends that break every command are mended in one go, and what is meant is read: its end is a finding.
+        if fact.kind == "broken-continuation" and fact.detail["reason"] != "carriage-return":
             last, _ = source.position(fact.location.span.start)
             first, _ = source.position(launch.anchor.start)
             if fact.detail["top"] <= first <= last:

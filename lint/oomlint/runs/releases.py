@@ -9,24 +9,29 @@ from oomlint.documents import kind_of
 from oomlint.files.requirements import chosen_anew, installed, is_commit, is_guide, is_requirements
 from oomlint.files.workspace import Workspace
 from oomlint.plan.library_changes import release_of
+from oomlint.runs.built_images import image_of, installed_in
 
 _PROJECT_FILES = frozenset({"pyproject.toml", "setup.py", "setup.cfg"})
 
 
 def pinned(workspace: Workspace, claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:
     """What the project around the files of a run pins, and what its scripts install, commits included."""
+    claims = tuple(claims)
+    image = image_of(workspace, claims)
     found: dict[str, tuple[str, str]] = {}
     for claim in claims:
-        set_up = workspace.set_up_floors(claim.path)
-        asked = workspace.floors(claim.path)
+        set_up = installed_in(image, workspace.set_up_floors(claim.path))
+        asked = installed_in(image, workspace.floors(claim.path))
         # pip and "uv pip" know nothing of a lock: a script that asks for a later release has it installed.
         kept = {
             package: at
-            for package, at in workspace.versions(claim.path).items()
+            for package, at in installed_in(image, workspace.versions(claim.path)).items()
             if (package not in set_up or not _is_before(at[0], set_up[package][0]))
             and not (package in asked and _contradict(at, asked[package]))
         }
         found = {**kept, **found}
+    if image is not None:
+        found = {**image.pins, **found}
     for package in _anew(claims):
         found.pop(package, None)
     for claim in claims:
@@ -49,9 +54,11 @@ def untold(
 
 def floors(workspace: Workspace, claims: Iterable[Claim]) -> dict[str, str]:
     """The oldest releases that the project around the files of a run allows."""
+    claims = tuple(claims)
+    image = image_of(workspace, claims)
     found: dict[str, tuple[str, str]] = {}
     for claim in claims:
-        found = {**workspace.floors(claim.path), **found}
+        found = {**installed_in(image, workspace.floors(claim.path)), **found}
     oldest = {package: version for package, (version, _) in found.items()}
     anew = _anew(claims)
     kept = {package: version for package, version in oldest.items() if package not in anew}

@@ -4,8 +4,9 @@ r"""A command over several lines that ends earlier than its author thinks.
 
 In shell scripts: a line that begins with an option and whose line above lacks the trailing
 backslash; a backslash followed by a blank or a comment, which escapes that blank instead of
-the line break; an empty line after a backslash; and a comment line, or an option that was
-commented out, in the middle of a continued command.
+the line break; an empty line after a backslash; a comment line, or an option that was
+commented out, in the middle of a continued command; and lines that end in a carriage return
+(CR LF, as editors on Windows write them), before which a backslash continues nothing either.
 
 ## Why it runs out of memory
 
@@ -14,16 +15,21 @@ Every option below the break is lost, and these are often the ones that keep the
 starts without them; the shell's "command not found" comes hours later, when the first part
 has ended. Environment variables that stand before a comment line never reach the command.
 
+With carriage returns the command gets one as an argument of its own, for which `torchrun` looks
+as a script and which a parser refuses: nothing trains.
+
 ## How to fix it
 
 End every line but the last with a backslash and nothing after it, and keep comments above the
-command. The fix inserts the backslash, removes what follows it, or moves the comment up. The
+command; convert line ends with `dos2unix`, and keep them with `*.sh text eol=lf` in
+`.gitattributes`. The fix inserts the backslash, removes what follows it, or moves the comment up. The
 options then take effect for the first time: read the prediction again.
 
 ## When not to
 
 Where the second part really is a command of its own that begins with a dash; there is hardly
-one.
+one. Where git writes CR LF into a checkout on Windows (`core.autocrlf`), the file in the repository
+may have none.
 
 ## Sources
 
@@ -80,7 +86,10 @@ _MOST_MOVED = 3
 
 
 class ShellBrokenContinuation(
-    FactRule, code="OOM703", fact="broken-continuation", fixes=Applicability.SAFE
+    FactRule,
+    code="OOM703",
+    fact=("broken-continuation", "return-at-end"),
+    fixes=Applicability.SAFE,
 ):
     summary = "a command that ends before its last options"
     is_of_text = True
@@ -100,6 +109,10 @@ class ShellBrokenContinuation(
             {"train.sh": f"# --use_peft \\\n{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"},
             why="an option was commented out",
         ),
+        example(
+            {"train.sh": f"{_HEAD} \\\r\n    {_MODEL} \\\r\n    --low_cpu_fsdp\r\n"},
+            why="lines end in a carriage return",
+        ),
     )
     good = (
         example({"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"}),
@@ -113,6 +126,9 @@ class ShellBrokenContinuation(
     )
 
     def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
+        if fact.detail["reason"] == "carriage-return":
+            yield self._of_line_ends(fact, run)
+            return
         fault, loss, cure = _FAULTS[fact.detail["reason"]]
         details = [loss]
         more = fact.detail["cuts"] - 1
@@ -124,3 +140,15 @@ class ShellBrokenContinuation(
         level = Applicability.SAFE if moved <= _MOST_MOVED else Applicability.DISPLAY
         proposals = mending(cure, fact, level)
         yield self.error(run, fault, at=fact, details=details, proposals=proposals)
+
+    def _of_line_ends(self, fact: Fact, run: Run) -> Finding:
+        name = fact.detail["file"]
+        details = [f"convert them, with dos2unix {name} or sed -i 's/\\r$//' {name}"]
+        if fact.detail["names_interpreter"]:
+            details.insert(0, "the first line names an interpreter that is not there")
+        if fact.kind == "return-at-end":
+            title = "lines end in a carriage return, which is part of their last words"
+            return self.info(run, title, at=fact, details=details)
+        loss = "the command gets a carriage return as its last argument, and the lines below are commands of their own"
+        title = "lines end in a carriage return, so that the backslash continues nothing"
+        return self.error(run, title, at=fact, details=[loss, *details], ends_the_run=True)

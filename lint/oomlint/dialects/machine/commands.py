@@ -18,18 +18,22 @@ SceneOf = Callable[[Claim], Iterable[Block]]
 
 
 def command_of(
-    document: YamlDocument, *nodes: Node | None, variables: Mapping | None = None
+    document: YamlDocument,
+    *nodes: Node | None,
+    variables: Mapping | None = None,
+    is_one_command: bool = False,
 ) -> EmbeddedShell | None:
     """The command that ``command``, ``args`` and their like make together.
 
     A string is a script; lists are joined to one command, and where that is a shell with
-    ``-c``, the script behind it counts. ``variables`` are those that a shell will see.
+    ``-c``, the script behind it counts. ``variables`` are those that a shell will see; ``is_one_command``
+    where no shell sees a string, but what reads the file splits it into words.
     """
     known = {name: entry.value for name, entry in variables.entries.items()} if variables else {}
     present = [node for node in nodes if node is not None]
     try:
         if len(present) == 1 and isinstance(present[0], Scalar):
-            return _script(document, present[0], known)
+            return _script(document, present[0], known, is_one_command=is_one_command)
         lists = [node for node in present if isinstance(node, Sequence)]
         if not lists or len(lists) != len(present):
             return None
@@ -42,11 +46,15 @@ def command_of(
 
 
 def _script(
-    document: YamlDocument, node: Scalar, variables: dict[str, Node]
+    document: YamlDocument,
+    node: Scalar,
+    variables: dict[str, Node],
+    *,
+    is_one_command: bool = False,
 ) -> EmbeddedShell | None:
     if not isinstance(node.value, str) or not node.value.strip():
         return None
-    return embedded_script(document, node, variables)
+    return embedded_script(document, node, variables, is_one_command=is_one_command)
 
 
 def _script_of_shell(items: list[Node]) -> Scalar | None:

@@ -7,6 +7,7 @@ Specification. Where scripts say ``docker run`` is told in ``docker_run.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -36,9 +37,11 @@ class Compose(Dialect):
             if not isinstance(service, Mapping):
                 continue
             entrypoint, own = child(service, "entrypoint"), child(service, "command")
-            command = command_of(document, own if entrypoint is None else entrypoint)
+            # Compose Specification, "command": a string is split into words as a shell does it, which runs no shell.
+            read = partial(command_of, document, is_one_command=True)
+            command = read(own if entrypoint is None else entrypoint)
             if entrypoint is not None and own is not None:
-                command = command_of(document, entrypoint, own) or command_of(document, own)
+                command = read(entrypoint, own) or read(own)
             if command is None:
                 continue
             blocks = tuple(_service_blocks(document, service, entry.key_span))

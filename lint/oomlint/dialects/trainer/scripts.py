@@ -57,6 +57,14 @@ from oomlint.wording.amounts import enumerated
 if TYPE_CHECKING:
     from oomlint.documents.python.endings import Choice
 
+# What only who trains says (transformers 5.23 training_args.py); an evaluation takes batches of its own.
+_OF_TRAINING = frozenset(
+    {
+        "learning_rate", "num_train_epochs", "max_steps", "per_device_train_batch_size", "train_batch_size",
+        "gradient_accumulation_steps", "warmup_steps", "warmup_ratio", "lr_scheduler_type", "weight_decay", "optim",
+        "gradient_checkpointing", "resume_from_checkpoint", "save_steps", "save_strategy", "max_grad_norm",
+    }
+)  # fmt: skip
 _SUBPARSERS = r"\.add_subparsers\([^()]*?\bdest\s*=\s*[\"'](\w+)[\"']"
 
 calls = Meaning(assigned, options, named_models, masking)
@@ -363,6 +371,8 @@ def trains_nothing(run: Cells) -> Any:
     is_open = any(map(_may_say_more, commands))
     given = options_of(commands if is_open else blocks)
     given = {**_subcommands(commands, run.given.once(_dispatches)), **given}
+    if not is_open and not any(True for _ in scripts_of(blocks)) and _only_looks(given):
+        return "nothing asks it to train (--do_train is not set)"
     for fact in run.given.once(_on_demand):
         if fact.detail["is_left"] and not is_open and not is_on("do_train", given):
             return "nothing asks it to train (--do_train is not set)"
@@ -371,6 +381,12 @@ def trains_nothing(run: Cells) -> Any:
         if all(closed):
             return f"nothing asks it to train ({enumerated(tuple(dict.fromkeys(closed)))})"
     return None
+
+
+def _only_looks(given: MappingABC[str, Node]) -> bool:
+    """Whether options of a program that is not here ask it to evaluate or to predict alone, and none says how to train."""
+    asks = is_on("do_predict", given) or is_on("do_eval", given)
+    return asks and not is_on("do_train", given) and _OF_TRAINING.isdisjoint(given)
 
 
 def _dispatches(blocks: list[Block]) -> frozenset[str]:

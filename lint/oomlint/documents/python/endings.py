@@ -11,7 +11,7 @@ from msgspec import Struct
 from oomlint.documents.base import Fact
 from oomlint.documents.python.asked_arguments import asked_arguments, made_arguments
 from oomlint.documents.python.calls import ReachedCall, guards_of_test
-from oomlint.documents.python.nodes import Guard
+from oomlint.documents.python.nodes import Arm, Guard
 from oomlint.documents.python.parsers import argparse_defaults
 from oomlint.documents.python.scopes import FunctionNode, dotted
 from oomlint.documents.python.strict_parsers import ALL_MAKERS
@@ -361,13 +361,24 @@ def _words_of(against: ast.expr, asks: ast.cmpop) -> frozenset[str]:
 
 
 def _switches_around(step: ReachedCall, tree: Tree) -> tuple[Guard, ...]:
-    """The switches that a call hangs on, of which one may end its function before it; none where its function is
-    called in several places, of which each has its own."""
+    """The switches that a call hangs on, of which one may end its function before it; where its function is called in
+    several places (``main()`` for itself and in ``_mp_fn`` of transformers' examples), of which each has its own, those alone
+    that stand in the function."""
     if step.function is None:
         return (*step.guards, *_left_before(step, tree.root.body))
+    before = tuple(_left_before(step, step.function.body))
     if tree.scopes.reads[step.function.name] > 1:
-        return ()
-    return (*step.guards, *_left_before(step, step.function.body))
+        tests = ((tree.branches[line][0].test, side) for line, side in _arms_inside(step))
+        return (*(g for test, side in tests for g in guards_of_test(test, holds=side)), *before)
+    return (*step.guards, *before)
+
+
+def _arms_inside(step: ReachedCall) -> Iterator[Arm]:
+    """The branches around a call that stand in its function, and not around what calls that."""
+    function = step.function
+    if function is not None:
+        last = function.end_lineno or function.lineno
+        yield from (arm for arm in step.arms if function.lineno <= arm[0] <= last)
 
 
 def _left_before(step: ReachedCall, body: list[ast.stmt]) -> Iterator[Guard]:

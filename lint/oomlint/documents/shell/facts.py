@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from oomlint.documents.base import Command, Fact
+from oomlint.documents.shell.carriage_returns import carriage_returns
 from oomlint.documents.shell.names import (
     CUSTOMARY_NAMES,
     MUST_BE_EXPORTED,
@@ -43,7 +44,7 @@ def facts_of(
     """All facts of a script, in the order in which they stand.
 
     Kinds: ``broken-continuation`` (detail ``reason``: ``no-backslash``, ``ended-above-comment``, ``blank-after-backslash``,
-    ``blank-line`` or ``comment``), ``env-not-exported`` (``name``, ``value``,
+    ``blank-line``, ``comment`` or, of a whole script, ``carriage-return``), ``return-at-end``, ``env-not-exported`` (``name``, ``value``,
     ``program`` that does not get it), ``unknown-env``
     (``name``, ``known``), and those of :func:`~oomlint.documents.shell.side_facts.side_facts`.
     """
@@ -53,6 +54,7 @@ def facts_of(
         facts += _not_exported(source, script)
         facts += _unknown_names(source, script)
     facts += side_facts(source, commands)
+    facts += carriage_returns(source, commands)
     return tuple(sorted(facts, key=lambda fact: (fact.location.span, fact.kind)))
 
 
