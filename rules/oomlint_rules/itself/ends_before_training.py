@@ -38,7 +38,7 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a key that earlier releases of ms-swift or LLaMA-Factory had (`train_type` before ms-swift 4.1) where the project pins one
   that refuses it;
 * words of a command that Hydra refuses, since the config that it composes for a program of the project has no such key, and
-  micro batches of verl that are said both for all ranks and for one;
+  micro batches of verl that are said both for all ranks and for one, or that its trainer asks for and nothing sets;
 * FSDP in the one process that Axolotl starts for one GPU, which no launcher gives a rank;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
@@ -85,7 +85,8 @@ Where a file beside it pins a library, nobody knows with which release that was,
   LLaMA-Factory
 * TRL 0.18.0 to 0.20.0 `trainer/grpo_trainer.py`; vLLM `executor/uniproc_executor.py` (`ExecutorWithExternalLauncher`)
 * hydra 1.3 `_internal/config_loader_impl.py` `_apply_overrides_to_config`, `_internal/defaults_list.py`
-* verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`
+* verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`; 0.6 to 0.9.1 `utils/config.py` `validate_config`,
+  `workers/config/actor.py` and `critic.py`
 * transformers 4.36 to 5.23 `trainer.py` (*Using fsdp only works in distributed training*)
 * torchtitan 90c889e97 `torchtitan/float8.py`, v0.1.0 `components/quantization/float8.py`; torchao 0.5.0
   `float8/float8_tensor_parallel.py` (*Expecting module to be Float8Linear*)
