@@ -26,7 +26,8 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a library that imports of another what no release of that has which the project allows (PEFT from git, or `peft>=0.14`, beside
   `transformers==4.37.2`);
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,
-  of a name that the project's module does not give, of a module that a package lacks or that lies where Python does not look;
+  of a name that the project's module does not give, of a module that a package or a folder of the project's lacks or that lies
+  where Python does not look, be it the script's own import or one of a module that it imports;
 * DeepSpeed that a command asks for, where a lock or `pip freeze` lists the project's whole environment without it, and
   nothing else of the project brings it;
 * a key of a mapping, an attribute of a plain class or a name of a module that the project writes out as its config, which the
