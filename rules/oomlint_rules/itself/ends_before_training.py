@@ -13,7 +13,7 @@ Code and options of which it is certain that they end a run, whatever memory the
   hands over `--local-rank`;
 * an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for, and one
   with which a script makes transformers' or TRL's though no release that the project allows has it (`eval_strategy` before
-  transformers 4.41, `GRPOConfig(max_new_tokens=...)`);
+  transformers 4.41, `GRPOConfig(max_new_tokens=...)`), or none that knows the model (`evaluation_strategy` beside Qwen3);
 * an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
   transformers 5), or that it or a function that Python Fire makes a command of requires and is not given; options of
   transformers' and TRL's classes by the releases that the project allows;
