@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.linked import run_of
+from tests.linked import report_of, run_of
 
 from oomlint.dialects.common.fields import shared
+from oomlint.linting.rule import Severity
 
 _SCRIPT = """\
 import argparse
@@ -16,6 +17,13 @@ parser.add_argument("--model", default="{model}")
 args = parser.parse_args()
 model = {loader}.from_pretrained({given})
 Trainer(model=model, args=TrainingArguments("out"), train_dataset=data, data_collator=pad).train()
+"""
+_RENAMED = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("{model}"{more})
+args = TrainingArguments("out", evaluation_strategy="steps", per_device_train_batch_size=8)
+Trainer(model=model, args=args, train_dataset=data, data_collator=pad).train()
 """
 _QWEN3 = "transformers up to 4.50 knows no qwen3"
 
@@ -114,3 +122,28 @@ def test_arguments_that_the_load_does_not_take(pins: str, given: str, why: str) 
     assert _ends(pins, model, given=f"args.model, {given}") == said
     own = {"loader": "OurModel", "given": f"args.model, {given}"}
     assert _ends(pins, model, **own) == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "pins", "ends"),
+    [
+        # 4.50 has the name and no Qwen3, 4.51 has no such name.
+        ("Qwen/Qwen3-8B", "", "torch", True),
+        ("Qwen/Qwen3-8B", "", "transformers>=4.40", True),
+        ("Qwen/Qwen3-8B", "", "transformers", True),
+        ("Qwen/Qwen3-8B", ", trust_remote_code=True", "torch", False),
+        ("google/gemma-3-1b-it", "", "torch", False),
+        ("meta-llama/Llama-3.1-8B", "", "torch", False),
+    ],
+)
+def test_an_argument_that_no_release_takes_which_knows_the_model(
+    model: str, more: str, pins: str, ends: bool
+) -> None:
+    files = {
+        "train.py": _RENAMED.format(model=model, more=more),
+        "requirements.txt": f"{pins}\n",
+    }
+    found = report_of(files, "train.py", hardware="1xRTX-3090-24GB").diagnoses
+    errors = {each.rule.code for each in found if each.severity is Severity.ERROR}
+    assert (errors == {"OOM905"}) is ends
+    assert ("OOM905" in errors) is ends

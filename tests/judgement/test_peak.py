@@ -260,6 +260,7 @@ def test_samples_that_are_joined_may_be_short_too():
         "data.max_prompt_length=512 data.max_response_length=1024 "
         "actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B-Instruct "
         "actor_rollout_ref.actor.ppo_mini_batch_size=116 "
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1 "
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=116 trainer.nnodes=1 "
         "trainer.n_gpus_per_node=1 actor_rollout_ref.model.use_remove_padding={}\n"
     )

@@ -58,6 +58,8 @@ def test_workers_that_ask_for_npus_never_start_on_gpus() -> None:
     line = (
         "python3 -m verl.trainer.main_ppo data.train_files=a actor_rollout_ref.rollout.name=vllm "
         "actor_rollout_ref.model.path=Qwen/Qwen3-32B actor_rollout_ref.rollout.n=4 "
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1 "
+        "critic.ppo_micro_batch_size_per_gpu=1 "
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 trainer.n_gpus_per_node=1"
     )
     for device, stops in (("npu", True), ("cuda", False)):

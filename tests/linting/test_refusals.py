@@ -60,3 +60,36 @@ def test_beside_what_may_be_taken_after_all_it_stays() -> None:
         {"axolotl.yaml": _AXOLOTL},
     ):
         assert Severity.ERROR in _memory(more)[0]
+
+
+_DEEPSPEED = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "%s": "auto"}'
+_LOOP = """\
+import deepspeed
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-70B")
+engine, *_ = deepspeed.initialize(
+    model=model, model_parameters=model.parameters(), config="ds.json"
+)
+for batch in rows:
+    loss = engine(**batch).loss
+    engine.backward(loss)
+    engine.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "stops"),
+    [("train_micro_batch_size_per_gpu", True), ("gradient_clipping", False)],
+)
+def test_what_stops_as_deepspeed_takes_the_model(key: str, stops: bool) -> None:
+    files = {
+        "train.py": _LOOP,
+        "ds.json": _DEEPSPEED % key,
+        "run.sh": "deepspeed --num_gpus 8 train.py\n",
+    }
+    found = report_of(files, hardware="8xRTX-4090-24GB").diagnoses
+    severities = {each.rule.code: each.severity for each in found}
+    of_cards = {severity for code, severity in severities.items() if code[3:4] in "12"}
+    assert of_cards
+    assert (Severity.ERROR in of_cards) is not stops

@@ -29,6 +29,7 @@ _VERL = (
     " actor_rollout_ref.model.use_remove_padding=True"
     " actor_rollout_ref.actor.ppo_mini_batch_size=64"
     " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"
+    " actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1"
     " actor_rollout_ref.actor.fsdp_config.model_dtype=fp32"
     " actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.gpu_memory_utilization=0.3"
     " critic.model.path=Qwen/Qwen2.5-7B-Instruct critic.ppo_micro_batch_size_per_gpu=1"

@@ -26,7 +26,10 @@ Trainer(model=model, args=options, train_dataset=data, data_collator=collator).t
 
 
 def _refused(imports: str, start: str = "python scripts/train.py", **files: str) -> str:
-    named = {name.replace("__", "/").replace("_py", ".py"): text for name, text in files.items()}
+    named = {
+        name if "." in name else name.replace("__", "/").replace("_py", ".py"): text
+        for name, text in files.items()
+    }
     texts = {"scripts/train.py": _SCRIPT.format(imports=imports), "run.sh": f"{start}\n", **named}
     run = run_of(texts, "run.sh", "scripts/train.py", hardware=_CARD)
     found = run.settings.get(shared.refused)
@@ -96,6 +99,62 @@ def test_a_module_that_a_package_beside_the_script_lacks() -> None:
         run = run_of({**files, **more}, "run.sh", hardware=_CARD)
         said = run.settings.get(shared.refused)
         assert (None if said is None else said.value) == expected
+
+
+_LACKED = "there is no module parts.fast, which blocks.py imports"
+
+
+def test_a_module_that_a_folder_without_init_lacks_where_others_of_it_are_taken() -> None:
+    blocks = {
+        "scripts__parts__blocks_py": "from parts.fast import attend\nBlock = 1\n",
+        "scripts__parts__more_py": "more = 1\n",
+    }
+    taken = "from parts.blocks import Block"
+    assert _refused(taken, **blocks) == _LACKED
+    assert not _refused(taken, **blocks, scripts__parts__fast_py="attend = 1\n")
+    guarded = "try:\n    from parts.fast import attend\nexcept ImportError:\n    attend = None\nBlock = 1\n"
+    assert not _refused(taken, **{**blocks, "scripts__parts__blocks_py": guarded})
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from parts.fast import attend\nBlock = 1\n"
+    assert not _refused(taken, **{**blocks, "scripts__parts__blocks_py": typed})
+    # An installed package of that name would come first; nothing tells that the folder's is meant.
+    assert not _refused("from parts.fast import attend", scripts__parts__more_py="more = 1\n")
+    assert not _refused(taken, **blocks, parts__fast_py="attend = 1\n")
+    assert not _refused(taken, "PYTHONPATH=lib python scripts/train.py", **blocks)
+    assert not _refused(f"import sys\nsys.path.append('lib')\n{taken}", **blocks)
+
+
+def test_a_module_that_the_installed_package_of_the_project_lacks() -> None:
+    own = {
+        "pyproject.toml": "[project]\nname = 'ours'\n",
+        "ours/__init__.py": "",
+        "ours__rows_py": "rows = 1\n",
+    }
+    taken = "from ours.rows import rows\nfrom ours.masks import mask"
+    reason = "there is no module ours.masks, which train.py imports"
+    assert _refused(taken, **own) == reason
+    assert _refused(taken, "deepspeed scripts/train.py", **own) == reason
+    assert not _refused(taken, **own, ours__masks_py="mask = 1\n")
+    assert not _refused(taken, **own, **{"ours/masks/kernel.cu": ""})
+    # An installed package of that name may be another, of which the program takes nothing that is here.
+    assert not _refused("from ours.masks import mask", **own)
+
+
+def test_a_module_beside_the_one_that_imports_it() -> None:
+    home = {
+        "scripts__ours__blocks_py": "from sizes import Sizes\nBlock = 1\n",
+        "scripts__ours__sizes_py": "class Sizes:\n    pass\n",
+    }
+    taken = "from ours.blocks import Block"
+    reason = "sizes lies in scripts/ours, where Python does not look for train.py"
+    assert _refused(taken, **home) == reason
+    assert not _refused(taken, **home, scripts__sizes_py="class Sizes:\n    pass\n")
+    # The namesake of an installed package gives other names, or is asked for none.
+    assert not _refused(taken, **{**home, "scripts__ours__sizes_py": "class Others:\n    pass\n"})
+    plain = "import sizes\nBlock = 1\n"
+    assert not _refused(taken, **{**home, "scripts__ours__blocks_py": plain})
+    own = "import sys\nsys.path.insert(0, 'ours')\nfrom sizes import Sizes\nBlock = 1\n"
+    assert not _refused(taken, **{**home, "scripts__ours__blocks_py": own})
+    assert not _refused(taken, "PYTHONPATH=scripts/ours python scripts/train.py", **home)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ TEXT = (
     "data.train_batch_size=1024 data.max_prompt_length=1024 data.max_response_length=1024 "
     "actor_rollout_ref.model.path=Qwen/Qwen2.5-14B-Instruct "
     "actor_rollout_ref.actor.ppo_mini_batch_size=256 "
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1 "
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16 "
     "actor_rollout_ref.model.use_remove_padding=True "
     "actor_rollout_ref.model.enable_gradient_checkpointing=True "

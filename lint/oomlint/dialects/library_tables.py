@@ -164,6 +164,15 @@ def why_no_model(kind: str, reach: Reach) -> str | None:
     return f"transformers up to {_minor(spans[0].lacking)} knows no {kind}"
 
 
+def first_minor_with_model(kind: str) -> Release:
+    """The minor release of transformers that a kind of model came with; ``()`` where the oldest that was read knows it, or
+    where no table has it. The last patch of each was read, so that none of an earlier one knows it."""
+    spans = _names("models", "transformers").get(kind, ())
+    if not spans or not all(span.lacking for span in spans):
+        return ()
+    return min(release_of(span.written[0]) or () for span in spans)[:2]
+
+
 def _minor(release: Release) -> str:
     return ".".join(map(str, (*release, 0)[:2]))
 

@@ -172,6 +172,9 @@ class Finding(Struct, frozen=True, eq=False):
     """How well that is known on which the finding rests; ``None`` where it rests on no value."""
     ends_the_run: bool = False
     """Whether what it says, if it is sure, ends the program as it reads its settings."""
+    stops_later: bool = False
+    """Whether what it says, if it is sure, ends the program behind that and before its first step: as the Trainer is made, as
+    DeepSpeed takes the model, with the first allocation."""
 
     @property
     def is_of_need(self) -> bool:
@@ -277,6 +280,7 @@ class FindingOptions(TypedDict, total=False):
     proposals: Iterable[Proposal]
     notes: Iterable[Note]
     ends_the_run: bool
+    stops_later: bool
 
 
 class Rule:
@@ -367,6 +371,7 @@ class Rule:
         proposals: Iterable[Proposal] = (),
         notes: Iterable[Note] = (),
         ends_the_run: bool = False,
+        stops_later: bool = False,
     ) -> Finding:
         """A finding of this rule.
 
@@ -381,6 +386,7 @@ class Rule:
             confidence: ``high`` where neither says it.
             predicted, limit: bytes.
             ends_the_run: what it says may be what ends the program, so that it comes no later than that.
+            stops_later: what it says ends the program before its first step, but not as it reads its settings.
         """
         if judged is not None:
             resource = resource or judged.resource
@@ -414,6 +420,7 @@ class Rule:
             notes=tuple(notes),
             evidence=evidence,
             ends_the_run=ends_the_run,
+            stops_later=stops_later,
         )
 
     @classmethod

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from oomlint.dialects.base import Claim
@@ -82,33 +83,39 @@ class AbsentImports:
             return None
         for fact in document.facts:
             if fact.kind == "imports-module":
-                why = self._why_absent(fact, script, launch, document.sourced)
+                why = self._why_absent(fact, script, launch, document)
                 if why:
                     return Ending(why, fact.location)
             if fact.kind == "ends-early" and not is_claimed and not fact.detail["guards"]:
                 return Ending(fact.detail["why"], fact.location)
         return None
 
-    def _why_absent(self, fact: Fact, script: str, launch: Launch, sourced: tuple[str, ...]) -> str:
+    def _why_absent(self, fact: Fact, script: str, launch: Launch, document: PythonDocument) -> str:
         module = str(fact.detail["module"])
         parts, folder = module.split("."), posixpath.dirname(script)
         if self._has(folder, parts[0]):
-            missing = self._missing_of_package(folder, parts)
-            return (
-                f"there is no module {missing}, which {_name(fact.detail['in'])} imports"
-                if missing
-                else ""
+            missing = self._missing_of_package(folder, parts) or self._missing_of_folder(
+                script, parts, document
             )
-        if parts[0] in PACKAGES or not self._searches_script_alone(launch):
+            return _says_absent(missing, fact)
+        if parts[0] in PACKAGES:
             return ""
-        home = next((each for each in self._above(folder) if self._is_module(each, parts)), None)
+        missing = self._missing_of_own(folder, parts, document)
+        if missing or not self._searches_script_alone(launch):
+            return _says_absent(missing, fact)
+        homes = (each for each in self._above(folder) if self._is_module(each, parts))
+        home = next(chain(homes, self._beside_importer(fact, parts, folder)), None)
         if home is None or self._may_be_found(script, home, parts[0]):
             return ""
-        texts = (self._workspace.read_or_none(each) or b"" for each in (script, *sourced))
-        if any(map(_EXTENDS_ITSELF.search, texts)):
+        if self._changes_path(script, document):
             return ""
         where = "in the project's root" if self._is_root(home) else f"in {home}"
         return f"{module} lies {where}, where Python does not look for {_name(script)}"
+
+    def _changes_path(self, script: str, document: PythonDocument) -> bool:
+        """Whether the script, or what it was read with, changes where Python looks."""
+        texts = (self._workspace.read_or_none(each) or b"" for each in (script, *document.sourced))
+        return any(map(_EXTENDS_ITSELF.search, texts))
 
     def _searches_script_alone(self, launch: Launch) -> bool:
         """Whether what starts a script leaves the places that Python searches as they are."""
@@ -137,6 +144,43 @@ class AbsentImports:
                 return "" if is_made else ".".join(parts[: depth + 1])
         return ""
 
+    def _missing_of_folder(self, script: str, parts: list[str], document: PythonDocument) -> str:
+        """The module that a folder beside the script lacks, which is no package by an ``__init__.py``: a package of its name
+        anywhere else on the path comes before it (CPython 3.13 importlib/_bootstrap_external.py PathFinder._get_spec). It is
+        the one that is meant where the program imports others of it."""
+        folder = posixpath.dirname(script)
+        home = posixpath.join(folder, parts[0])
+        if len(parts) < 2 or parts[0] in PACKAGES or self._workspace.exists(f"{home}/__init__.py"):
+            return ""
+        if any(self._has(each, parts[0]) for each in self._above(folder)):
+            return ""
+        if self._has(home, parts[1]) or _MADE.search(parts[1]) or self._is_ignored(home, parts[1]):
+            return ""
+        if not self._takes_others(folder, parts, document):
+            return ""
+        if self._may_be_found(script, folder, parts[0]) or self._changes_path(script, document):
+            return ""
+        return ".".join(parts[:2])
+
+    def _missing_of_own(self, folder: str, parts: list[str], document: PythonDocument) -> str:
+        """The module that a package in a folder above the script's lacks, however Python finds that: installed, or by a
+        path. It is the one that is meant where the program imports others of it."""
+        for home in self._above(folder):
+            if self._workspace.exists(posixpath.join(home, parts[0], "__init__.py")):
+                is_meant = self._takes_others(home, parts, document)
+                return self._missing_of_package(home, parts) if is_meant else ""
+        return ""
+
+    def _takes_others(self, home: str, parts: list[str], document: PythonDocument) -> bool:
+        """Whether the program imports another module of a package that is there, in a folder."""
+        modules = (
+            str(each.detail["module"]).split(".")
+            for each in document.facts
+            if each.kind == "imports-module"
+        )
+        others = [each for each in modules if each[0] == parts[0] and len(each) > 1]
+        return any(each != parts and self._is_module(home, each) for each in others)
+
     def _has(self, folder: str, name: str) -> bool:
         """Whether a folder has a module, a package or anything else of a name, whatever its ending."""
         path = self._workspace.file(folder or ".")
@@ -161,6 +205,19 @@ class AbsentImports:
         while folder.strip("/") and not self._is_root(folder):
             folder = posixpath.dirname(folder)
             yield folder
+
+    def _beside_importer(self, fact: Fact, parts: list[str], folder: str) -> Iterator[str]:
+        """The folder of a module that imports another, and those above it up to the script's, where what it means lies
+        there: Python looks there for scripts alone. A file may be the namesake of an installed package: one that is meant
+        gives the names that are taken."""
+        path, names = str(fact.detail["in"]), fact.detail["names"]
+        home = posixpath.dirname(path)
+        while names and home != folder and home.startswith(f"{folder}/" if folder else ""):
+            module = f"{posixpath.join(home, *parts)}.py"
+            text = self._workspace.read_or_none(module) if self._workspace.exists(module) else None
+            if text is not None and module != path and all(_binds(text, name) for name in names):
+                yield home
+            home = posixpath.dirname(home)
 
     def _is_root(self, folder: str) -> bool:
         """Whether a folder is the project's own; where the user names paths from the root of the disk, so are these."""
@@ -190,6 +247,16 @@ class AbsentImports:
         if root not in self._texts:
             self._texts[root] = texts_below(self._workspace, root, guides=True)
         return self._texts[root]
+
+
+def _binds(text: bytes, name: str) -> bool:
+    """Whether a module gives a name by a statement of its own."""
+    word = re.escape(name.encode())
+    return bool(re.search(rb"(?m)^(?:(?:async )?def |class )?" + word + rb"\b[ \t]*[=:(]", text))
+
+
+def _says_absent(missing: str, fact: Fact) -> str:
+    return missing and f"there is no module {missing}, which {_name(fact.detail['in'])} imports"
 
 
 def _name(path: str) -> str:

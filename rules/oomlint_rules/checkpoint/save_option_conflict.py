@@ -159,6 +159,7 @@ class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9
                 ),
             ],
             notes=[self.note(run, f.save.save_only_model, f"{only} is set here")],
+            stops_later=True,
         )
 
     def _sharded(self, run: Run) -> Finding:
@@ -176,6 +177,7 @@ class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9
                 ),
             ],
             notes=[self.note(run, f.parallel.fsdp.state_dict, "the state dict is sharded")],
+            stops_later=True,
         )
 
     def _strategies(self, run: Run) -> Iterable[Finding]:
@@ -204,6 +206,7 @@ class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9
                 ]
                 if evaluates != "no"
                 else [],
+                stops_later=True,
             )
         elif saves == "steps" and _misses(plan.save.every, plan.eval.every):
             yield self.error(
@@ -217,6 +220,7 @@ class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9
                     ),
                     _STOPS,
                 ),
+                stops_later=True,
             )
 
 

@@ -116,6 +116,7 @@ class GrpoBatchSemantics(Rule, code="OOM612", fixes=Applicability.UNSAFE, cost=8
                 at=(f.objective.rollout.n,),
                 details=("the run stops with an error", "it takes at least 2 answers to a prompt"),
                 confidence="high",
+                stops_later=True,
             )
             return
         if f.parallel.world in origin.inputs and (run.is_started_by_guess or not _counted(run)):

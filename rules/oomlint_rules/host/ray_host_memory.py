@@ -66,6 +66,7 @@ _VERL = line(
     actor_rollout_ref.model.enable_gradient_checkpointing=True
     actor_rollout_ref.actor.ppo_mini_batch_size=64
     actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2
+    actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1
     actor_rollout_ref.actor.fsdp_config.param_offload={away}
     actor_rollout_ref.actor.fsdp_config.optimizer_offload={away}
     actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=8

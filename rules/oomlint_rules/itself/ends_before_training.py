@@ -13,7 +13,7 @@ Code and options of which it is certain that they end a run, whatever memory the
   hands over `--local-rank`;
 * an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for, and one
   with which a script makes transformers' or TRL's though no release that the project allows has it (`eval_strategy` before
-  transformers 4.41, `GRPOConfig(max_new_tokens=...)`);
+  transformers 4.41, `GRPOConfig(max_new_tokens=...)`), or none that knows the model (`evaluation_strategy` beside Qwen3);
 * an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
   transformers 5), or that it or a function that Python Fire makes a command of requires and is not given; options of
   transformers' and TRL's classes by the releases that the project allows;
@@ -26,7 +26,8 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a library that imports of another what no release of that has which the project allows (`peft>=0.14` beside
   `transformers==4.37.2`);
 * an import that fails from where the command starts the script: relative to a package that the script does not belong to,
-  of a name that the project's module does not give, of a module that a package lacks or that lies where Python does not look;
+  of a name that the project's module does not give, of a module that a package or a folder of the project's lacks or that lies
+  where Python does not look, be it the script's own import or one of a module that it imports;
 * DeepSpeed that a command asks for, where a lock or `pip freeze` lists the project's whole environment without it, and
   nothing else of the project brings it;
 * a key of a mapping, an attribute of a plain class or a name of a module that the project writes out as its config, which the
@@ -38,7 +39,7 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a key that earlier releases of ms-swift or LLaMA-Factory had (`train_type` before ms-swift 4.1) where the project pins one
   that refuses it;
 * words of a command that Hydra refuses, since the config that it composes for a program of the project has no such key, and
-  micro batches of verl that are said both for all ranks and for one;
+  micro batches of verl that are said both for all ranks and for one, or that its trainer asks for and nothing sets;
 * FSDP in the one process that Axolotl starts for one GPU, which no launcher gives a rank;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
@@ -85,7 +86,8 @@ Where a file beside it pins a library, nobody knows with which release that was,
   LLaMA-Factory
 * TRL 0.18.0 to 0.20.0 `trainer/grpo_trainer.py`; vLLM `executor/uniproc_executor.py` (`ExecutorWithExternalLauncher`)
 * hydra 1.3 `_internal/config_loader_impl.py` `_apply_overrides_to_config`, `_internal/defaults_list.py`
-* verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`
+* verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`; 0.6 to 0.9.1 `utils/config.py` `validate_config`,
+  `workers/config/actor.py` and `critic.py`
 * transformers 4.36 to 5.23 `trainer.py` (*Using fsdp only works in distributed training*)
 * torchtitan 90c889e97 `torchtitan/float8.py`, v0.1.0 `components/quantization/float8.py`; torchao 0.5.0
   `float8/float8_tensor_parallel.py` (*Expecting module to be Float8Linear*)

@@ -160,6 +160,7 @@ class AllocConfInvalid(Rule, code="OOM713", fixes=Applicability.SAFE):
             at=f.env.alloc_conf,
             details=details,
             proposals=[Proposal.set(f"write {right}", changes)] if right else [],
+            stops_later=_STOPS in details,
         )
 
 

@@ -260,6 +260,7 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE)
                 at=origin.location if origin.location is not None else field,
                 details=(f"Accelerate stops with an error, because {own.value} alone may say it",),
                 proposals=removal(f"remove {origin.key}", origin),
+                stops_later=True,
             )
 
     def _accumulation(self, run: Run) -> Iterable[Finding]:
@@ -279,6 +280,7 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE)
             details=("transformers stops with an error where the two differ",),
             proposals=removal("leave accumulation to the trainer", origin),
             notes=[self.note(run, f.batch.grad_accum, f"the trainer accumulates {steps} times")],
+            stops_later=True,
         )
 
     def _optimizers(self, run: Run) -> Iterable[Finding]:

@@ -94,4 +94,5 @@ class AutoFindBatchSizeZero3(Rule, code="OOM813", fixes=Applicability.SAFE):
             else ("no file pins transformers, and before 4.45 nothing stops there",),
             proposals=[Proposal.set(f"switch {key} off", {f.batch.auto_micro: False})],
             notes=[self.note(run, f.parallel.zero.stage, "the stage is 3")],
+            stops_later=True,
         )

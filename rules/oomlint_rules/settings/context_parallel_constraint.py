@@ -161,4 +161,5 @@ class ContextParallelConstraint(Rule, code="OOM817", fixes=Applicability.SAFE):
             at=(field, _SIZE),
             details=(*details, "the run stops with an error"),
             proposals=proposals,
+            stops_later=True,
         )

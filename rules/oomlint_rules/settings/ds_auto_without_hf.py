@@ -113,7 +113,13 @@ class DsAutoWithoutHf(Rule, code="OOM815"):
                 at=at or origins[0].location or (),
                 details=parts,
                 confidence="medium",
+                stops_later=bool(batch) and _is_read(run),
             )
+
+
+def _is_read(run: Run) -> bool:
+    """Whether the program is at hand that gives DeepSpeed the config: another may fill it in."""
+    return any(claim.path.endswith((".py", ".ipynb")) for claim in run.claims)
 
 
 def _fills_in(run: Run, key: str) -> bool:

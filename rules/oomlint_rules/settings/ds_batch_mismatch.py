@@ -162,6 +162,7 @@ class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
                 notes=[self.note(run, passed, f"the trainer's value, {given.value}")]
                 if run.is_explicit(passed)
                 else (),
+                stops_later=True,
             )
 
     def _product(self, run: Run) -> Iterable[Finding]:
@@ -199,6 +200,8 @@ class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
             f"{run.key('ds.train_batch')} is {total.value}, {fault}",
             at=ds.train_batch,
             rests_on=() if ranks is None else (f.parallel.dp,),
+            # On a machine with other cards it may be right: what is needed there is worth to be known.
+            stops_later=ranks is None,
             details=(
                 f"{spelled} = {product}",
                 f"{'transformers' if compares else 'DeepSpeed'} stops with an error",

@@ -147,6 +147,7 @@ class DsPrecisionMismatch(Rule, code="OOM803", fixes=Applicability.UNSAFE, cost=
                 Proposal.set(f"leave {switch} to the trainer", {field: None}, Applicability.UNSAFE)
             ],
             notes=[self.note(run, "amp", f"the trainer {trains}")],
+            stops_later=True,
         )
 
     def _both(self, run: Run) -> Finding:
@@ -158,4 +159,5 @@ class DsPrecisionMismatch(Rule, code="OOM803", fixes=Applicability.UNSAFE, cost=
                 Proposal.set("switch fp16 off", {ds.fp16: False}, Applicability.UNSAFE),
             ],
             notes=[self.note(run, ds.bf16, "bf16 is switched on here")],
+            stops_later=True,
         )

@@ -81,6 +81,7 @@ class MultipleCePatches(Rule, code="OOM808", fixes=Applicability.SAFE):
             proposals=[Proposal(f"keep {kept} alone", tuple(wishes))]
             if len(wishes) == len(others)
             else [],
+            stops_later=True,
         )
 
 

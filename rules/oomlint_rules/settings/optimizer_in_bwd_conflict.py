@@ -134,4 +134,5 @@ class OptimizerInBwdConflict(Rule, code="OOM814", fixes=Applicability.UNSAFE, co
             at=field,
             details=(why, "the framework stops with an error"),
             proposals=proposals,
+            stops_later=True,
         )

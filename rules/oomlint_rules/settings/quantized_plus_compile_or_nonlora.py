@@ -107,6 +107,7 @@ class QuantizedPlusCompileOrNonlora(Rule, code="OOM816", fixes=Applicability.UNS
                     Applicability.UNSAFE,
                 )
             ],
+            stops_later=True,
         )
 
 

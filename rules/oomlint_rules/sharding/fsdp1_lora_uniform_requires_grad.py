@@ -119,4 +119,5 @@ class Fsdp1LoraUniformRequiresGrad(Rule, code="OOM309", fixes=Applicability.SAFE
             ),
             resource="gpu",
             proposals=[Proposal.set("keep the original parameters", {_ORIGINAL: True})],
+            stops_later=True,
         )

@@ -166,6 +166,7 @@ class FsdpWrapMissing(Rule, code="OOM304", fixes=Applicability.SAFE, cost=1):
                 f"remove {run.key(_CLASSES)}, so that the model's own block class counts",
                 run.origin(_CLASSES),
             ),
+            stops_later=True,
         )
 
 

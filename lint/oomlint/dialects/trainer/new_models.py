@@ -8,12 +8,14 @@ not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
-from oomlint.dialects.library_tables import Reach, reach_of, why_no_model
-from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.library_tables import Reach, first_minor_with_model, reach_of, why_no_model
+from oomlint.dialects.meaning import Bounds, Meaning
 from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.table import Block, Setting
 from oomlint.dialects.trainer.tables import EARLY_FROM_PRETRAINED, FROM_PRETRAINED
@@ -108,6 +110,15 @@ def _first_keyword(run: Cells) -> Ending | None:
 
 
 declare_end(new_models, _first_keyword, source=_OF_KEYWORDS)
+
+
+@new_models.requires
+def release_that_knows_the_model(run: Cells) -> Iterator[Bounds]:
+    """Where nobody pins transformers it is one that knows the model."""
+    known = _known(run) if run.given.once(_auto_loads) else None
+    kind = known.dims.arch if known is not None else None
+    if kind is not None and not _may_load_by_its_own(run):
+        yield "transformers", first_minor_with_model(kind), ()
 
 
 def _known(run: Cells) -> ModelFacts | None:

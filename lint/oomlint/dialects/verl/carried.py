@@ -2,11 +2,12 @@
 
 Copies are of any release, and changed. What decides memory and differs between them is whether the
 engine sleeps whatever ``free_cache_engine`` says, whether log-probabilities are taken without an
-entropy, which micro batch the SFT trainer reads, and in which dtype it loads the model.
+entropy, whether micro batches that nobody sets are refused, which micro batch the SFT trainer reads, and in which dtype it loads the model.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -70,15 +71,35 @@ def _sft(code: Code) -> Iterator[_Found]:
         yield "dtype_otherwise", dtype.otherwise, dtype.span
 
 
+# What a release checks: neither of both is refused (verl 0.2 to 0.9.1).
+_REFUSES_NEITHER = re.compile(
+    r"if mbs is None and mbs_per_gpu is None:\s*raise ValueError(?s:.*)"
+    r"if not config\.actor_rollout_ref\.actor\.use_dynamic_bsz:(?s:.*)"
+    r"check_mutually_exclusive\(\s*config\.actor_rollout_ref\.rollout\.log_prob_micro_batch_size,"
+)
+
+
+def _checks(source: Source) -> Block | None:
+    """Whether the trainer refuses micro batches that nobody sets, as releases do."""
+    found = _REFUSES_NEITHER.search(source.text)
+    if found is None:
+        return None
+    at = Span(*found.span())
+    entries = {"checks.micro_batches": Entry("checks.micro_batches", at, Scalar(at, True), at)}
+    return Block(Lines(source), Mapping(at, entries), CARRIED, at, locked=_LOCKED)
+
+
 _MANAGERS = ("fsdp_vllm", "fsdp_sglang", "megatron_vllm", "megatron_sglang")
 
-CODE = {
+CODE: dict[str, Callable[[Source], Block | None]] = {
     **{
         f"verl/workers/sharding_manager/{name}.py": partial(
             _block, read=partial(_release, key=f"sleeps.{name}")
         )
         for name in _MANAGERS
     },
+    "verl/trainer/ppo/ray_trainer.py": _checks,
+    "verl/utils/config.py": _checks,
     "verl/workers/actor/dp_actor.py": partial(_block, read=_scores),
     "verl/trainer/fsdp_sft_trainer.py": partial(_block, read=_sft),
 }

@@ -47,7 +47,8 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     engine sleeps whatever ``free_cache_engine`` says, whether its FSDP actor takes an entropy beside
     log-probabilities alone, what its SFT trainer makes of
     ``data.micro_batch_size`` (``"divided"`` by the ranks, ``"whole"`` or ``"unread"``), and the key
-    that it takes the model's dtype from or else the dtype. ``scored_*`` and ``scores_dynamic`` are of
+    that it takes the model's dtype from or else the dtype; ``copy_checks`` whether its trainer
+    refuses micro batches that nobody sets. ``scored_*`` and ``scores_dynamic`` are of
     the pass that takes log probabilities, ``rewards`` and ``reward_*`` of a reward model.
     """
 
@@ -110,6 +111,7 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     copy_scores_entropy: bool
     copy_micro: str
     copy_dtype_key: str
+    copy_checks: bool
     copy_dtype: str
 
 
@@ -380,6 +382,7 @@ CARRIED = Table(
         Row("sleeps.fsdp_sglang", own.fsdp_sglang_sleeps, BOOLEAN),
         Row("sleeps.megatron_vllm", own.megatron_vllm_sleeps, BOOLEAN),
         Row("sleeps.megatron_sglang", own.megatron_sglang_sleeps, BOOLEAN),
+        Row("checks.micro_batches", own.copy_checks, BOOLEAN),
         Row("scores.entropy", own.copy_scores_entropy, BOOLEAN),
         Row("data.micro_batch_size", own.copy_micro, TEXT),
         Row("dtype_key", own.copy_dtype_key, TEXT),

@@ -12,10 +12,11 @@ from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.dialects.verl.engine import running_trainer
 from oomlint.dialects.verl.keys import own
+from oomlint.dialects.verl.unset_micro_batches import unset_micro_batches
 from oomlint.documents.base import UNKNOWN, Entry
 from oomlint.plan.fields import f
 
-refusals = Meaning()
+refusals = Meaning(unset_micro_batches)
 
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 

@@ -29,7 +29,8 @@ def sure_facts(
 ) -> Iterator[Fact]:
     """``ends-early`` (see :func:`.endings.ending_facts`; ``unbound`` is a name without a value, and ``by_path`` holds of what
     ends a script that is started by its path alone); ``takes-names``: the ``names`` that an installed ``module`` is asked
-    for; ``imports-module``: a dotted ``module`` that is looked for from the script on, by the file ``in``."""
+    for; ``imports-module``: a dotted ``module`` that is looked for from the script on, by the file ``in``, and the
+    ``names`` that it takes of it."""
     certain = straight_line(tree, may_train)
     is_notebook = kind_of(source.path) == _NOTEBOOK
     for error in sure_errors(tree, source.text, certain, is_notebook=is_notebook):
@@ -57,14 +58,15 @@ def _of_import(
         yield Fact("ends-early", where, {"why": why, "guards": (), "by_path": True})
     if each.level:
         return
+    names = tuple(a.name for a in node.names) if isinstance(node, ast.ImportFrom) else ()
     for module in [node.module or ""] if isinstance(node, ast.ImportFrom) else _named(node):
         root = module.partition(".")[0]
         if not is_installed(root):
-            yield Fact("imports-module", where, {"module": module, "in": each.path})
+            told = {"module": module, "in": each.path, "names": names}
+            yield Fact("imports-module", where, told)
             continue
         is_own = evaluator.modules.has(root, source.path)
         if isinstance(node, ast.ImportFrom) and not is_own:
-            names = tuple(alias.name for alias in node.names)
             yield Fact("takes-names", where, {"module": module, "names": names})
 
 
