@@ -49,10 +49,11 @@ def _leading_changes(run: Run) -> Iterator[dict[Any, Any]]:
         yield {f.parallel.zero.stage: 3}
     if parallel.backend == "fsdp1" and parallel.fsdp.strategy in ("grad_op", "no_shard"):
         yield {f.parallel.fsdp.strategy: "full"}
-    micro, accum = plan.batch.micro, plan.batch.grad_accum or 1
+    micro = plan.batch.micro
     factor = 2
     while micro is not None and not plan.batch.auto_micro and micro % factor == 0:
-        yield {f.batch.micro: micro // factor, f.batch.grad_accum: accum * factor}
+        steps = plan.batch.steps_of(micro // factor, plan.parallel.dp)
+        yield {f.batch.micro: micro // factor, f.batch.grad_accum: steps}
         factor *= 2
 
 

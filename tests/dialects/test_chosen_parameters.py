@@ -91,3 +91,41 @@ def test_what_an_adapter_would_be_of_settles_nothing_where_there_is_none(
         f"--use_peft {lora} --lora_target_modules q_proj\n"
     )
     assert _is_open(run_of({"train.sh": launch})) is is_open
+
+
+# A script of LLaVA's names, which a profile tells of, with a switch of its author's own.
+_OF_A_PROFILE = """\
+import os
+import transformers
+from llava.train.llava_trainer import LLaVATrainer
+def train():
+    parser = transformers.HfArgumentParser((ModelArguments, DataArguments, TrainingArguments))
+    model_args, data_args, training_args = parser.parse_args_into_dataclasses()
+    model = LlavaLlamaForCausalLM.from_pretrained(model_args.model_name_or_path)
+    if os.environ.get("ONLY_HEAD", None):
+        for name, p in model.named_parameters():
+            p.requires_grad = "head" in name
+    LLaVATrainer(model=model, args=training_args).train()
+if __name__ == "__main__":
+    train()
+"""
+_OF_LLAVA = (
+    "deepspeed llava/train/train_mem.py --deepspeed zero2.json --model_name_or_path lmsys/vicuna-7b-v1.5 --version v1 "
+    "--vision_tower openai/clip-vit-large-patch14-336 --bf16 True --output_dir o --per_device_train_batch_size 1\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_open"),
+    [("export ONLY_HEAD=1\n", True), ("export ONLY_HEAD=\n", False), ("", False)],
+)
+def test_a_variable_that_a_profile_does_not_know_leads_to_a_choice(
+    before: str, is_open: bool
+) -> None:
+    files = {
+        "train.sh": before + _OF_LLAVA,
+        "llava/train/train_mem.py": "from llava.train.train import train\ntrain()\n",
+        "llava/train/train.py": _OF_A_PROFILE,
+        "zero2.json": '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}',
+    }
+    assert _is_open(run_of(files, "train.sh")) is is_open

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fixing import fixed
+from tests.fixing import fix_of, fixed
 from tests.linked import link
 
 from oomlint.dialects import registry
@@ -16,6 +16,7 @@ from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.memory import estimate
 from oomlint.models.count import count_parameters
+from oomlint.plan.fields import f
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
@@ -247,6 +248,17 @@ def test_unwraps_a_mosaicml_run() -> None:
 )
 def test_fixes(changes: dict[str, Any], said: str) -> None:
     assert said in fixed(_run, _MPT, changes)
+
+
+def test_a_smaller_micro_batch_keeps_a_share_whose_last_one_is_smaller() -> None:
+    text = _MPT.replace("global_train_batch_size: 1024", "global_train_batch_size: 48")
+    run = _run(text, "composer -n 4 train/train.py a.yaml")
+    assert (run.plan.batch.grad_accum, run.plan.batch.global_) == (2, 48)  # 12 are 8 and 4
+    steps = run.plan.batch.steps_of(4, run.plan.parallel.dp)
+    assert steps == 3
+    fix = fix_of(run, {f.batch.micro: 4, f.batch.grad_accum: steps})
+    (edit,) = fix.edits
+    assert edit.replacement == "4"
 
 
 def test_fixes_of_hugging_face_models() -> None:

@@ -68,11 +68,13 @@ def test_a_comment_behind_a_device_map_says_what_it_is_for(comment: str, goes: b
         ("# tried on MI250 and on A100", None),
         ("model = 'MI3000'", None),
         ("SEMI300X", None),
+        ("load(name, device_map='cpu')", "CPUs"),
+        ("load(name, device_map='cpu').to('cuda')", None),
     ],
 )
-def test_a_script_for_amd_s_cards_says_so(text: str, card: str | None) -> None:
+def test_a_script_for_other_cards_says_so(text: str, card: str | None) -> None:
     assert made_for_others(text, "NVIDIA") == card
-    assert made_for_others(text, "AMD") is None
+    assert made_for_others(text, "AMD") == (card if card == "CPUs" else None)
 
 
 _MESH = """\

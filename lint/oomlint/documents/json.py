@@ -21,6 +21,11 @@ _MAX_CHARACTERS: Final = 4 * 2**20
 _MAX_DEPTH: Final = 100
 
 _TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|#[^\r\n]*|/\*[\s\S]*?\*/)*")
+# DeepSpeed's own page writes sizes so (docs/_pages/config-json.md: "allgather_bucket_size": 5e8), and pydantic, which
+# reads them, takes a float without a fraction for a whole number (pydantic 2, docs/concepts/conversion_table.md): where a
+# file does, a large round number is written likewise.
+_EXPONENT: Final = re.compile(r":\s*[0-9]+[eE]\+?[0-9]+\s*[,}\r\n]")
+_LARGE: Final = 100_000
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _STRING: Final = re.compile(r'"(?:[^"\\\r\n]|\\.)*"')
 _SINGLE_QUOTED: Final = re.compile(r"'(?:[^'\\\r\n]|\\.)*'")
@@ -161,6 +166,8 @@ class JsonDocument(DataDocument, frozen=True, eq=False):
                 for key, item in value.items()
             ]
             return "{" + newline + ("," + newline).join(lines) + newline + indent + "}"
+        if type(value) is int and value >= _LARGE and _EXPONENT.search(self.source.text):
+            return _with_exponent(value) or _dumps(value)
         return _dumps(value)
 
     @property
@@ -245,6 +252,13 @@ def _dumps(value: Literal) -> str:
     except (TypeError, ValueError, RecursionError):
         raise CannotEdit("JSON has no spelling for this value") from None
     return text
+
+
+def _with_exponent(value: int) -> str | None:
+    """``1e6`` of 1000000, ``12e5`` of 1200000; nothing of a number that is not round."""
+    digits = str(value).rstrip("0")
+    zeros = len(str(value)) - len(digits)
+    return f"{digits}e{zeros}" if len(digits) <= 2 and zeros >= 5 else None
 
 
 class _Scanner:

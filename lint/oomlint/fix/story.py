@@ -30,6 +30,8 @@ _NO_OFFLOAD = "(?:no|without)[_-]?offload(?:ing)?"
 _CARDS = r"(?:rtx|gtx|tesla)?[_-]?(?:[2-5]0[5-9]0(?:ti)?|[abhlvp]\d{2,3}s?|[tl]4)(?:[_-]?\d+gb?)?"
 # Accelerators of other makers: what fits one of ours is nothing for them.
 _OTHER_MAKERS = r"npu|ascend|amd|rocm|mi\d{3}x?|xpu|hpu|gaudi|tpu"
+# transformers 5 integrations/accelerate.py check_and_set_device_map: a word is the device of the whole model.
+_ON_CPU = r"""\bdevice_map\s*=\s*["']cpu["']"""
 # What is no training, though a config for it may look like one: nobody asks there what a step needs.
 _NO_TRAINING = r"pre_?process(?:ing)?|tokeni[sz](?:e|ation)"
 _OPTIMIZERS = "adamw|adam|adafactor|lion|muon|sgd|galore|apollo|badam|lomo|adalomo|lamb"
@@ -103,7 +105,10 @@ def _other_maker(folders: str) -> str | None:
 
 
 def made_for_others(text: str, vendor: str) -> str | None:
-    """The card of another maker that a text names where it names none of ``vendor``'s: what fits it is reckoned for that."""
+    """The card of another maker that a text names where it names none of ``vendor``'s, or the CPUs that a script puts its
+    model on where it speaks of no GPU's software: what fits it is reckoned for that."""
+    if re.search(_ON_CPU, text) and not re.search(r"(?i)cuda|rocm|nvidia", text):
+        return "CPUs"
     named = list(cards_in(text))
     if any(gpu.vendor == vendor for _, gpu in named):
         return None

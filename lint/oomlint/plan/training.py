@@ -259,6 +259,16 @@ class Batch(Section, frozen=True, kw_only=True):
     max_tokens_per_gpu: int | None = None
     micro_unit: Literal["samples", "tokens", "completions"] | None = None
 
+    def steps_of(self, micro: int, ranks: int | None) -> int:
+        """Accumulation steps of a smaller micro batch that divides this one, with the global batch as it is. Where
+        the last micro batch of a rank is a smaller one, less of them do than a product says."""
+        steps = (self.grad_accum or 1) * (self.micro or micro) // micro
+        if self.micro is None or self.global_ is None or not ranks or self.global_ % ranks:
+            return steps
+        share = self.global_ // ranks
+        full = self.micro * (self.grad_accum or 1)
+        return -(-share // micro) if full - self.micro < share < full else steps
+
 
 class Seq(Section, frozen=True, kw_only=True):
     """``longest``: tokens of the longest sample of the data, where they are known; ``max_len`` is what a

@@ -169,10 +169,12 @@ def _proposals(run: Run, gathered: float) -> Iterator[Proposal]:
 
 def _smaller_micro_batch(run: Run, gathered: float) -> Mapping[Any, Any] | None:
     """The largest share of the micro batch that leaves room for the gather, same global batch."""
-    micro, steps, limit = run.plan.batch.micro, run.plan.batch.grad_accum, run.limits.gpu_bytes
+    batch, limit = run.plan.batch, run.limits.gpu_bytes
+    micro = batch.micro
     factor = 2
-    while micro and steps and limit and micro % factor == 0:
-        changes = {f.batch.micro: micro // factor, f.batch.grad_accum: steps * factor}
+    while micro and batch.grad_accum and limit and micro % factor == 0:
+        steps = batch.steps_of(micro // factor, run.plan.parallel.dp)
+        changes = {f.batch.micro: micro // factor, f.batch.grad_accum: steps}
         smaller = changed(run, changes)
         if smaller is None:
             return None

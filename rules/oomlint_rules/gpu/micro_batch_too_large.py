@@ -74,7 +74,7 @@ class MicroBatchTooLarge(LowersPeak, code="OOM102", fixes=Applicability.SAFE, co
         return judged is not None and judged.is_problem
 
     def found(self, run: Run) -> Relief | None:
-        return smaller_batch(run, run.plan.batch.micro or 1, run.plan.batch.grad_accum or 1)
+        return smaller_batch(run, run.plan.batch.micro or 1)
 
     def severity(self, run: Run, found: Relief) -> Severity | None:
         severity = found.severity
@@ -113,7 +113,7 @@ def _product(found: Relief) -> str:
     return f"{found.changes[f.batch.micro]} x {found.changes[f.batch.grad_accum]}"
 
 
-def smaller_batch(run: Run, micro: int, accum: int) -> Relief | None:
+def smaller_batch(run: Run, micro: int) -> Relief | None:
     """The mildest halving of the micro batch that fits; where none does, one halving.
 
     Only exact divisors keep the global batch the same.
@@ -121,7 +121,8 @@ def smaller_batch(run: Run, micro: int, accum: int) -> Relief | None:
     first: Relief | None = None
     factor = 2
     while micro % factor == 0:
-        changes = {f.batch.micro: micro // factor, f.batch.grad_accum: accum * factor}
+        steps = run.plan.batch.steps_of(micro // factor, run.plan.parallel.dp)
+        changes = {f.batch.micro: micro // factor, f.batch.grad_accum: steps}
         found = relief(run, changes)
         if found is None or not found.is_worthwhile:
             return first

@@ -165,11 +165,22 @@ def _gives_labels(run: Cells) -> bool:
     return run[f.objective.kind] in ("sft", "pretrain")
 
 
+# Models with vision that Axolotl 067b021c loads whole whatever is trained of them (utils/config/__init__.py
+# is_multimodal). For the first two it patches the class of the language model alone (integrations/liger/models/
+# qwen3_5.py and qwen3_5_moe.py), and the third it passes by with a warning (integrations/liger/plugin.py).
+_PASSED_BY = frozenset({"qwen3_5", "qwen3_5_moe", "gemma4"})
+
+
+def _liger_fuses(run: Cells) -> bool:
+    """Whether Liger's fused loss takes the place of the model's own."""
+    return _gives_labels(run) and run[f.model.arch] not in _PASSED_BY
+
+
 @training.derive(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
     if not _gives_labels(run):
         return "full"
-    if run[own.liger_flce] or run[f.loss.cut_ce]:
+    if (run[own.liger_flce] and _liger_fuses(run)) or run[f.loss.cut_ce]:
         return "fused"
     return "chunked" if run[own.chunked_ce] else "full"
 
@@ -183,6 +194,8 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
         return {}
     if not _gives_labels(run):
         raise CannotEdit("the plug-in fuses only a loss that the model computes")
+    if not _liger_fuses(run):
+        raise CannotEdit("the plug-in leaves the loss of this model with vision as it is")
     plugins = run[own.plugins] or ()
     added = {own.plugins: (*plugins, _LIGER)} if _LIGER not in plugins else {}
     return {own.liger_flce: True, **added}
@@ -190,7 +203,7 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @training.derive(f.loss.liger.flce)
 def fused_by_liger(run: Cells) -> Any:
-    return bool(run[own.liger_flce]) and _gives_labels(run)
+    return bool(run[own.liger_flce]) and _liger_fuses(run)
 
 
 training.constant(f.loss.upcast_fp32, True, "transformers 5.23 loss/loss_utils.py:61")

@@ -91,7 +91,10 @@ def keep_share(steps: int, run: Cells, wishes: Any, batch: str) -> dict[Any, Any
 
     rows, before = run[f.batch.micro], run[f.batch.grad_accum]
     micro = wishes.get(f.batch.micro, rows)
-    if micro is None or rows is None or before is None or steps * micro < rows * before:
+    share = share_of(run[f.batch.global_], run[f.parallel.dp])
+    if micro is None or rows is None or before is None:
+        raise CannotEdit(f"gradient accumulation follows from {batch}")
+    if steps * micro < rows * before and steps != steps_through(share, micro):
         raise CannotEdit(f"gradient accumulation follows from {batch}")
     return {}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
-from oomlint.dialects.common.fields import fsdp
+from oomlint.dialects.common.fields import fsdp, shared
 from oomlint.dialects.common.world import world
 from oomlint.dialects.llamafactory.keys import CLI_ENVIRONMENT, lf, lf_env
 from oomlint.dialects.llamafactory.releases import (
@@ -56,6 +56,18 @@ def takes_one_gpu(run: Cells) -> Any:
 @launching.derive(f.parallel.backend, source=REFUSES_DATA_PARALLEL.source)
 def copies_to_gpus(run: Cells) -> Any:
     return "dp" if _spans_gpus(run) and (run[f.parallel.world] or 1) > 1 else None
+
+
+@launching.derive(
+    shared.refused,
+    source="transformers 4.36 to 5.23 trainer.py __init__: Using fsdp only works in distributed training; "
+    f"{_LAUNCHER}: one GPU gets no torchrun unless FORCE_TORCHRUN says so",
+)
+def shards_one_process(run: Cells) -> Any:
+    is_alone = _is_by_cli(run) and launcher_of(run) is PLAIN and not run[lf_env.torchrun]
+    if not run[fsdp.enabled] or not is_alone or run[f.parallel.world] != 1:
+        return None
+    return "transformers refuses FSDP in one process without a rank; leave it out on one GPU, or set FORCE_TORCHRUN=1"
 
 
 @launching.derive(launch.total_processes)

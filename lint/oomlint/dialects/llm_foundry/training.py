@@ -49,9 +49,20 @@ def accumulation(run: Cells) -> Any:
     return steps_through(_share_of_rank(run), run[f.batch.micro])
 
 
+@training.derive(f.batch.global_)
+def samples_of_step(run: Cells) -> Any:
+    """What the file says, which is less than the product where the last micro batch of a rank is a smaller one
+    (CO/core/data_spec.py _split_tensor)."""
+    return run[own.global_]
+
+
 @accumulation.written
 def _(steps: Any, run: Cells, wishes: Wishes) -> Wishes:
-    """``global_train_batch_size`` = micro batch x accumulation x ranks."""
+    """``global_train_batch_size`` = micro batch x accumulation x ranks, unless it comes to as many steps as it is."""
+    if steps and steps == steps_through(
+        _share_of_rank(run), wishes.get(f.batch.micro, run[f.batch.micro])
+    ):
+        return {}
     unknown = "global_train_batch_size depends on the number of GPUs"
     return express_global_batch(steps, run, wishes, own.global_, unknown)
 

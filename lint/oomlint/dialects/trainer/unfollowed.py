@@ -15,6 +15,7 @@ from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.common.training import CHOSEN_BY_CODE
+from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.profiles.build import ScriptTable
 from oomlint.dialects.table import Block, Origin, Setting, plain_value, unread_at
@@ -209,8 +210,8 @@ def check_own_options(changes: Wishes, run: Cells) -> None:
 
 def _chosen_by_code(run: Cells) -> Origin | None:
     """The statement by which the script itself says of parameters whether they are trained, where the switches around
-    it may let it run; of scripts that have a profile the profile tells, but for what switches that it does not know
-    lead to."""
+    it may let it run; of scripts that have a profile the profile tells, but for what switches and variables that it
+    does not know lead to."""
     found = run.given.once(_choosing)
     if not found:
         return None
@@ -235,8 +236,23 @@ def _choosing(blocks: list[Block]) -> list[tuple[Block, Fact]]:
     profile = _profile_of(blocks)
     if profile is None or not found:
         return found
-    switches = switches_of(blocks)
-    return [each for each in found if _is_beyond(profile, each[1].detail["guards"], switches)]
+    switches, variables = switches_of(blocks), _variables_of(blocks)
+    return [
+        (block, fact)
+        for block, fact in found
+        if _is_beyond(profile, fact.detail["guards"], switches)
+        or any(variables.get(name) for name in fact.detail["variables"])
+    ]
+
+
+def _variables_of(blocks: list[Block]) -> dict[str, object]:
+    """What the script that starts the run sets in the environment; nothing of what is empty, which no test holds for."""
+    return {
+        name: block.mapping.said(name)
+        for block in blocks
+        if block.table is ENVIRONMENT
+        for name in block.mapping.entries
+    }
 
 
 def _profile_tells(run: Cells, field: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from oomlint.documents.base import Fact
 from oomlint.documents.python.calls import ReachedCall
+from oomlint.documents.python.environment import variable_asked
 from oomlint.documents.python.scopes import call_name, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import NodeSpans
@@ -45,7 +46,7 @@ def side_facts(
 ) -> Iterator[Fact]:
     """Facts of these kinds: ``merges-adapter`` (``how``, ``share``, ``quantized``), ``zero-to-fp32`` (``how``),
     ``dataset-in-memory`` (``how``), ``debug-mode`` (``what``, ``effect``), ``overrides-state-dict``,
-    ``freezes-tower``, ``chooses-trained`` (``guards``), ``own-deepspeed-option``.
+    ``freezes-tower``, ``chooses-trained`` (``guards``, ``variables`` of the environment), ``own-deepspeed-option``.
     """
     look = _Look(source, tree, places)
     for step in _own_deepspeed_options(steps):
@@ -179,7 +180,19 @@ class _Look:
             return
         if self._is_another(step, call.func.value) or next(self.freezes(step), None) is not None:
             return
-        yield self.fact("chooses-trained", call, guards=step.guards)
+        yield self.fact(
+            "chooses-trained", call, guards=step.guards, variables=self._variables_around(step)
+        )
+
+    def _variables_around(self, step: ReachedCall) -> tuple[str, ...]:
+        """Of the environment: those that the branches around a statement ask for to be set."""
+        inside = {line for line, is_body in step.arms if is_body}
+        return tuple(
+            asked[0]
+            for branch in self.tree.of_kind(ast.If)
+            if branch.lineno in inside and isinstance(branch.test, ast.Call)
+            if (asked := variable_asked(branch.test, step.scope)) is not None
+        )
 
     def _is_another(self, step: ReachedCall, owner: ast.expr) -> bool:
         """Whether the model is called like one that is not trained, in the function or by all that call it."""

@@ -170,11 +170,12 @@ def _buckets(plan: Plan) -> Iterator[Move]:
 
 
 def _micro_batch(plan: Plan) -> Iterator[Move]:
-    micro, accumulation = plan.batch.micro, plan.batch.grad_accum or 1
+    micro = plan.batch.micro
     factor = 2
     while micro is not None and not plan.batch.auto_micro and micro % factor == 0:
-        smaller = {f.batch.micro: micro // factor, f.batch.grad_accum: accumulation * factor}
-        title = f"micro batch {micro // factor} x {accumulation * factor} accumulation steps"
+        steps = plan.batch.steps_of(micro // factor, plan.parallel.dp)
+        smaller = {f.batch.micro: micro // factor, f.batch.grad_accum: steps}
+        title = f"micro batch {micro // factor} x {steps} accumulation steps"
         yield Move("micro-batch-too-large", title, smaller)
         factor *= 2
 

@@ -1,0 +1,103 @@
+"""What a fourteenth reading of diffs in public repositories found; the projects here are written anew."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fixing import fix_of, repaired
+from tests.linked import run_of
+
+from oomlint.dialects.common.fields import shared
+from oomlint.errors import CannotEdit
+from oomlint.plan.fields import f
+
+_STRAY = """\
+{{
+  "bf16": {{"enabled": true}},
+  "train_micro_batch_size_per_gpu": 1,
+  "zero_optimization": {{
+    "stage": 3,
+    "sub_group_size": {size}
+  }},
+  "stage3_param_persistence_threshold": {size}
+}}
+"""
+
+
+@pytest.mark.parametrize("size", ["1e6", "1000000"])
+def test_a_number_that_moves_is_written_as_the_file_writes_numbers(size: str) -> None:
+    text = repaired({"ds.json": _STRAY.format(size=size)}).texts["ds.json"].decode()
+    assert f'"stage3_param_persistence_threshold": {size}\n  }}' in text
+
+
+_LLAMA_FACTORY = """\
+model_name_or_path: meta-llama/Llama-3.1-8B
+stage: sft
+finetuning_type: full
+dataset: mine
+template: llama3
+cutoff_len: 1024
+output_dir: out
+per_device_train_batch_size: 8
+bf16: true
+{more}"""
+
+
+@pytest.mark.parametrize(
+    ("more", "card", "is_written"),
+    [("", "A100", True), ("fp8: true\n", "H100", True), ("fp8: true\n", "A100", False)],
+)
+def test_nothing_is_fitted_to_cards_without_fp8_that_computes_in_it(
+    more: str, card: str, is_written: bool
+) -> None:
+    files = {
+        "a.yaml": _LLAMA_FACTORY.format(more=more),
+        "run.sh": "llamafactory-cli train a.yaml\n",
+        "data/dataset_info.json": '{"mine": {"file_name": "mine.json"}}',
+    }
+    done = repaired(files, hardware=f"1x{card}-80GB", unsafe=True)
+    assert bool(done.texts) is is_written
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus", "starts"),
+    [
+        ("llamafactory-cli train a.yaml", 1, False),
+        ("llamafactory-cli train a.yaml", 2, True),
+        ("FORCE_TORCHRUN=1 llamafactory-cli train a.yaml", 1, True),
+        ("accelerate launch --use_fsdp src/train.py a.yaml", 1, True),
+    ],
+)
+def test_fsdp_of_llama_factory_wants_a_process_with_a_rank(
+    line: str, gpus: int, starts: bool
+) -> None:
+    config = _LLAMA_FACTORY.format(more="fsdp: full_shard auto_wrap\n")
+    run = run_of({"a.yaml": config, "run.sh": f"{line}\n"}, hardware=f"{gpus}xA100-80GB")
+    assert (shared.refused in run.settings) is not starts
+
+
+_AXOLOTL = """\
+base_model: {model}
+plugins:
+  - axolotl.integrations.liger.LigerPlugin
+liger_fused_linear_cross_entropy: {fused}
+datasets:
+  - path: a/b
+    type: chat_template
+sequence_len: 4096
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "is_fused"), [("Qwen/Qwen3.5-9B", False), ("Qwen/Qwen3-8B", True)]
+)
+def test_liger_fuses_no_loss_of_a_model_that_axolotl_does_not_patch(
+    model: str, is_fused: bool
+) -> None:
+    run = run_of({"a.yaml": _AXOLOTL.format(model=model, fused="true")})
+    assert run.plan.loss.logits_materialised == ("fused" if is_fused else "full")
+    run = run_of({"a.yaml": _AXOLOTL.format(model=model, fused="false")})
+    if is_fused:
+        assert fix_of(run, {f.loss.logits_materialised: "fused"}).edits
+        return
+    with pytest.raises(CannotEdit, match="vision"):
+        run.what_if({f.loss.logits_materialised: "fused"})
