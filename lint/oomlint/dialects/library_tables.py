@@ -22,6 +22,7 @@ from oomlint.plan.library_changes import Release, release_of
 
 _KEYS = Path(__file__).parent / "keys"
 _ALWAYS: Release = (1 << 62,)
+_NEWEST: Release = ((1 << 62) - 1,)
 CALLED = {
     "transformers": "transformers", "trl": "TRL", "peft": "PEFT", "torch": "torch", "accelerate": "accelerate",
 }  # fmt: skip
