@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from oomlint.documents.base import Fact
@@ -240,6 +242,11 @@ def test_a_carriage_return_behind_a_backslash_cuts_each_command_and_is_told_once
     assert fact.detail["names_interpreter"]
     # What is meant is read all the same.
     assert document.commands[-2].flags.entries["a"].value.value == "1"
+
+
+def test_line_ends_of_a_checkout_on_windows_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "linesep", "\r\n")
+    assert not read("torchrun \\\n  t.py \\\n  --a 1\n", "\r\n").facts
 
 
 def test_a_carriage_return_at_the_end_of_one_line() -> None:

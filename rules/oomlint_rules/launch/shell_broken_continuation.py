@@ -28,8 +28,7 @@ options then take effect for the first time: read the prediction again.
 ## When not to
 
 Where the second part really is a command of its own that begins with a dash; there is hardly
-one. Where git writes CR LF into a checkout on Windows (`core.autocrlf`), the file in the repository
-may have none.
+one. On Windows, where git writes CR LF into checkouts (`core.autocrlf`), nothing is said of line ends.
 
 ## Sources
 

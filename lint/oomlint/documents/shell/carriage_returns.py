@@ -7,6 +7,7 @@ meant is read all the same: what ends it is one thing, to be mended in one go.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -25,9 +26,14 @@ def carriage_returns(source: Source, commands: Sequence[Command]) -> Iterator[Fa
     has one at its end, as a ``return-at-end``.
 
     Of files for a shell alone: what YAML hands to one has no carriage return left (YAML 1.2.2, 5.4), and make takes it from its
-    lines (GNU make 4.4 src/read.c readline).
+    lines (GNU make 4.4 src/read.c readline). On Windows nothing is said: Git writes them into a checkout there
+    (``core.autocrlf``), whatever the repository has.
     """
-    if "\r\n" not in source.text or kind_of(source.path) not in SHELL_SUFFIXES:
+    if (
+        os.linesep == "\r\n"
+        or "\r\n" not in source.text
+        or kind_of(source.path) not in SHELL_SUFFIXES
+    ):
         return
     starts = [each for each in commands if _is_launch(each)]
     for command in starts:
