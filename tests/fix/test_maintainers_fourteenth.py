@@ -101,3 +101,29 @@ def test_liger_fuses_no_loss_of_a_model_that_axolotl_does_not_patch(
         return
     with pytest.raises(CannotEdit, match="vision"):
         run.what_if({f.loss.logits_materialised: "fused"})
+
+
+_SONIC = """\
+base_model: Qwen/Qwen3-30B-A3B
+plugins:
+  - axolotl.integrations.{plugin}
+use_sonicmoe: true
+adapter: lora
+datasets:
+  - path: a/b
+    type: chat_template
+sequence_len: 2048
+"""
+
+
+@pytest.mark.parametrize(
+    ("card", "plugin", "starts"),
+    [
+        ("A100", "kernels.KernelsPlugin", False),
+        ("H100", "kernels.KernelsPlugin", True),
+        ("A100", "liger.LigerPlugin", True),  # the key is not read then
+    ],
+)
+def test_sonic_kernels_want_hopper(card: str, plugin: str, starts: bool) -> None:
+    run = run_of({"a.yaml": _SONIC.format(plugin=plugin)}, hardware=f"2x{card}-80GB")
+    assert (shared.refused in run.settings) is not starts

@@ -77,6 +77,7 @@ class own(Private, prefix="axolotl"):  # noqa: N801
     remote_code: bool
     plugins: tuple[str, ...]
     liger_flce: bool
+    sonicmoe: bool
     chunked_ce: bool
     lora_mlp_kernel: bool
     lora_qkv_kernel: bool
@@ -218,6 +219,7 @@ _ROWS = (
     Row("gptq", own.gptq, BOOLEAN),
     Row("plugins", own.plugins, LIST),
     Row("liger_fused_linear_cross_entropy", own.liger_flce, BOOLEAN),
+    Row("use_sonicmoe", own.sonicmoe, BOOLEAN),
     Row("liger_rms_norm", f.loss.liger.rms, BOOLEAN),
     Row("liger_glu_activation", f.loss.liger.swiglu, BOOLEAN, aliases=("liger_swiglu",)),
     Row("liger_rope", f.loss.liger.rope, BOOLEAN),

@@ -16,6 +16,7 @@ from oomlint.dialects.axolotl.releases import (
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.data_files import set_or_file
+from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.offloading import hooks_of_trl
 from oomlint.dialects.kinds import OPTIMIZER_KINDS
 from oomlint.dialects.meaning import Meaning, Wishes
@@ -135,9 +136,24 @@ def _lists_plugin(run: Cells, name: str) -> bool:
     return any(name in plugin for plugin in run[own.plugins] or ())
 
 
+# AX/integrations/kernels/plugin.py:30: sm_90.
+_SONIC_FROM = (9, 0)
+
+
 @training.override(own.liger_flce)
 def fuses_loss(run: Cells) -> Any:
     return False if run[own.liger_flce] and not _lists_plugin(run, "integrations.liger") else None
+
+
+@training.derive(shared.refused, source="AX/integrations/kernels/plugin.py:16")
+def has_no_sonic_kernels(run: Cells) -> Any:
+    hardware = run.known.hardware
+    if not run[own.sonicmoe] or not _lists_plugin(run, "integrations.kernels") or hardware is None:
+        return None
+    capability = hardware.gpu.compute_capability
+    if capability is None or tuple(map(int, capability.split("."))) >= _SONIC_FROM:
+        return None
+    return f"SonicMoE stops on {hardware.gpu.name}: its kernels are for Hopper and Blackwell; ScatterMoE's are for all"
 
 
 @training.override(f.loss.liger.rms, f.loss.liger.swiglu, f.loss.liger.rope)
@@ -165,9 +181,9 @@ def _gives_labels(run: Cells) -> bool:
     return run[f.objective.kind] in ("sft", "pretrain")
 
 
-# Models with vision that Axolotl 067b021c loads whole whatever is trained of them (utils/config/__init__.py
-# is_multimodal). For the first two it patches the class of the language model alone (integrations/liger/models/
-# qwen3_5.py and qwen3_5_moe.py), and the third it passes by with a warning (integrations/liger/plugin.py).
+# Models with vision that Axolotl loads whole, whatever is trained of them (AX/utils/config/__init__.py:275). For the
+# first two it patches the class of the language model alone (AX/integrations/liger/models/qwen3_5.py:175 and
+# qwen3_5_moe.py:198), and the third it passes by with a warning (AX/integrations/liger/plugin.py:270).
 _PASSED_BY = frozenset({"qwen3_5", "qwen3_5_moe", "gemma4"})
 
 
