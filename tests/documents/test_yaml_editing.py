@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 from tests.nodes import at, mapping
 
 from oomlint.documents.base import Sequence
@@ -287,3 +288,10 @@ def test_own_key_may_override_a_merged_one() -> None:
 def test_edits_name_the_file() -> None:
     document = parse_yaml(Source("conf/train.yaml", "a: 1\n"))
     assert document.set_value(at(document, "a"), 2) == [Edit("conf/train.yaml", 3, 4, "2")]
+
+
+def test_a_value_beside_keys_in_double_quotes_keeps_its_characters() -> None:
+    document = parse_yaml(Source("a.yaml", 'a: {"b": null}\n'))
+    edits = document.add_entry(mapping(document, "a"), "c", "\U00010000\u2028")
+    text = document.source.edited(edits).text
+    assert yaml.safe_load(text) == {"a": {"b": None, "c": "\U00010000\u2028"}}

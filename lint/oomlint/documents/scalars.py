@@ -171,10 +171,15 @@ def is_bare(text: str) -> bool:
 
 
 def double_quoted(text: str) -> str:
+    return json_of_yaml(text)
+
+
+def json_of_yaml(value: Any) -> str:
+    """A value as JSON that YAML reads alike, to which a pair of surrogates is two characters."""
     import json
 
     return re.sub(
-        _ESCAPE, lambda match: f"\\u{ord(match.group()):04x}", json.dumps(text, ensure_ascii=False)
+        _ESCAPE, lambda match: f"\\u{ord(match.group()):04x}", json.dumps(value, ensure_ascii=False)
     )
 
 

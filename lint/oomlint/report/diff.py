@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 
-from oomlint.report.paint import Paint
+from oomlint.report.paint import Paint, visible
 
 _PLAIN = Paint()
+_QUOTED = re.compile(r'["\\]')
 
 
 def render(
@@ -23,12 +25,24 @@ def render(
 
 
 def _file(path: str, old: bytes | None, new: bytes, paint: Paint) -> Iterator[str]:
-    # As git does: `patch` takes a name with blanks up to the tab.
-    name = path.lstrip("/") + ("\t" if " " in path else "")
-    before = "/dev/null" if old is None else f"a/{name}"
-    for line in unified_diff(_lines(old or b""), _lines(new), before, f"b/{name}"):
+    name = path.lstrip("/")
+    before = "/dev/null" if old is None else _named(f"a/{name}")
+    for line in unified_diff(_lines(old or b""), _lines(new), before, _named(f"b/{name}")):
         text = line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
         yield _painted(text, paint)
+
+
+def _named(path: str) -> str:
+    """A name as git writes it: quoted, with bytes in octal, where it holds what moves a terminal (git's quote.c,
+    quote_c_style), which ``patch`` and ``git apply`` read; with a tab behind blanks, up to which ``patch`` takes it."""
+    if visible(path) == path and not _QUOTED.search(path):
+        return path + ("\t" if " " in path else "")
+    data = path.encode("utf-8", "surrogateescape")
+    told = (
+        chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\{byte:03o}"
+        for byte in data
+    )
+    return f'"{"".join(told)}"'
 
 
 def _lines(data: bytes) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from oomlint.documents.base import DataDocument, Literal, Mapping, Node, Scalar, Sequence
 from oomlint.documents.brackets import Brackets, Splice
-from oomlint.documents.scalars import double_quoted, emit, single_quoted
+from oomlint.documents.scalars import double_quoted, emit, json_of_yaml, single_quoted
 from oomlint.documents.text import Edit, Source, Span
 from oomlint.documents.yaml.events import read_events
 from oomlint.documents.yaml.nodes import (
@@ -98,9 +98,7 @@ class YamlDocument(DataDocument, frozen=True, eq=False):
         beside = place.parts[index].entry if place.parts else None
         style = "plain" if beside is None else STYLES.get(self.source.text[beside.key_span.start])
         if style == "double":
-            import json  # few files are edited there
-
-            return f"{double_quoted(key)}: {json.dumps(value)}"
+            return f"{double_quoted(key)}: {json_of_yaml(value)}"
         return f"{_requoted(style or 'plain', key)}: {emit(value)}"
 
     def rename_entry(self, mapping: Mapping, key: str, new_key: str) -> list[Edit]:
