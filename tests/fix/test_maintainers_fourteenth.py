@@ -75,6 +75,35 @@ def test_fsdp_of_llama_factory_wants_a_process_with_a_rank(
     assert (shared.refused in run.settings) is not starts
 
 
+_TORCHTUNE = """\
+model:
+  _component_: torchtune.models.qwen2_5.qwen2_5_7b_instruct
+tokenizer:
+  _component_: torchtune.models.qwen2_5.qwen2_5_tokenizer
+  max_seq_len: 4096
+dataset:
+  _component_: torchtune.datasets.alpaca_dataset
+  packed: True
+batch_size: 32
+optimizer:
+  _component_: torch.optim.AdamW
+  lr: 5e-6
+loss:
+  _component_: torchtune.modules.loss.LinearCrossEntropyLoss
+enable_activation_checkpointing: False
+enable_fp8_training: {fp8}
+dtype: bf16
+"""
+
+
+@pytest.mark.parametrize(("fp8", "is_written"), [("False", True), ("True", False)])
+def test_a_key_for_fp8_that_is_off_changes_nothing(fp8: str, is_written: bool) -> None:
+    files = {"a.yaml": _TORCHTUNE.format(fp8=fp8)}
+    line = "tune run --nproc_per_node 8 full_finetune_distributed --config a.yaml\n"
+    done = repaired({**files, "run.sh": line}, hardware="8xA100-80GB")
+    assert bool(done.texts) is is_written
+
+
 _AXOLOTL = """\
 base_model: {model}
 plugins:
