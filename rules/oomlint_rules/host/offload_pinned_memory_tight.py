@@ -75,7 +75,7 @@ class OffloadPinnedMemoryTight(Rule, code="OOM406", fixes=Applicability.SAFE, co
         under_deepspeed(
             LLAMA_FACTORY,
             _NVME.replace('"stage": 3', '"stage": 3, "sub_group_size": 1e9'),
-            _NVME.replace('"stage": 3', '"stage": 3, "sub_group_size": 100000000'),
+            _NVME.replace('"stage": 3', '"stage": 3, "sub_group_size": 1e8'),
             on="2xRTX-3090-24GB, 64GiB",
         ),
     )

@@ -62,7 +62,7 @@ _BUCKETS = (
     '"stage": 2, "overlap_comm": true, "reduce_bucket_size": {size}, '
     '"allgather_bucket_size": {size}'
 )
-_AS_USUAL, _FEWER = (_BUCKETS.format(size=size) for size in ("5e8", "50000000"))
+_AS_USUAL, _FEWER = (_BUCKETS.format(size=size) for size in ("5e8", "5e7"))
 _MODEL = AXOLOTL.replace("Llama-3.1-8B", "Llama-3.2-1B")
 
 

@@ -47,7 +47,7 @@ _ZERO = (
     '"stage": 3, "stage3_max_live_parameters": {size}, "stage3_max_reuse_distance": {size}, '
     '"stage3_gather_16bit_weights_on_model_save": true'
 )
-_AS_USUAL, _FEWER = (_ZERO.format(size=size) for size in ("1e9", "300000000"))
+_AS_USUAL, _FEWER = (_ZERO.format(size=size) for size in ("1e9", "3e8"))
 _AXOLOTL = f"{AXOLOTL}sequence_len: 4096\n"
 
 
