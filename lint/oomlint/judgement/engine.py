@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from oomlint.memory.rollout import least_engine_weights
 from oomlint.plan import Plan
+
+
+class EngineShare(Struct, frozen=True):
+    """Bytes of each card: what an engine's own copy of the weights takes at the least, and what it may take in all."""
+
+    weights: float
+    allowed: float
+
+    @property
+    def is_too_small(self) -> bool:
+        return self.weights >= self.allowed
+
+
+def engine_share(plan: Plan, card: int | None) -> EngineShare | None:
+    """The share of a card of so many bytes that an engine may take; ``None`` where one of the two is not known."""
+    share, weights = plan.objective.rollout.gpu_mem_util, least_engine_weights(plan)
+    if not card or share is None or weights is None:
+        return None
+    return EngineShare(weights, share * card)
 
 
 def starves_engine(plan: Plan, card: int | None) -> bool:
@@ -14,7 +35,5 @@ def starves_engine(plan: Plan, card: int | None) -> bool:
     check_enough_kv_cache_memory), SGLang with "Not enough memory" (0.3.6 to 0.5.5 model_executor/model_runner.py
     init_memory_pool), whose share is of what is free before it loads, which is less than the card.
     """
-    share, weights = plan.objective.rollout.gpu_mem_util, least_engine_weights(plan)
-    if not card or share is None or weights is None:
-        return False
-    return weights >= share * card
+    found = engine_share(plan, card)
+    return found is not None and found.is_too_small

@@ -41,9 +41,15 @@ from math import ceil
 from typing import Any
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement import judgement_of, most_severe, relief, starves_engine
+from oomlint.judgement import (
+    EngineShare,
+    engine_share,
+    judgement_of,
+    most_severe,
+    relief,
+    starves_engine,
+)
 from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
-from oomlint.memory.rollout import least_engine_weights
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -117,17 +123,16 @@ class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cos
         share = rollout.gpu_mem_util
         if share is None:
             return
-        if starves_engine(run.plan, run.limits.gpu_bytes):
-            yield self._starved(run, share)
+        engine = engine_share(run.plan, run.limits.gpu_bytes)
+        if engine is not None and engine.is_too_small:
+            yield self._starved(run, engine)
             return
         if not rollout.sleep:
             yield from self._kept(run, share)
 
-    def _starved(self, run: Run, share: float) -> Finding:
+    def _starved(self, run: Run, engine: EngineShare) -> Finding:
         """The engine does not start, whether it sleeps later or not."""
-        weights, card = least_engine_weights(run.plan), run.limits.gpu_bytes
-        assert weights is not None
-        assert card is not None
+        share = run.plan.objective.rollout.gpu_mem_util
         parts = run.plan.objective.rollout.tp or 1
         among = f", shared by {parts} GPUs" if parts > 1 else ""
         return self.finding(
@@ -137,11 +142,12 @@ class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cos
             at=(f.objective.rollout.gpu_mem_util, f.objective.rollout.engine),
             rests_on=(f.objective.rollout.tp, f.model.id),
             details=(
-                f"its own copy of the model takes {gib(weights)} of each card{among}",
-                f"it may take {gib(share * card)}, keys and values included",
+                f"its own copy of the model takes {gib(engine.weights)} of each card{among}",
+                f"it may take {gib(engine.allowed)}, keys and values included",
+                "share its weights among more GPUs (tensor parallel), or raise its share where training has room",
             ),
             resource="gpu",
-            proposals=list(_feeding(run, weights, card)),
+            proposals=list(_feeding(run, engine)),
         )
 
     def _kept(self, run: Run, share: float) -> Iterable[Finding]:
@@ -179,7 +185,7 @@ class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cos
         )
 
 
-def _feeding(run: Run, weights: float, card: int) -> Iterator[Proposal]:
+def _feeding(run: Run, engine: EngineShare) -> Iterator[Proposal]:
     """What lets the engine start and leaves training enough, the mildest first."""
     ranks = run.placed.plan.parallel.world or 1
     now = run.plan.objective.rollout.tp or 1
@@ -188,7 +194,8 @@ def _feeding(run: Run, weights: float, card: int) -> Iterator[Proposal]:
         for parts in _PARTS
         if parts > now and ranks % parts == 0
     ]
-    least = ceil((weights / card + _CACHE) * 20) / 20
+    share = run.plan.objective.rollout.gpu_mem_util or 1.0
+    least = ceil((share * engine.weights / engine.allowed + _CACHE) * 20) / 20
     if least < 1:
         ways.append(
             (f"give the engine {least:.0%} of the card", {f.objective.rollout.gpu_mem_util: least})
@@ -198,7 +205,10 @@ def _feeding(run: Run, weights: float, card: int) -> Iterator[Proposal]:
             changed = run.what_if(changes)
         except CannotEdit:
             continue
-        if not starves_engine(changed.plan, card) and not judgement_of(changed).is_lost:
+        if (
+            not starves_engine(changed.plan, run.limits.gpu_bytes)
+            and not judgement_of(changed).is_lost
+        ):
             yield Proposal.set(title, changes)
             return
 
