@@ -21,7 +21,7 @@ from pathlib import Path
 
 from oomlint.dialects import registry
 from oomlint.dialects.base import Claim
-from oomlint.dialects.table import Block
+from oomlint.dialects.block import Block
 from oomlint.documents import SUFFIXES
 from oomlint.documents.base import Document, Mapping, PythonDocument, ShellDocument, parser_of
 from oomlint.documents.python.options import ScriptOptions

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.given import Given
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Surroundings
-from oomlint.dialects.table import Block
 from oomlint.dialects.whole import whole
 
 

@@ -22,7 +22,12 @@ from benchmarks.faults.seeding import Fault, faults_in
 from benchmarks.faults.trying import Copy, Trial, Tried, recorded, unreliable, warm_up
 
 _ROOT = Path(__file__).resolve().parents[2]
-_MODULES = ("lint/oomlint/memory", "lint/oomlint/judgement", "lint/oomlint/dialects/cells.py")
+_CELLS = ("cell", "cells", "looks", "precedence", "readers")
+_MODULES = (
+    "lint/oomlint/memory",
+    "lint/oomlint/judgement",
+    *(f"lint/oomlint/dialects/{module}.py" for module in _CELLS),
+)
 # Tests that ask the arithmetic and take few processes of their own, the narrowest first.
 _TESTS = """tests/memory tests/judgement tests/judgement/planner tests/benchmarks tests/dialects/test_cells.py
 tests/dialects/test_trainer.py tests/dialects/test_deepspeed.py tests/dialects/test_axolotl.py tests/runs/test_run.py tests/test_api.py

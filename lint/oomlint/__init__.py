@@ -13,9 +13,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from oomlint.api import check, estimate, estimate_model, new_config
     from oomlint.dialects.base import Claim, Dialect, Reference
+    from oomlint.dialects.block import Block
     from oomlint.dialects.cells import Cells
     from oomlint.dialects.meaning import Meaning
-    from oomlint.dialects.table import Block, Row, Table
+    from oomlint.dialects.table import Row, Table
     from oomlint.documents.base import Document, Fact
     from oomlint.documents.text import Edit, Location, Span
     from oomlint.errors import CannotEdit, FileError, UsageError
@@ -45,9 +46,10 @@ _HOME = {
     for module, names in {
         "oomlint.api": "check estimate estimate_model new_config",
         "oomlint.dialects.base": "Claim Dialect Reference",
+        "oomlint.dialects.block": "Block",
         "oomlint.dialects.cells": "Cells",
         "oomlint.dialects.meaning": "Meaning",
-        "oomlint.dialects.table": "Block Row Table",
+        "oomlint.dialects.table": "Row Table",
         "oomlint.documents.base": "Document Fact",
         "oomlint.documents.text": "Edit Location Span",
         "oomlint.linting.engine": "Diagnosis Options Report Selection lint",

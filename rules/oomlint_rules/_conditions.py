@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
-from oomlint.dialects.table import Block
 from oomlint.plan.fields import f
 from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run

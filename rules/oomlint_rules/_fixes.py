@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oomlint.dialects.table import Origin
+from oomlint.dialects.setting import Origin
 from oomlint.errors import CannotEdit
 from oomlint.judgement import Peak, judge_host
 from oomlint.linting.rule import Applicability, Proposal, RemoveKey

@@ -3,13 +3,15 @@ change of some of them computes anew."""
 
 import pytest
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells, CircularDerivation
 from oomlint.dialects.facts import facts
 from oomlint.dialects.given import Given
 from oomlint.dialects.kinds import COUNT
 from oomlint.dialects.meaning import NOTHING, Left, Meaning, Sourced, expressed, writable
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.dialects.surroundings import Surroundings
-from oomlint.dialects.table import Block, Origin, Row, Setting, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.documents.text import Source, Span
 from oomlint.documents.yaml.document import parse_yaml
 from oomlint.errors import CannotEdit, UsageError

@@ -3,10 +3,11 @@
 import pytest
 
 from oomlint.dialects.axolotl.keys import AXOLOTL
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.kinds import BOOLEAN, COUNT, LIST, TEXT, choice
 from oomlint.dialects.llamafactory.keys import LLAMA_FACTORY
 from oomlint.dialects.ms_swift.keys import SWIFT
-from oomlint.dialects.table import Block, OverrideBlock, Row, Table, known_keys
+from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.documents.json import parse_json
 from oomlint.documents.text import Source, Span, apply_edits
 from oomlint.documents.yaml.document import parse_yaml

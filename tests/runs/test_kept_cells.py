@@ -14,7 +14,7 @@ from tests.linked import Files, workspace_of
 
 from oomlint.dialects import registry
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.table import Origin, Setting
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import all_rules
 from oomlint.runs.linked import LinkOptions

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
+from oomlint.dialects.reading import StrayKey
 from oomlint.dialects.skeleton import Skeleton, Start
-from oomlint.dialects.table import Block, StrayKey
 from oomlint.documents.base import Document, Fact, PythonDocument, ShellDocument
 from oomlint.documents.text import Location, Source, Span
 from oomlint.plan.evidence import Level

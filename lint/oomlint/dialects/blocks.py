@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from oomlint.dialects.table import Block
+from oomlint.dialects.block import Block
 from oomlint.documents.base import Document, Fact, PythonDocument
 
 

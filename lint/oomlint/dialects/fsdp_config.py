@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect
-from oomlint.dialects.table import Block
+from oomlint.dialects.block import Block
 from oomlint.dialects.trainer.arguments import FSDP_CONFIG
 from oomlint.documents.base import Document, Mapping, root_of
 

@@ -9,8 +9,11 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.meaning import Left, Said
-from oomlint.dialects.table import Block, Origin, Reading, Row, Setting, StrayKey, Table, WrongValue
+from oomlint.dialects.reading import Reading, StrayKey, WrongValue
+from oomlint.dialects.setting import Origin, Setting
+from oomlint.dialects.table import Row, Table
 
 T = TypeVar("T")
 

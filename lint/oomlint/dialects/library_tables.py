@@ -15,7 +15,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.table import Past
+from oomlint.dialects.key_releases import Past
 from oomlint.files.requirements import is_early
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import Release, release_of

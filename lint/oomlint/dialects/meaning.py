@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from oomlint.dialects.table import Block, Origin, Setting
+from oomlint.dialects.block import Block
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.library_changes import LibraryChange, Release
 

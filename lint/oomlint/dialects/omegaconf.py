@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from oomlint.dialects.table import Block, OverrideBlock, RemovingBlock, plain_value
+from oomlint.dialects.block import Block, OverrideBlock, RemovingBlock
+from oomlint.dialects.entries import plain_value
 from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
@@ -67,10 +68,10 @@ class OmegaConfBlock(RemovingBlock, frozen=True, eq=False):
                 return frozenset(found)
             found |= more
 
-    def _stray_keys(self, mapping: Mapping, prefix: str) -> Any:
+    def stray_keys(self, mapping: Mapping, prefix: str) -> Any:
         """A key that another value refers to serves a purpose, whatever its name."""
         named = set(REFERENCE.findall(self.document.source.text))
-        for stray in super()._stray_keys(mapping, prefix):
+        for stray in super().stray_keys(mapping, prefix):
             if not any(f"{name}.".startswith(f"{stray.path}.") for name in named):
                 yield stray
 

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.common.declared import check_option
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
-from oomlint.dialects.table import Block, Setting
+from oomlint.dialects.setting import Setting
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping
 from oomlint.documents.text import Edit, Source, together

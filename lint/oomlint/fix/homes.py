@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.common.fields import ref
-from oomlint.dialects.table import Block, Origin, OverrideBlock
+from oomlint.dialects.setting import Origin
 from oomlint.documents.base import ShellDocument
 from oomlint.errors import CannotEdit
 from oomlint.runs.run import Run

@@ -17,12 +17,13 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.block import Block, Copy
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.blocks import deepspeed_block
 from oomlint.dialects.deepspeed.dialect import looks_like_deepspeed
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import FAMILIES, text_of
-from oomlint.dialects.table import Block, Copy, Setting
+from oomlint.dialects.setting import Setting
 from oomlint.documents import JSON_SUFFIXES, PYTHON_SUFFIXES, kind_of
 from oomlint.documents.base import Document, Mapping, ShellDocument, root_of
 from oomlint.documents.json import parse_json

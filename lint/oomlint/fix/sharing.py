@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.dialects.table import Copy, Table
+from oomlint.dialects.block import Copy
+from oomlint.dialects.table import Table
 from oomlint.documents.base import Document, Node, Scalar, ShellDocument
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit

@@ -21,7 +21,7 @@ from oomlint.judgement.forecast import with_gpus
 from oomlint.plan import Plan, leaf_paths, plan_to_dict
 
 if TYPE_CHECKING:
-    from oomlint.dialects.table import Origin
+    from oomlint.dialects.setting import Origin
     from oomlint.memory import Estimate
     from oomlint.runs.run import Run
 

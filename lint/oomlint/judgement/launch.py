@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.slurm_meaning import is_asked
 from oomlint.dialects.machine.visible import shown_gpus, starts_by_deepspeed
-from oomlint.dialects.table import Block
 from oomlint.hardware import usual_limit
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import ZERO_3, f

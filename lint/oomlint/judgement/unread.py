@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launch import place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Origin
+from oomlint.dialects.setting import Origin
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, 
 
 from msgspec import Struct, field
 
-from oomlint.dialects.table import Block, StrayKey
+from oomlint.dialects.block import Block
+from oomlint.dialects.reading import StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
 from oomlint.judgement import unread

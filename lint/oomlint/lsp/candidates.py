@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.config_files import CONFIGS, Config
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 
 Tables: TypeAlias = Sequence[tuple[Table, str]]

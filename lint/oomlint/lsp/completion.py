@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from lsprotocol import types
 from msgspec import Struct
 
-from oomlint.dialects.table import Block, Row
+from oomlint.dialects.block import Block
+from oomlint.dialects.table import Row
 from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.text import Span
 from oomlint.linting.engine import all_rules

@@ -9,7 +9,7 @@ from typing import Any
 from lsprotocol import types
 
 from oomlint.dialects.config_files import config_of
-from oomlint.dialects.table import Origin
+from oomlint.dialects.setting import Origin
 from oomlint.documents.base import Scalar
 from oomlint.documents.text import Span
 from oomlint.hardware import usable_bytes

@@ -7,7 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from oomlint.dialects.table import Block, Origin, Row
+from oomlint.dialects.block import Block
+from oomlint.dialects.setting import Origin
+from oomlint.dialects.table import Row
 from oomlint.documents.base import Entry
 from oomlint.lsp.project import Analysis
 from oomlint.plan.fields import f

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from oomlint.dialects.table import Block
+from oomlint.dialects.block import Block
 from oomlint.documents.text import Edit, Source, by_path
 from oomlint.errors import CannotEdit, FileError, UsageError
 from oomlint.files.reference_index import Kin, Stamp, stamp

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.block import Block
 from oomlint.dialects.common.config_values import ConfigValues
-from oomlint.dialects.table import Block, Reading
+from oomlint.dialects.reading import Reading
 from oomlint.plan.evidence import Level
 
 if TYPE_CHECKING:

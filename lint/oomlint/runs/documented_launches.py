@@ -35,8 +35,8 @@ from oomlint.plan.fields import f
 from oomlint.runs.sibling_launches import STARTS, distance, launch_scripts, stand_alike
 
 if TYPE_CHECKING:
+    from oomlint.dialects.block import Block
     from oomlint.dialects.machine.handed import Handed
-    from oomlint.dialects.table import Block
     from oomlint.runs.run import Run
 
 IN_COMMENT = "it stands in a comment"

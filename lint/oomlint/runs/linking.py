@@ -65,9 +65,10 @@ from oomlint.runs.vendored.readers import OwnReaders, options_of_training
 
 if TYPE_CHECKING:
     from oomlint.datasets.registry import Checkout
+    from oomlint.dialects.block import Block
     from oomlint.dialects.machine.launch import Launch
+    from oomlint.dialects.reading import Reading
     from oomlint.dialects.surroundings import Ending
-    from oomlint.dialects.table import Block, Reading
     from oomlint.runs.absent_files import AbsentFiles
     from oomlint.runs.absent_imports import AbsentImports
     from oomlint.runs.absent_packages import AbsentPackages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oomlint.dialects.table import Origin
+from oomlint.dialects.setting import Origin
 from oomlint.documents.text import Location
 from oomlint.plan.fields import f
 

@@ -25,7 +25,7 @@ _OF_SAMPLES = (".json", ".jsonl", ".csv")
 
 
 class _About(Struct, frozen=True):
-    """A data set, and how its samples are read: see :meth:`oomlint.dialects.cells.Known.lengths`."""
+    """A data set, and how its samples are read: see :meth:`oomlint.dialects.surroundings.Surroundings.lengths`."""
 
     name: str
     registry: str | None

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.dialects.kinds import AUTO, BadValue
-from oomlint.dialects.table import StrayKey
+from oomlint.dialects.reading import StrayKey
 from oomlint.documents.base import UNKNOWN
 
 

@@ -10,10 +10,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.given import Given
+from oomlint.dialects.reading import Reading
 from oomlint.dialects.surroundings import Ending, Surroundings
-from oomlint.dialects.table import Block, Reading
 from oomlint.dialects.whole import whole
 from oomlint.documents.text import Location
 from oomlint.plan.evidence import Level

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Reference
+from oomlint.dialects.block import Copy
 from oomlint.dialects.deepspeed.presets import is_shipped
-from oomlint.dialects.table import Copy
 from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of, parse
 from oomlint.documents.text import Source
 from oomlint.errors import FileError

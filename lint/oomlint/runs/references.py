@@ -11,9 +11,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.given import Given
 from oomlint.dialects.kinds import is_stand_in
-from oomlint.dialects.table import Block, Reading, Setting
+from oomlint.dialects.reading import Reading
+from oomlint.dialects.setting import Setting
 from oomlint.documents import (
     JSON_SUFFIXES,
     PYTHON_SUFFIXES,

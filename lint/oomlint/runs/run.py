@@ -15,10 +15,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.fields import USUAL_NODE
 from oomlint.dialects.machine.named_hardware import hardware_in_files
-from oomlint.dialects.table import Block, Origin, Setting, StrayKey, WrongValue
+from oomlint.dialects.reading import StrayKey, WrongValue
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.documents.base import Fact
 from oomlint.documents.text import Location, Span
 from oomlint.errors import CannotEdit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim
-from oomlint.dialects.table import Block
+from oomlint.dialects.block import Block
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Document
 from oomlint.documents.text import Span

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import ADAPTER_METHODS
-from oomlint.dialects.table import WrongValue
+from oomlint.dialects.reading import WrongValue
 from oomlint.plan.fields import f
 
 _OF_ADAPTERS: Final[frozenset[Any]] = frozenset({f.trainable.r})

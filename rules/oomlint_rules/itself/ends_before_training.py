@@ -98,7 +98,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
-from oomlint.dialects.table import StrayKey
+from oomlint.dialects.reading import StrayKey
 from oomlint.documents.base import Fact
 from oomlint.documents.text import Edit, Location
 from oomlint.judgement.contradicted import fact_of_end, outlived, place_of_end

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.dialects.table import WrongValue
+from oomlint.dialects.reading import WrongValue
 from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Severity, Where, short
 from oomlint.runs.run import Run
 from oomlint_rules._conditions import may_take, other_reader

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from oomlint.dialects.table import Origin
+from oomlint.dialects.setting import Origin
 from oomlint.documents.base import UNKNOWN
 from oomlint.linting.rule import Applicability, Finding, Rule, Severity
 from oomlint.plan.library_changes import Release, release_of

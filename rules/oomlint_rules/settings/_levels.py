@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomlint.dialects.table import StrayKey
+from oomlint.dialects.reading import StrayKey
 
 
 def other_level(stray: StrayKey) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomlint.dialects.table import Block
+from oomlint.dialects.block import Block
 from oomlint.documents.base import ShellDocument
 from oomlint.judgement import unread_program
 from oomlint.runs.run import Run

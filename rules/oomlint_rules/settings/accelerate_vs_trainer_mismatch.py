@@ -51,7 +51,7 @@ from oomlint.dialects.common.fields import (
 )
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.machine.fields import launch
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.linting.rule import Applicability, Finding, Rule, Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

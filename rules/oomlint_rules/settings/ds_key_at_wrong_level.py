@@ -37,7 +37,7 @@ from typing import Any
 
 from oomlint.dialects.deepspeed.keys import is_of_stage_3
 from oomlint.dialects.kinds import BadValue
-from oomlint.dialects.table import StrayKey
+from oomlint.dialects.reading import StrayKey
 from oomlint.documents.base import UNKNOWN
 from oomlint.linting.rule import (
     Applicability,

@@ -36,7 +36,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.dialects.table import Renaming, StrayKey
+from oomlint.dialects.reading import StrayKey
+from oomlint.dialects.table import Renaming
 from oomlint.linting.rule import Applicability, Finding, Proposal, RenameKey, Rule, Severity, short
 from oomlint.runs.run import Run
 from oomlint_rules._examples import (

@@ -51,7 +51,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from oomlint.dialects.kinds import BadValue
-from oomlint.dialects.table import StrayKey
+from oomlint.dialects.reading import StrayKey
 from oomlint.documents.base import UNKNOWN
 from oomlint.linting.rule import (
     Applicability,

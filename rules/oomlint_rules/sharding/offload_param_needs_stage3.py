@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.judgement import judge_gpu
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, SetFields, Severity, Where
 from oomlint.plan.fields import f

@@ -12,9 +12,9 @@ from typing import Any
 from oomlint.dialects.accelerate.alone import alone
 from oomlint.dialects.accelerate.keys import ACCELERATE, DISTRIBUTED_TYPES
 from oomlint.dialects.base import Claim, ClaimKind, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.asked import BY_ACCELERATE
-from oomlint.dialects.table import Block
 from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, roots
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.accelerate.keys import ACCELERATE
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Block, Setting
+from oomlint.dialects.setting import Setting
 
 flags_first = Meaning()
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEVICE, STAGE
+from oomlint.dialects.key_releases import past_keys
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -23,7 +24,7 @@ from oomlint.dialects.kinds import (
     read_boolean,
 )
 from oomlint.dialects.machine.fields import launch
-from oomlint.dialects.table import Renaming, Row, Table, known_keys, past_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.plan.fields import Private, f
 
 # ACC/utils/dataclasses.py DistributedType; `NO` and `no` are false to PyYAML.

@@ -17,6 +17,7 @@ from typing import Any
 from oomlint.dialects.accelerate.flags import flags_first
 from oomlint.dialects.accelerate.keys import ACCELERATE, own
 from oomlint.dialects.accelerate.passed_by import passed_by
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref
@@ -27,7 +28,7 @@ from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
 from oomlint.dialects.releases import PINS_OFFLOADED
-from oomlint.dialects.table import Block, Setting
+from oomlint.dialects.setting import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import below, f
 

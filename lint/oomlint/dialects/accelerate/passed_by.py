@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.dialects.accelerate.keys import ACCELERATE
+from oomlint.dialects.block import Block
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
-from oomlint.dialects.table import Block, Row
+from oomlint.dialects.table import Row
 from oomlint.documents.base import Entry, Mapping
 from oomlint.documents.text import Location
 

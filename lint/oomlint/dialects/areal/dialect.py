@@ -16,7 +16,7 @@ from oomlint.dialects.base import Claim
 from oomlint.dialects.configs import ConfigDialect
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
-from oomlint.dialects.table import StrayKey
+from oomlint.dialects.reading import StrayKey
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
 
@@ -31,8 +31,8 @@ _NAMES = frozenset({"experiment_name", "trial_name"})
 class _File(OmegaConfBlock, frozen=True, eq=False):
     """A config: programs have classes of their own, which add keys at the top."""
 
-    def _stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
-        for stray in super()._stray_keys(mapping, prefix):
+    def stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
+        for stray in super().stray_keys(mapping, prefix):
             if "." in stray.path:
                 yield stray
 

@@ -13,6 +13,7 @@ from typing import Any
 from oomlint.dialects.axolotl.keys import AXOLOTL
 from oomlint.dialects.axolotl.meaning import meaning
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.asked import BY_TRAINER
@@ -23,7 +24,7 @@ from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, TORCHRUN
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes
 from oomlint.dialects.skeleton import Skeleton, Start, zero_block
-from oomlint.dialects.table import Block, OverrideBlock, Table
+from oomlint.dialects.table import Table
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Scalar, roots
 from oomlint.errors import CannotEdit

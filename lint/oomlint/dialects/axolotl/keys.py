@@ -10,6 +10,7 @@ from typing import Any
 from oomlint.dialects.axolotl.releases import FUSED_BY_DEFAULT
 from oomlint.dialects.common.fields import peft, ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
+from oomlint.dialects.key_releases import key_spans, past_keys
 from oomlint.dialects.kinds import (
     ANYTHING,
     AXOLOTL_OPTIMIZER,
@@ -25,7 +26,7 @@ from oomlint.dialects.kinds import (
     read_integer,
     switch,
 )
-from oomlint.dialects.table import Renaming, Row, Table, key_spans, known_keys, past_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import RESUME
 from oomlint.plan.fields import Private, f
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.colossalai.keys import LORA, TABLES
 from oomlint.dialects.colossalai.meaning import meaning
 from oomlint.dialects.colossalai.signature import program_of_line
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import Document, Mapping, root_of
 

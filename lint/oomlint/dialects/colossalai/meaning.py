@@ -17,7 +17,7 @@ from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Said, Wishes
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import below, f
 from oomlint.plan.library_changes import NARROW_LOGITS

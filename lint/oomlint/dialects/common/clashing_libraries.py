@@ -14,13 +14,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.library_tables import CALLED, Reach, beginning, reach_of
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block
 from oomlint.documents.base import Fact
 from oomlint.plan.library_changes import Release, release_of
 

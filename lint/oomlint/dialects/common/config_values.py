@@ -11,7 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.block import Block
+from oomlint.dialects.table import Table
 from oomlint.documents.base import (
     Document,
     Entry,
@@ -55,7 +56,7 @@ class ValuesBlock(Block, frozen=True, eq=False):
 
     def can_write(self, field: str) -> bool:
         row = self.table.by_field.get(field)
-        return row is not None and self._entry_of(row) is not None
+        return row is not None and self.entry_of(row) is not None
 
 
 class SectionBlock(Block, frozen=True, eq=False):

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import documents_of
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.table import Block, Row
+from oomlint.dialects.table import Row
 from oomlint.dialects.trainer.arguments import SEQ2SEQ_ARGUMENTS, TRAINING_ARGUMENTS, TRANSFORMERS
 from oomlint.dialects.trainer.fields import hf
 from oomlint.documents import JSON_SUFFIXES, YAML_SUFFIXES, kind_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import documents_of, facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.clashing_libraries import clashing_libraries
@@ -22,7 +23,6 @@ from oomlint.dialects.library_tables import (
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block
 from oomlint.documents import kind_of
 from oomlint.documents.base import Fact
 from oomlint.plan.library_changes import LibraryChange

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.key_releases import Spans
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block, Spans, Table
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.documents.base import Entry
 from oomlint.documents.text import Location

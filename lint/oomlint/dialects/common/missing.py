@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.table import Origin, Setting
+from oomlint.dialects.setting import Origin, Setting
 
 
 def at_missing_file(run: Cells, field: Any) -> Origin | None:

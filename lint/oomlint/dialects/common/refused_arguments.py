@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of, scripts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
@@ -20,7 +21,6 @@ from oomlint.dialects.library_tables import (
 )
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block
 from oomlint.documents.base import Fact
 
 refused_arguments = Meaning()

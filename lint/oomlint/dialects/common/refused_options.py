@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import documents_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
@@ -19,7 +20,6 @@ from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block
 from oomlint.documents.base import UNKNOWN, Entry, Node, Scalar, Sequence, parser_of
 from oomlint.documents.python.declared_options import Option, StrictParser
 from oomlint.documents.text import Location, Span

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Origin, Setting
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.documents.base import Node
 from oomlint.documents.shell.nodes import ShellScalar
 from oomlint.plan.fields import f

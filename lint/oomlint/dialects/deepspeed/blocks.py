@@ -6,9 +6,11 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import former_preset, shipped_preset
-from oomlint.dialects.table import Block, Reading, Setting
+from oomlint.dialects.reading import Reading
+from oomlint.dialects.setting import Setting
 from oomlint.documents.base import Document, Mapping
 from oomlint.documents.text import Location, Source, Span
 

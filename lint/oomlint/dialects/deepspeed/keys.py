@@ -19,7 +19,8 @@ from oomlint.dialects.kinds import (
     read_integer,
     read_number,
 )
-from oomlint.dialects.table import Reading, Row, Table, known_keys
+from oomlint.dialects.reading import Reading
+from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.plan.fields import Private, f
 
 

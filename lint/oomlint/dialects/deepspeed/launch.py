@@ -13,13 +13,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.deepspeed.alone import alone
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Block, Origin, Table
+from oomlint.dialects.setting import Origin
+from oomlint.dialects.table import Table
 from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES
 from oomlint.documents.base import Call, Document, Scalar
 from oomlint.documents.text import Location

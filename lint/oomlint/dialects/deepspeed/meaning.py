@@ -17,8 +17,9 @@ from oomlint.dialects.common.offloading import pins_by_default
 from oomlint.dialects.deepspeed.blocks import preset_block, wished_preset
 from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced
+from oomlint.dialects.reading import Reading
 from oomlint.dialects.releases import PINS_OFFLOADED
-from oomlint.dialects.table import Reading, Setting
+from oomlint.dialects.setting import Setting
 from oomlint.plan.fields import f
 
 deepspeed_json = Meaning()

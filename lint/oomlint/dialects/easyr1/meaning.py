@@ -15,7 +15,7 @@ from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.easyr1.keys import ACTOR, ROLLOUT, SOURCE, TRAINER, own
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 

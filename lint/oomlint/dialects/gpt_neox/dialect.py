@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.gpt_neox.keys import GPT_NEOX
 from oomlint.dialects.gpt_neox.meaning import meaning
@@ -19,7 +20,7 @@ from oomlint.dialects.machine.fields import launch as launched
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import DEEPSPEED_LAUNCHER
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Block, Reading, StrayKey
+from oomlint.dialects.reading import Reading, StrayKey
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Entry, Mapping, Scalar, Sequence, roots
 from oomlint.documents.text import Location
@@ -51,8 +52,8 @@ class _ForDeepSpeed(Block, frozen=True, eq=False):
         wrong = tuple(w for w in reading.wrong if not isinstance(w.entry.value, Sequence))
         return replace(reading, wrong=wrong)
 
-    def _stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
-        return (s for s in super()._stray_keys(mapping, prefix) if s.mapping is not self.mapping)
+    def stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
+        return (s for s in super().stray_keys(mapping, prefix) if s.mapping is not self.mapping)
 
 
 class GptNeox(Dialect):

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.base import Claim, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.configs import ConfigDialect
 from oomlint.dialects.lingua.keys import LINGUA, MAIN, OTHER_APP, STOOL
 from oomlint.dialects.lingua.meaning import meaning
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
-from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Location

@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.kinds import TEXT
 from oomlint.dialects.litgpt.keys import LAUNCHED, LITGPT, own
 from oomlint.dialects.litgpt.meaning import meaning
 from oomlint.dialects.litgpt.script import script_claim, script_launch
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Block, OverrideBlock, Row, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.documents.base import Document, Entry, Mapping, Scalar, roots
 from oomlint.documents.text import Location, Span
 

@@ -18,7 +18,7 @@ from oomlint.dialects.litgpt.training import training
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.litgpt.keys import LAUNCHED, SCRIPT, SCRIPT_OPTIONS
 from oomlint.dialects.machine.launch import Launch, place
-from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Location, Span
 

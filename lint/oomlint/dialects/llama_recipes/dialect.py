@@ -6,11 +6,11 @@ import posixpath
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.llama_recipes.keys import LLAMA_RECIPES, OLD_LLAMA_RECIPES
 from oomlint.dialects.llama_recipes.meaning import meaning
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import Document
 from oomlint.documents.text import Span

@@ -25,7 +25,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
-from oomlint.dialects.table import Origin
+from oomlint.dialects.setting import Origin
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.datasets.registry import Checkout
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.common.fields import registry, shared
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping as MappingABC
 from typing import Any, ClassVar
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.asked import BY_TRAINER
@@ -26,7 +27,7 @@ from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
 from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
-from oomlint.dialects.table import Block, OverrideBlock, Table
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES

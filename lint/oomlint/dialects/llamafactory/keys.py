@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from oomlint.dialects.common.fields import registry
+from oomlint.dialects.key_releases import key_spans, past_keys
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -22,7 +23,7 @@ from oomlint.dialects.kinds import (
     read_list,
 )
 from oomlint.dialects.llamafactory.releases import LARGER_IMAGES, LONGER_CUTOFF, MORE_FRAMES
-from oomlint.dialects.table import Renaming, Row, Table, key_spans, known_keys, past_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,

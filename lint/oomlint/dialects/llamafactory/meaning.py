@@ -20,7 +20,7 @@ from oomlint.dialects.llamafactory.loading import loading
 from oomlint.dialects.llamafactory.releases import LOADS_ONTO_GPU
 from oomlint.dialects.llamafactory.training import training
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Wishes
-from oomlint.dialects.table import Origin
+from oomlint.dialects.setting import Origin
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.training_arguments import training_arguments
 from oomlint.documents.base import Scalar

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.llamafactory.dialect import launch_claims, uses_v1
 from oomlint.dialects.llamafactory.v1_keys import LLAMA_FACTORY_V1
 from oomlint.dialects.llamafactory.v1_meaning import meaning
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, roots
 

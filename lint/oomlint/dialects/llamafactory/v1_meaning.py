@@ -21,7 +21,7 @@ from oomlint.dialects.llamafactory.launching import launching
 from oomlint.dialects.llamafactory.loading import loading
 from oomlint.dialects.llamafactory.v1_keys import ARGUMENTS, v1
 from oomlint.dialects.meaning import Bounds, Meaning, Wishes
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.llm_foundry.keys import COMPOSER, LLM_FOUNDRY, MCLI
 from oomlint.dialects.llm_foundry.meaning import meaning
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import REFERENCE, OmegaConfBlock, OmegaConfOverrides
-from oomlint.dialects.table import Block, Row
+from oomlint.dialects.table import Row
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence, roots
 from oomlint.documents.text import Location
 from oomlint.plan.fields import f
@@ -24,8 +25,8 @@ from oomlint.plan.fields import f
 class _FoundryBlock(OmegaConfBlock, frozen=True, eq=False):
     """Lengths are said once, in ``variables``, and everything refers there: a fix goes there too."""
 
-    def _entry_of(self, row: Row) -> Entry | None:
-        entry = super()._entry_of(row)
+    def entry_of(self, row: Row) -> Entry | None:
+        entry = super().entry_of(row)
         seen: set[str] = set()
         while row.field == f.seq.max_len and entry is not None and isinstance(entry.value, Scalar):
             match = REFERENCE.fullmatch(str(entry.value.value))

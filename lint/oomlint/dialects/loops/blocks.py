@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.loops.keys import CLASS
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.table import Table
 from oomlint.documents.base import Call, Document, Entry, Scalar
 from oomlint.documents.text import Span
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping as MappingABC
 from typing import TYPE_CHECKING, Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.loops.keys import (
     CHECKPOINTS_NEW,
 )
-from oomlint.dialects.table import Block
 from oomlint.documents.base import (
     Call,
     Document,

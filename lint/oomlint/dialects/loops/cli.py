@@ -14,8 +14,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.kinds import BOOLEAN, NUMBER, Kind
 from oomlint.dialects.loops.dialect import Loops
 from oomlint.dialects.loops.fields import loop
@@ -24,7 +26,7 @@ from oomlint.dialects.loops.lightning import DEEPSPEED_STRATEGY, FSDP_STRATEGY, 
 from oomlint.dialects.loops.meaning import meaning
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Block, OverrideBlock, Row, Table, plain_value
+from oomlint.dialects.table import Row, Table
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import (

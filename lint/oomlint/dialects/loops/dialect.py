@@ -11,12 +11,12 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declares_own
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.loops.meaning import meaning
 from oomlint.dialects.loops.script import loop_claim, part_claims
-from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED
 from oomlint.documents import PYTHON_SUFFIXES

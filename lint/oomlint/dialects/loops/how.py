@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.loops.blocks import COMPUTED, block_of
 from oomlint.dialects.loops.checkpoint_line import checkpoint_line
 from oomlint.dialects.loops.keys import (
@@ -39,7 +40,7 @@ from oomlint.dialects.loops.lightning import (
 )
 from oomlint.dialects.loops.models import chosen_last
 from oomlint.dialects.loops.wrapping import mixed_precision, with_wrapping
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.reaching import is_reached
 from oomlint.documents.base import (
     UNKNOWN,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.accelerate.keys import ACCELERATE, own as acc
 from oomlint.dialects.accelerate.meaning import accelerate, accelerate_amp, distributed_type
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import scripts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import backend, uses_deepspeed
@@ -45,7 +46,8 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.releases import NOT_REENTRANT
-from oomlint.dialects.table import Block, Origin, Setting, Table
+from oomlint.dialects.setting import Origin, Setting
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.model import loading, model

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from oomlint.dialects.table import Block, plain_value
+from oomlint.dialects.block import Block
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.trainer.model_calls import NO_LANGUAGE
 from oomlint.dialects.trainer.quantizer_calls import quantizer_of
 from oomlint.dialects.trainer.reaching import is_reached, may_replace

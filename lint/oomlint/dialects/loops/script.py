@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.common.config_values import with_files
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.loops.blocks import block_of
 from oomlint.dialects.loops.how import how_trained, told_lengths
 from oomlint.dialects.loops.keys import (
@@ -18,7 +20,6 @@ from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.machine.own_devices import devices_of_script
 from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.nanogpt.signature import is_configured
-from oomlint.dialects.table import Block, plain_value
 from oomlint.dialects.trainer.beside_calls import calls_beside
 from oomlint.dialects.trainer.sample_calls import cutting
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED, QUANTIZATION, TOKENIZER

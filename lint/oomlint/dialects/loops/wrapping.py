@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.loops.blocks import COMPUTED, block_of
 from oomlint.dialects.loops.keys import (
     MIXED,
 )
-from oomlint.dialects.table import Block
 from oomlint.documents.base import (
     UNKNOWN,
     Call,

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.kinds import TEXT
 from oomlint.dialects.machine.fields import colab, scene
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.documents.base import Document, Entry, HeldCode, Mapping
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

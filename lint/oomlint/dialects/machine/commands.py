@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Reference
-from oomlint.dialects.table import Block
+from oomlint.dialects.block import Block
 from oomlint.documents.base import Document, Mapping, Node, Scalar, Sequence
 from oomlint.documents.embedded import EmbeddedShell, embedded_script, embedded_words
 from oomlint.documents.shell.names import SHELLS, WRAPPERS

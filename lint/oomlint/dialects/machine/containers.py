@@ -12,8 +12,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.containers_keys import DEVICES, SERVICE
-from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Location, Span
 

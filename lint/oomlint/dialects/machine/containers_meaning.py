@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.containers_keys import DOCKER_RUN, SERVICE
 from oomlint.dialects.machine.fields import docker, scene
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
-from oomlint.dialects.table import Block
 from oomlint.plan.fields import f
 
 container = Meaning()

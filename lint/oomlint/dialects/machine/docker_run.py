@@ -12,10 +12,10 @@ from functools import cached_property
 from msgspec import Struct
 
 from oomlint.dialects.base import Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.containers import env_file
 from oomlint.dialects.machine.containers_keys import DOCKER_RUN
 from oomlint.dialects.machine.enclosing import Enclosing
-from oomlint.dialects.table import Block
 from oomlint.documents.base import (
     UNKNOWN,
     Command,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.machine.slurm_keys import SLURM_COMMAND
-from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Document, Entry, Node, Scalar, Sequence as SequenceNode
 from oomlint.documents.shell.names import SHELLS

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 
 from oomlint.dialects.accelerate.keys import own
+from oomlint.dialects.block import Block
 from oomlint.dialects.kinds import COUNT, choice
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.documents.base import Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Span
 from oomlint.plan.evidence import Level

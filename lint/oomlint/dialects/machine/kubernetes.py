@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.commands import child, claims_in, command_of, items_of, text_of
 from oomlint.dialects.machine.kubernetes_keys import (
     CONTAINER,
@@ -22,7 +23,7 @@ from oomlint.dialects.machine.kubernetes_keys import (
     SHARED_MEMORY,
     TRAINER,
 )
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.table import Table
 from oomlint.documents.base import Document, Entry, Mapping, Node, Sequence
 from oomlint.documents.yaml.document import YamlDocument
 

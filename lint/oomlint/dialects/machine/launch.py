@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from oomlint.dialects.base import Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, HOSTFILE_ALIASES
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.table import Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Node, Scalar
 from oomlint.documents.text import Location, Span
 

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any
 
 from oomlint.dialects.accelerate.flags import flags_first
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import fsdp, machine, ref
 from oomlint.dialects.machine.beaker import beaker_ranks, is_beaker_job
@@ -33,7 +34,8 @@ from oomlint.dialects.machine.ray_train import WORKERS
 from oomlint.dialects.machine.slurm_meaning import states_tasks, tasks_per_node
 from oomlint.dialects.machine.visible import named_gpus, visible_gpus
 from oomlint.dialects.meaning import Compute, Derivation, Meaning, Said, Sourced
-from oomlint.dialects.table import Block, Origin, Setting, Table
+from oomlint.dialects.setting import Origin, Setting
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.fields import hf
 from oomlint.documents.base import UNKNOWN, Entry, Scalar
 from oomlint.plan.fields import f

@@ -14,6 +14,7 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.beaker import TABLES as BEAKER_TABLES
 from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.machine.docker_run import docker_environment, docker_scene, inner_commands
@@ -28,7 +29,7 @@ from oomlint.dialects.machine.launcher_keys import (
     TORCHRUN,
 )
 from oomlint.dialects.machine.slurm_keys import SBATCH, SLURM_COMMAND
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.table import Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Scalar, ShellDocument
 from oomlint.documents.shell.names import is_subcommand, operands_of
 from oomlint.documents.shell.nodes import ShellMapping, ShellScalar, order_of

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.kinds import Kind
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.documents.base import Document, Entry, Mapping, Node, Scalar, Sequence
 from oomlint.documents.text import Span
 

@@ -6,12 +6,12 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import scripts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.table import Block
 from oomlint.documents import YAML_SUFFIXES
 from oomlint.documents.base import Mapping
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
-from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Entry, Mapping, Scalar
 
 _KEY = "CUDA_VISIBLE_DEVICES"

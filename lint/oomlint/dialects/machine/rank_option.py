@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launcher_keys import TORCHRUN
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.table import Block
 from oomlint.plan.library_changes import LibraryChange
 
 rank_option = Meaning()

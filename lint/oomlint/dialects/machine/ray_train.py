@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.kinds import POSITIVE
 from oomlint.dialects.machine.fields import launch
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.documents.base import Document, Entry, Scalar
 
 WORKERS = Table(

@@ -17,9 +17,9 @@ from typing import Any
 from msgspec import Struct
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.commands import child, claims_in, text_of
 from oomlint.dialects.machine.sagemaker_keys import ESTIMATOR
-from oomlint.dialects.table import Block
 from oomlint.documents import PYTHON_SUFFIXES
 from oomlint.documents.base import Call, Document, Mapping, Node, Scalar
 from oomlint.documents.excerpt import Builder, ExcerptShell, shell_in

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.machine.skypilot_keys import TASK
-from oomlint.dialects.table import Block
 from oomlint.documents.base import Document, Mapping
 
 

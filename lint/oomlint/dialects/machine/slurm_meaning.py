@@ -9,11 +9,11 @@ import math
 import re
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.fields import scene, slurm
 from oomlint.dialects.machine.slurm_keys import SBATCH, SLURM_COMMAND
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
-from oomlint.dialects.table import Block
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 

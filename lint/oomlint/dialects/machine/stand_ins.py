@@ -17,7 +17,7 @@ from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.machine.fields import docker, env_, k8s, launch, scene, sky, slurm
 from oomlint.dialects.machine.visible import listed, visible_gpus
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Origin, Setting
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.documents.shell.nodes import ShellScalar
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

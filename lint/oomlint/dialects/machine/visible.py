@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import takewhile
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.machine.fields import scene
 from oomlint.dialects.machine.launcher_keys import DEEPSPEED_LAUNCHER
-from oomlint.dialects.table import Block
 from oomlint.plan.fields import f
 
 # By what DeepSpeed's own launcher is told which GPUs to take; 1 node and -1 say nothing.

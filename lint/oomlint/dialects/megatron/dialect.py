@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Literal
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import RemovingBlock
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.megatron.keys import MEGATRON, SWITCHES
 from oomlint.dialects.megatron.meaning import meaning
 from oomlint.dialects.slime.signature import is_slimes
-from oomlint.dialects.table import RemovingBlock
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Edit, Location
@@ -72,7 +72,7 @@ class MegatronOptions(RemovingBlock, frozen=True, eq=False):
 
     def write(self, values: MappingABC[str, Any]) -> list[Edit]:
         for name in values:
-            entry = self._entry_of(self.table.by_field[name])
+            entry = self.entry_of(self.table.by_field[name])
             if entry is not None and entry.value.locked:
                 raise CannotEdit(entry.value.locked)
         return super().write(values)

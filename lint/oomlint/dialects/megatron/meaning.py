@@ -19,7 +19,7 @@ from oomlint.dialects.megatron.own_options import own_options
 from oomlint.dialects.megatron.parallel import degrees, global_batch, limits
 from oomlint.dialects.megatron.ranks import ranks
 from oomlint.dialects.megatron.training import training
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.megatron.keys import MEGATRON
-from oomlint.dialects.table import Block, Origin, plain_value
+from oomlint.dialects.setting import Origin
 from oomlint.documents.base import Entry
 from oomlint.plan.fields import f
 

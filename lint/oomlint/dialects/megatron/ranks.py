@@ -14,7 +14,7 @@ from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.machine.slurm_meaning import tasks_per_node
 from oomlint.dialects.meaning import Left, Meaning, Said
 from oomlint.dialects.megatron.keys import MEGATRON
-from oomlint.dialects.table import Origin, Setting
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 

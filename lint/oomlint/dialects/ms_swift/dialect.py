@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.common.generation import with_same_round
@@ -34,7 +35,7 @@ from oomlint.dialects.ms_swift.launch import (
 from oomlint.dialects.ms_swift.meaning import meaning
 from oomlint.dialects.ms_swift.presets import name_preset
 from oomlint.dialects.skeleton import Skeleton, Start
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.arguments import TRAINING_ARGUMENTS
 from oomlint.dialects.trainer.training_arguments import in_training_arguments
 from oomlint.documents import JSON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
+from oomlint.dialects.key_releases import key_spans, past_keys
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -29,7 +30,7 @@ from oomlint.dialects.kinds import (
 )
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
 from oomlint.dialects.ms_swift.ray_groups import TrainingGroup, read_groups
-from oomlint.dialects.table import Row, Table, key_spans, known_keys, past_keys
+from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.ms_swift.keys import SWIFT, SWIFT_ENVIRONMENT, command_line
-from oomlint.dialects.table import Block, OverrideBlock, Table
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.dialect import parsed_options
 from oomlint.documents.base import Document, Mapping, Scalar
 from oomlint.documents.text import Location

@@ -16,7 +16,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.ms_swift.keys import env, own
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.plan.fields import f
 
 ranks = Meaning()

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.nanogpt.keys import MODEL, NANOGPT
 from oomlint.dialects.nanogpt.meaning import meaning
 from oomlint.dialects.nanogpt.signature import globals_of, is_configured
-from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES
 from oomlint.documents.base import Document, Entry, Mapping, Scalar
 from oomlint.documents.text import Location, Span

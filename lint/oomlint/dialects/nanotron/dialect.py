@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, ClaimKind
+from oomlint.dialects.block import Block
 from oomlint.dialects.configs import ConfigDialect
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.nanotron.keys import NANOTRON
 from oomlint.dialects.nanotron.meaning import meaning
-from oomlint.dialects.table import Block
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping
 

@@ -16,7 +16,7 @@ from oomlint.dialects.machine.fields import USUAL_NODE, scene
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.nanotron.keys import CONFIG, MODELS, PARALLELISM, SOURCE, own
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

@@ -22,7 +22,7 @@ from oomlint.dialects.megatron.fields import mg
 from oomlint.dialects.megatron.parallel import degrees, global_batch, limits
 from oomlint.dialects.nemo.keys import BUILDER, NEMO, OTHER_MODELS, SHIPPED, SOURCE, own, section
 from oomlint.dialects.nemo.training import training
-from oomlint.dialects.table import Origin, Setting
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

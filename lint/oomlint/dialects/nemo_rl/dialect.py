@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from oomlint.dialects.base import Claim, ClaimKind, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.configs import ConfigDialect
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.nemo_rl.keys import ALGORITHMS, NEMO_RL
 from oomlint.dialects.nemo_rl.meaning import meaning
 from oomlint.dialects.nemo_rl.merged import NemoRlBlock, NemoRlOverrides, in_whole
-from oomlint.dialects.table import Block, plain_value
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import (
     UNKNOWN,

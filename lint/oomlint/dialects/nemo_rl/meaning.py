@@ -15,7 +15,7 @@ from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.nemo_rl.backends import backends, is_megatron
 from oomlint.dialects.nemo_rl.keys import SOURCE, own
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.documents.base import Scalar
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f

@@ -15,8 +15,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from oomlint.dialects.block import OverrideBlock
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.omegaconf import OmegaConfBlock
-from oomlint.dialects.table import OverrideBlock, plain_value
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Node, Scalar
 
 Path = tuple[str, ...]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.olmo_core.keys import OLMO_CORE
 from oomlint.dialects.olmo_core.meaning import meaning
 from oomlint.dialects.olmo_core.signature import says_part
-from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES
 from oomlint.documents.base import Document, PythonDocument
 from oomlint.documents.text import Location

@@ -22,7 +22,7 @@ from oomlint.dialects.openrlhf.keys import ACTOR, STRATEGY, own
 from oomlint.dialects.openrlhf.objectives import objectives
 from oomlint.dialects.openrlhf.programs import defaults_of, is_dotted, program_of, reinforces
 from oomlint.dialects.openrlhf.training import training
-from oomlint.dialects.table import Origin
+from oomlint.dialects.setting import Origin
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import below, f
 

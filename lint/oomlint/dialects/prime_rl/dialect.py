@@ -12,12 +12,12 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.kinds import is_stand_in
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.prime_rl.keys import TABLES
 from oomlint.dialects.prime_rl.meaning import meaning
-from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES
 from oomlint.documents.base import Document, Entry, Mapping, Scalar, roots
 from oomlint.documents.text import Location

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.key_releases import key_spans
 from oomlint.dialects.kinds import (
     ANYTHING,
     BOOLEAN,
@@ -23,7 +24,7 @@ from oomlint.dialects.kinds import (
     read_boolean,
     read_integer,
 )
-from oomlint.dialects.table import Row, Table, key_spans, known_keys
+from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.plan.fields import Private, f
 from oomlint.plan.library_changes import LibraryChange
 

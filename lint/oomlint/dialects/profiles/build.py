@@ -14,11 +14,13 @@ import oomlint.dialects.common.fields
 import oomlint.dialects.deepspeed.keys
 import oomlint.dialects.machine.fields  # noqa: F401
 from oomlint.dialects import kinds
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said, Sourced
 from oomlint.dialects.profiles.formulas import BadFormula, Formula, formula
 from oomlint.dialects.profiles.records import FieldRule, Option, ProfiledScript, ProfileError
-from oomlint.dialects.table import Block, Origin, Row, Table
+from oomlint.dialects.setting import Origin
+from oomlint.dialects.table import Row, Table
 from oomlint.dialects.trainer import keys
 from oomlint.dialects.trainer.fields import script as shared_script
 from oomlint.plan.fields import declare, declared, path_of

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.omegaconf import OmegaConfBlock
+from oomlint.dialects.reading import StrayKey
 from oomlint.dialects.roll.keys import ROLES, TABLES
 from oomlint.dialects.roll.meaning import meaning
-from oomlint.dialects.table import StrayKey, plain_value
 from oomlint.documents import YAML_SUFFIXES
 from oomlint.documents.base import Document, Mapping, roots
 
@@ -25,9 +26,9 @@ _OTHERS = ("actor_infer", "student_infer", "reference", "critic")
 class _File(OmegaConfBlock, frozen=True, eq=False):
     """A config: what it merges in refers to keys of its own (examples/config/traj_envs.yaml)."""
 
-    def _stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
+    def stray_keys(self, mapping: Mapping, prefix: str) -> Iterator[StrayKey]:
         merges = "defaults" in self.mapping.entries
-        for stray in super()._stray_keys(mapping, prefix):
+        for stray in super().stray_keys(mapping, prefix):
             if not merges or "." in stray.path or stray.nearest:
                 yield stray
 

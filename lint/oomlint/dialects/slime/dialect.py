@@ -18,10 +18,10 @@ from oomlint.dialects.common.paths import with_ends_of_paths
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.megatron.dialect import MegatronOptions, as_options
+from oomlint.dialects.reading import StrayKey
 from oomlint.dialects.slime.keys import SLIME, SWITCHES
 from oomlint.dialects.slime.meaning import meaning
 from oomlint.dialects.slime.signature import is_slimes
-from oomlint.dialects.table import StrayKey
 from oomlint.documents import SHELL_SUFFIXES
 from oomlint.documents.base import Document, Entry, Mapping, ShellDocument
 from oomlint.documents.shell.nodes import ShellEntry

@@ -16,12 +16,12 @@ from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.megatron.fields import mg
 from oomlint.dialects.megatron.meaning import options
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.dialects.slime.adapters import adapters
 from oomlint.dialects.slime.batches import batches
 from oomlint.dialects.slime.fsdp import fsdp, is_fsdp
 from oomlint.dialects.slime.keys import ARGUMENTS, MEGATRON_ARGUMENTS, SOURCE, own
 from oomlint.dialects.slime.sharing import sharing
-from oomlint.dialects.table import Origin, Setting
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

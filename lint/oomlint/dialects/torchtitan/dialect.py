@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.dialects.torchtitan.keys import (
     EXTENDED,
     HEADER,

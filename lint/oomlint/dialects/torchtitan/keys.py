@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.key_releases import Refusal
 from oomlint.dialects.kinds import (
     ANYTHING,
     BOOLEAN,
@@ -26,7 +27,7 @@ from oomlint.dialects.kinds import (
     read_boolean,
 )
 from oomlint.dialects.machine.launcher_keys import RANKS
-from oomlint.dialects.table import Refusal, Row, Table, known_keys
+from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.plan.fields import Private, f
 
 CONFIG = "torchtitan v0.2.2 config/job_config.py"

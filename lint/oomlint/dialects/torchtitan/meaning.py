@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
-from oomlint.dialects.table import Block, Origin
+from oomlint.dialects.setting import Origin
 from oomlint.dialects.torchtitan.batches import batches
 from oomlint.dialects.torchtitan.keys import CONFIG, PARALLELIZE, is_registry, own
 from oomlint.dialects.torchtitan.models import Flavor, family_of, flavor_of

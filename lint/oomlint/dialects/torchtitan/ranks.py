@@ -16,7 +16,7 @@ from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Meaning, Said, Sourced
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.dialects.torchtitan.keys import header, own
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f

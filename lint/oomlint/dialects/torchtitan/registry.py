@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.kinds import COUNT, LIST, TEXT, BadValue, Kind, choice
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.dialects.torchtitan.keys import KNOWN, REGISTRY_NAME, ROWS, own
 from oomlint.documents.base import (
     UNKNOWN,
@@ -30,6 +31,7 @@ from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
 if TYPE_CHECKING:
+    from oomlint.dialects.additions import Additions
     from oomlint.documents.python.registry import ConfigFunction
 
 _AC = "torchtitan.distributed.activation_checkpoint"
@@ -117,13 +119,13 @@ class RegistryBlock(Block, frozen=True, eq=False):
         )
         return UNKNOWN if calls else super().value(node)
 
-    def _plan_addition(self, row: Row, literal: Any, additions: Any) -> None:
+    def add(self, row: Row, literal: Any, additions: Additions) -> None:
         section, dot, _ = row.key.rpartition(".")
         if dot and self.find(section) is None:
             raise CannotEdit(
                 f"{row.key} belongs into a config object that this function does not make"
             )
-        super()._plan_addition(row, literal, additions)
+        super().add(row, literal, additions)
 
 
 def registry_claims(dialect: Dialect, document: Document) -> Iterator[Claim]:

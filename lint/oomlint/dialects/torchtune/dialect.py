@@ -18,13 +18,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, ClaimKind, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import TORCHRUN
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.skeleton import Method, Skeleton, Start
-from oomlint.dialects.table import Block
 from oomlint.dialects.torchtune.keys import HEADER, LAUNCHED, TORCHTUNE, header, own
 from oomlint.dialects.torchtune.meaning import meaning
 from oomlint.dialects.torchtune.models import BUILDER

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced
 from oomlint.dialects.omegaconf import REFERENCE
-from oomlint.dialects.table import Origin, Row, Setting
+from oomlint.dialects.setting import Origin, Setting
+from oomlint.dialects.table import Row
 from oomlint.dialects.torchtune.keys import RECIPES, TORCHTUNE, header, own
 from oomlint.dialects.torchtune.releases import EXPANDS_SEGMENTS
 from oomlint.documents.base import Scalar

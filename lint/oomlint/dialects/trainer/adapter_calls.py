@@ -7,7 +7,7 @@ from collections.abc import Mapping as MappingABC, Sequence
 
 from msgspec.structs import replace
 
-from oomlint.dialects.table import plain_value
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.trainer.call_arguments import (
     call_given,
     homes_of,

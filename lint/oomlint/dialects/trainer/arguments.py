@@ -23,6 +23,7 @@ from oomlint.dialects.accelerate.keys import (
 )
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
+from oomlint.dialects.key_releases import key_spans
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -39,7 +40,7 @@ from oomlint.dialects.kinds import (
     read_text,
 )
 from oomlint.dialects.releases import FUSED_BY_TRAINER
-from oomlint.dialects.table import Renaming, Row, Table, key_spans, known_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.documents.base import Name
 from oomlint.plan.fields import f

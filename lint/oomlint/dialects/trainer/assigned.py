@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingABC
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Block, Origin, Row, Setting
+from oomlint.dialects.setting import Origin, Setting
+from oomlint.dialects.table import Row
 from oomlint.dialects.trainer.reaching import is_reached
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trainer.tables import ARGUMENTS, ASSIGNED

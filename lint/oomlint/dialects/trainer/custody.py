@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingABC
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.meaning import Meaning, Said, Sourced
-from oomlint.dialects.table import Block, Origin, unread_at
+from oomlint.dialects.setting import Origin, unread_at
 from oomlint.dialects.trainer.reaching import are_held
 from oomlint.dialects.trainer.statements import leads_there, switches_of
 from oomlint.documents.base import Fact, Node, PythonDocument

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.common.fields import ref
@@ -26,7 +27,8 @@ from oomlint.dialects.meaning import Meaning, Wishes, writable
 from oomlint.dialects.olmo_core.signature import says_part
 from oomlint.dialects.profiles.build import meaning_of_script, script_table
 from oomlint.dialects.profiles.records import ProfiledScript
-from oomlint.dialects.table import Block, OverrideBlock, StrayKey, Table
+from oomlint.dialects.reading import StrayKey
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.model_calls import NO_LANGUAGE

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.block import Block
 from oomlint.dialects.profiles.build import script_table
-from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.dialect import SIGNATURE, HfTrainer, is_of_others
 from oomlint.dialects.trainer.keys import TRAINER
 from oomlint.documents.base import Document, Mapping, root_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.reaching import are_held
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.documents.base import Fact

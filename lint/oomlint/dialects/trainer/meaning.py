@@ -10,7 +10,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import NOTHING, Meaning
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.model import asks_gradients_of_patches, loading, model, one_process

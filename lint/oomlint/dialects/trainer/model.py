@@ -17,7 +17,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of, own_starter
 from oomlint.dialects.machine.visible import listed
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.releases import CHECKPOINT_DTYPE, INPUT_GRADS, NUMBERED_DEVICE
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.unfollowed import of_unread_program
 from oomlint.documents.base import PythonDocument, Scalar

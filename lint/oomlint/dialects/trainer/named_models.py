@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping as MappingABC
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.rooted_models import named_by_end
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.profiles.build import ScriptTable
-from oomlint.dialects.table import Block, Origin, Setting, plain_value
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.dialects.trainer.statements import is_command, option_given, options_of
 from oomlint.documents.base import Fact, PythonDocument, Scalar
 from oomlint.documents.python.model_names import calls_model

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.library_tables import Reach, first_minor_with_model, reach_of, why_no_model
 from oomlint.dialects.meaning import Bounds, Meaning
+from oomlint.dialects.setting import Setting
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block, Setting
 from oomlint.dialects.trainer.tables import EARLY_FROM_PRETRAINED, FROM_PRETRAINED
 from oomlint.documents.python.nodes import PythonEntry, UnwrittenEntry
 from oomlint.documents.text import Location

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import documents_of, facts_of
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.kinds import BOOLEAN, BadValue
 from oomlint.dialects.meaning import Meaning, Sourced
-from oomlint.dialects.table import Block, plain_value
 from oomlint.dialects.trainer.reaching import is_reached
 from oomlint.documents.base import Call, Fact, PythonDocument
 from oomlint.errors import CannotEdit

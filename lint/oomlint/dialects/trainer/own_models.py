@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import scripts_of
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.own_classes import classes_of
 from oomlint.documents.base import PythonDocument
 from oomlint.errors import CannotEdit

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingABC
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Block, Origin, unread_at
+from oomlint.dialects.setting import Origin, unread_at
 from oomlint.documents.base import Fact, PythonDocument, Scalar, Sequence
 from oomlint.plan.fields import Private, f
 

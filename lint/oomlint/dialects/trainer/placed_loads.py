@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Wishes
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.documents.base import Call, Mapping, Scalar
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f

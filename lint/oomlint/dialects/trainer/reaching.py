@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping as MappingABC
 
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.kinds import BOOLEAN, BadValue
-from oomlint.dialects.table import plain_value
 from oomlint.documents.base import (
     Call,
     Mapping,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from oomlint.dialects.table import plain_value
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.trainer.call_arguments import value_of
 from oomlint.documents.base import (
     UNKNOWN,

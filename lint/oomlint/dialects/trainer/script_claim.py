@@ -9,11 +9,12 @@ from typing import Literal
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect
+from oomlint.dialects.block import Block
 from oomlint.dialects.common.config_values import with_files
 from oomlint.dialects.machine.colab import machine_of_notebook
 from oomlint.dialects.machine.own_devices import devices_of_script
 from oomlint.dialects.machine.ray_train import ray_workers
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.adapter_calls import adapts_as_told
 from oomlint.dialects.trainer.own_classes import of_library
 from oomlint.dialects.trainer.script import OF_TRAINING, ScriptRun

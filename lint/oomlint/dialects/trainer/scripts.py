@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from oomlint.dialects.accelerate.meaning import distributed_type
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of, scripts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import peft, shared
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Sourced
-from oomlint.dialects.table import Block, Origin, plain_value, unread_at
+from oomlint.dialects.setting import Origin, unread_at
 from oomlint.dialects.trainer.assigned import assigned
 from oomlint.dialects.trainer.call_arguments import is_decided
 from oomlint.dialects.trainer.fields import hf, script

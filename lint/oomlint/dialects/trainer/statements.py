@@ -12,14 +12,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declared_options, declares_own, stored_options
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.kinds import BadValue
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Left, Meaning, Said
-from oomlint.dialects.table import Block, Origin, Setting, Table, plain_value
+from oomlint.dialects.setting import Origin, Setting
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.call_arguments import is_decided
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.reaching import is_on, is_reached

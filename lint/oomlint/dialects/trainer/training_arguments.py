@@ -30,7 +30,7 @@ from oomlint.dialects.machine.fields import env_
 from oomlint.dialects.machine.other_cards import is_on_nvidia
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes, expressed
 from oomlint.dialects.releases import FSDP2_BY_DEFAULT, NOT_REENTRANT
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.dialects.trainer.arguments import FSDP_ROWS, SOURCE
 from oomlint.dialects.trainer.fields import hf, hf_fsdp
 from oomlint.dialects.trainer.losses import losses

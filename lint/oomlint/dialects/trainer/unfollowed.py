@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import machine
 from oomlint.dialects.common.training import CHOSEN_BY_CODE
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.machine.launcher_keys import ENVIRONMENT
 from oomlint.dialects.meaning import Meaning, Said, Wishes
 from oomlint.dialects.profiles.build import ScriptTable
-from oomlint.dialects.table import Block, Origin, Setting, plain_value, unread_at
+from oomlint.dialects.setting import Origin, Setting, unread_at
 from oomlint.dialects.trainer.custody import of_unaccounted
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.reaching import are_held, is_reached

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.block import Block
 from oomlint.dialects.profiles.build import script_table
-from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.dialect import SIGNATURE, HfTrainer
 from oomlint.dialects.trainer.tables import ADAPTER, ARGUMENTS
 from oomlint.documents.base import Document, Mapping, roots

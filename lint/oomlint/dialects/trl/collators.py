@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.entries import plain_value
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Block, Origin, plain_value, unread_at
+from oomlint.dialects.setting import Origin, unread_at
 from oomlint.dialects.trainer.fields import script
 from oomlint.dialects.trainer.statements import options_of
 from oomlint.dialects.trl.keys import TRL

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.common.fields import ref
@@ -24,8 +25,8 @@ from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, ENVIRONMENT
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, writable
+from oomlint.dialects.reading import StrayKey
 from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
-from oomlint.dialects.table import Block, OverrideBlock, StrayKey
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
 from oomlint.dialects.trainer.script import parsed_config, script_runs
 from oomlint.dialects.trainer.script_claim import script_claim

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.meaning import Meaning, Said
+from oomlint.dialects.setting import unread_at
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block, unread_at
 from oomlint.dialects.trainer.reaching import are_held
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trl.fields import trl

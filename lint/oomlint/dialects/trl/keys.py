@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from oomlint.dialects.key_releases import key_spans
 from oomlint.dialects.kinds import (
     BOOLEAN,
     COUNT,
@@ -21,7 +22,7 @@ from oomlint.dialects.kinds import (
     choice,
     read_number,
 )
-from oomlint.dialects.table import Renaming, Row, Table, key_spans, known_keys
+from oomlint.dialects.table import Renaming, Row, Table, known_keys
 from oomlint.dialects.trainer.arguments import (
     KNOWN_PREFIXES,
     KNOWN_TRAINING_ARGUMENTS,

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared import declared_options
 from oomlint.dialects.meaning import Said
-from oomlint.dialects.table import Block, Origin, Setting, StrayKey
+from oomlint.dialects.reading import StrayKey
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.dialects.trl.keys import TRL
 from oomlint.dialects.trl.objectives import objective_of_run
 from oomlint.dialects.trl.releases import HAS_MAX_LENGTH

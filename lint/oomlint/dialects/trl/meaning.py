@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping as MappingABC
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import Bounds, Meaning, Said
-from oomlint.dialects.table import Block, Origin, Setting
+from oomlint.dialects.setting import Origin, Setting
 from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import loading

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.key_releases import Past
 from oomlint.dialects.library_tables import past_fields
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER
-from oomlint.dialects.table import Block, Past, Table
+from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.dialects.trainer.keys import MODEL_ROWS, over
 from oomlint.dialects.trainer.own_classes import classes_of, of_library

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
@@ -19,7 +20,7 @@ from oomlint.dialects.common.generation import (
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Said, Sourced, Wishes
-from oomlint.dialects.table import Block, unread_at
+from oomlint.dialects.setting import unread_at
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.objectives import brings_own_trainer
 from oomlint.dialects.trl.releases import (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
@@ -20,8 +21,8 @@ from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.releases import CHECKPOINT_DTYPE, EVALUATES_FUSED, SKIPS_LOGITS
+from oomlint.dialects.setting import Setting
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block, Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.model import (

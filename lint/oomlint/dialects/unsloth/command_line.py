@@ -12,9 +12,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.block import Block
 from oomlint.dialects.kinds import BOOLEAN, COUNT, NUMBER, POSITIVE, TEXT, choice
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.dialects.trainer.dialect import parsed_options
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import LENGTH, TARGETS

@@ -10,7 +10,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.meaning import Meaning, Said
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.dialects.trainer.fields import script
 from oomlint.dialects.unsloth.keys import unsloth
 from oomlint.dialects.unsloth.meaning import meaning

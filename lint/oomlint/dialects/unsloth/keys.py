@@ -11,8 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.kinds import BOOLEAN, LIST, NUMBER, POSITIVE, TEXT, Kind, read_boolean
-from oomlint.dialects.table import Block, Row, Table
+from oomlint.dialects.table import Row, Table
 from oomlint.dialects.trainer.fields import hf
 from oomlint.dialects.trainer.keys import ATTENTION, LENGTH, TARGETS, over
 from oomlint.dialects.trainer.tables import DEVICE_MAP, DTYPE, MODEL_ID

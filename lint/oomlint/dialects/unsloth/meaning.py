@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.machine.named_hardware import gpu_named
 from oomlint.dialects.meaning import NOTHING, Meaning, Sourced, Wishes
-from oomlint.dialects.table import Block
 from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.own_ways import own_ways

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
-from oomlint.dialects.table import Block
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.rollouts import rolls_out
 from oomlint.dialects.unsloth.keys import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oomlint.dialects.table import Block
+from oomlint.dialects.block import Block
 from oomlint.dialects.verl.keys import CARRIED
 from oomlint.documents.base import Entry, Mapping, Scalar
 from oomlint.documents.lines import Lines

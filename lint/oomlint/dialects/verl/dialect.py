@@ -15,12 +15,13 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.common.paths import with_ends_of_paths
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launchers import read_launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.omegaconf import HydraOverrides, OmegaConfBlock, OmegaConfOverrides
-from oomlint.dialects.table import Block, Table
+from oomlint.dialects.table import Table
 from oomlint.dialects.verl.carried import CODE, DECLARING, VERSION
 from oomlint.dialects.verl.keys import (
     ACTOR_MODEL,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from oomlint.dialects.key_releases import key_spans
 from oomlint.dialects.kinds import (
     ANYTHING,
     BOOLEAN,
@@ -27,7 +28,7 @@ from oomlint.dialects.kinds import (
     read_list,
     switch,
 )
-from oomlint.dialects.table import Row, Table, key_spans, known_keys
+from oomlint.dialects.table import Row, Table, known_keys
 from oomlint.dialects.verl.releases import CHECKPOINTS, SFT_BY_FSDP2, SFT_CHECKPOINTS
 from oomlint.plan.fields import Private, f
 

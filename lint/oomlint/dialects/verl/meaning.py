@@ -15,7 +15,7 @@ from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
-from oomlint.dialects.table import Setting
+from oomlint.dialects.setting import Setting
 from oomlint.dialects.verl.batches import batches
 from oomlint.dialects.verl.engine import fsdp_version, is_megatron, running_trainer
 from oomlint.dialects.verl.keys import PPO_SOURCE, SFT_SOURCE, SOURCE, own

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
-from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.dialects.verl.engine import running_trainer
 from oomlint.dialects.verl.keys import own
 from oomlint.dialects.verl.unset_micro_batches import unset_micro_batches

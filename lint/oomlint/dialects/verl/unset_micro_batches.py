@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.library_tables import reach_of
@@ -17,7 +18,6 @@ from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.omegaconf import HydraOverrides, OmegaConfBlock
 from oomlint.dialects.surroundings import Ending
-from oomlint.dialects.table import Block, OverrideBlock
 from oomlint.dialects.verl.keys import CARRIED, VERL_PPO, own
 from oomlint.documents.base import Node, Scalar
 from oomlint.documents.text import Location

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oomlint.dialects.base import Claim, Dialect, Reference
+from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.fixes import swap_preset
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes, expressed, writable
-from oomlint.dialects.table import Block
 from oomlint.dialects.xtuner.keys import COMMAND, XTUNER
 from oomlint.dialects.xtuner.meaning import meaning
 from oomlint.dialects.xtuner.shipped import shipped_config

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from oomlint.dialects.base import Claim, CodeReader, Dialect
-from oomlint.dialects.table import Block
+from oomlint.dialects.block import Block
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace

@@ -12,7 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim
-from oomlint.dialects.table import Block, StrayKey, WrongValue, plain_value
+from oomlint.dialects.block import Block
+from oomlint.dialects.entries import plain_value
+from oomlint.dialects.reading import StrayKey, WrongValue
 from oomlint.documents.base import PythonDocument
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace

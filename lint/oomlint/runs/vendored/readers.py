@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from oomlint.dialects.base import Claim
-from oomlint.dialects.table import StrayKey, WrongValue
+from oomlint.dialects.reading import StrayKey, WrongValue
 from oomlint.documents import TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.base import Document, parser_of
 from oomlint.errors import FileError

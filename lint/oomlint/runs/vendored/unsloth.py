@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
-from oomlint.dialects.table import StrayKey
+from oomlint.dialects.reading import StrayKey
 from oomlint.documents.base import PythonDocument
 from oomlint.documents.text import Source
 from oomlint.errors import FileError
