@@ -166,6 +166,7 @@ def _option(call: ast.Call, words: list[str]) -> Option:
         isinstance(nargs, ast.Constant) and nargs.value in ("?", "*", 0)
     )
     required = given.get("required")
+    stores = action in ("store", "append", "extend") or not {"action", None} & given.keys()
     return Option(
         names,
         kind if kind in _NUMBERS and not is_flag and "choices" not in given else "other",
@@ -173,7 +174,14 @@ def _option(call: ast.Call, words: list[str]) -> Option:
         (is_positional and not optional and "default" not in given)
         or (isinstance(required, ast.Constant) and required.value is True),
         is_positional,
+        stores and not is_positional and (nargs is None or _is_count(nargs)),
     )
+
+
+def _is_count(nargs: ast.expr) -> bool:
+    """Whether at least one word is due."""
+    value = nargs.value if isinstance(nargs, ast.Constant) else None
+    return value == "+" or (isinstance(value, int) and value > 0)
 
 
 def _text(node: ast.expr | None) -> str | None:
@@ -203,7 +211,10 @@ def fields(cls: ast.ClassDef) -> Iterator[Option]:
         has_default = statement.value is not None and (
             not _is_field(statement.value) or bool({"default", "default_factory"} & given.keys())
         )
-        yield Option(names, inner if inner in _NUMBERS else "other", (), not has_default)
+        kind = inner if inner in _NUMBERS else "other"
+        # Of ``Union[bool, str]`` transformers 5.23 hf_argparser.py makes a switch, too.
+        wants_word = "bool" not in written and not {"nargs", "action", "const"} & given.keys()
+        yield Option(names, kind, (), not has_default, wants_word=wants_word)
 
 
 def has_aliases(cls: ast.ClassDef) -> bool:
