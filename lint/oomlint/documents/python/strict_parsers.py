@@ -29,7 +29,8 @@ _METHODS: Final = frozenset(
         "parse_json_file", "parse_dict", "print_help", "format_help", "print_usage", "error", "exit", *_GROUPS,
     }
 )  # fmt: skip
-_PARSES: Final = frozenset({"parse_args", "parse_args_into_dataclasses", "parse_args_and_config"})
+PARSE_ARGS: Final = "parse_args"
+_PARSES: Final = frozenset({PARSE_ARGS, "parse_args_into_dataclasses", "parse_args_and_config"})
 _LENIENT: Final = frozenset(
     {"parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args", "add_subparsers", "add_parser",
      "set_defaults", "register", "add_config_arguments", "cli", "Fire", "add_argparse_args"}
@@ -176,6 +177,21 @@ def _option(call: ast.Call, words: list[str]) -> Option:
         is_positional,
         stores and not is_positional and (nargs is None or _is_count(nargs)),
     )
+
+
+def given_name(call: ast.Call) -> str | None:
+    """The attribute under which an option is found (CPython 3.13 argparse.py ``_get_optional_kwargs``: the first long
+    one); ``None`` where only running tells."""
+    if any(keyword.arg is None for keyword in call.keywords):
+        return None
+    named = next((each.value for each in call.keywords if each.arg == "dest"), None)
+    if named is not None:
+        return _text(named)
+    words = [_text(each) for each in call.args]
+    if not words or None in words:
+        return None
+    long = [word for word in words if word and word.startswith("--")]
+    return (long or [word for word in words if word])[0].lstrip("-").replace("-", "_")
 
 
 def _is_count(nargs: ast.expr) -> bool:
