@@ -53,6 +53,10 @@ def _own(command: str, parser: str = "", parse: str = "parser.parse_args()", pat
         ("--layers 1 2 x", "train.py stops at --layers x: it is no whole number"),
         ("--kind c", "train.py stops at --kind c: it is no choice of a, b"),
         ("--batch 2.5", "train.py stops at --batch 2.5: it is no whole number"),
+        ("--kind --steps 3", "train.py stops at --kind, which gets no value"),
+        ("--use-lora --layers", "train.py stops at --layers, which gets no value"),
+        ("--kind $KIND --steps 3", "train.py stops at --kind: nothing sets $KIND"),
+        ("--use-lora --steps ${STEPS}", "train.py stops at --steps: nothing sets $STEPS"),
     ],
 )
 def test_what_a_parser_does_not_take_ends_the_program(options: str, reason: str) -> None:
@@ -63,8 +67,8 @@ def test_what_a_parser_does_not_take_ends_the_program(options: str, reason: str)
     "options",
     [
         "--steps 10 --rate 1e-5 --rate .5 --rate 2. --kind b --use-lora --data-path x --batch 8 --layers 1 2",
-        "--steps $STEPS --rate ${RATE} --kind $KIND $EXTRA",
         '--steps "$STEPS" --kind "${KIND}"',  # another script may set them
+        "--steps $STEPS_PER_NODE --rate ${RATE:-1e-5} --kind ${KIND:?} $EXTRA",
         "--ste 5",  # argparse takes a beginning
         "--rate 1E5 --steps -1",
         "--steps <number>",
@@ -98,7 +102,7 @@ def test_a_parser_of_which_not_all_is_known(parser: str, parse: str) -> None:
         ("python train.py --data x", False),
         ("python train.py --rate 1e-5 $EXTRA", False),
         ('python train.py --rate 1e-5 "$@"', False),
-        ("python train.py --rate $RATE", False),  # whatever stands behind it
+        ("python train.py --rate $JOB_RATE", False),  # whatever stands behind it
         ("python train.py --rate 1e-5 ...", False),
     ],
 )
@@ -120,6 +124,44 @@ def test_an_argument_that_takes_no_word_is_not_missed(declared: str, misses: boo
     parser = f"parser = argparse.ArgumentParser()\nparser.add_argument({declared})\nparser.add_argument('--rate')"
     reason = "train.py requires fast, which the command does not give"
     assert _own("python train.py --rate 1", parser=parser) == (reason if misses else "")
+
+
+_STARTS = "python train.py --kind $KIND --steps 3\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "is_unset"),
+    [
+        ({}, True),
+        ({"other.sh": "KIND=a\npython other.py --kind $KIND\n"}, True),
+        ({"other.sh": "export KIND=a\n"}, False),
+        ({"all.sh": "KIND=a bash run.sh\n"}, False),
+        ({"README.md": "Set `KIND` first.\n"}, False),
+        ({"start.py": "os.environ['KIND'] = 'a'\n"}, False),
+        ({"run.sh": f"# KIND=a for small ones\n{_STARTS}"}, False),
+        ({"run.sh": f"source settings.sh\n{_STARTS}"}, False),
+        ({"run.sh": f"source activate tune\n{_STARTS}"}, True),
+        ({"run.sh": f'[ -z "$KIND" ] && exit 1\n{_STARTS}'}, False),
+        ({"run.sh": f'for word in "$@"; do declare "$word"; done\n{_STARTS}'}, False),
+    ],
+)
+def test_what_may_set_a_variable(files: dict[str, str], is_unset: bool) -> None:
+    text = _OWN.format(parser=_PARSER.format(path="default=None"), parse="parser.parse_args()")
+    every = {"train.py": text, "run.sh": _STARTS, **files}
+    found = run_of(every, "run.sh").settings.get(shared.refused)
+    assert (found is not None) is is_unset
+
+
+def test_the_parser_of_the_file_that_a_script_calls() -> None:
+    text = _OWN.format(parser=_PARSER.format(path="default=None"), parse="parser.parse_args()")
+    top, _, rest = text.partition("parser = argparse")
+    body = "\n".join(f"    {line}" for line in f"parser = argparse{rest}".splitlines())
+    files = {
+        "tune/train.py": f"{top}def train():\n{body}\n",
+        "tune/train_mem.py": "from train import train\n\ntrain()\n",
+        "run.sh": "python tune/train_mem.py --kind $KIND --steps 3\n",
+    }
+    assert _refused(files) == "train_mem.py stops at --kind: nothing sets $KIND"
 
 
 def test_what_is_cut_off_of_a_command_is_not_missed() -> None:

@@ -152,6 +152,7 @@ def test_calls_are_read_with_exact_spans(newline: str, bom: bool) -> None:
         ("Trainer(x=unbound)", UNKNOWN),
         ("A = 1\nA = 2\nTrainer(x=A)", UNKNOWN),
         ("if c:\n    A = 1\nelse:\n    A = 2\nTrainer(x=A)", UNKNOWN),
+        ("if c:\n    A = 1\nelse:\n    A = 2\n    A = 3\nTrainer(x=A)", UNKNOWN),
         ("A = 1\nA += 1\nTrainer(x=A)", UNKNOWN),
         ("A = 1\ndef f():\n    global A\n    A = 2\nTrainer(x=A)", UNKNOWN),
         ("for A in (1,):\n    Trainer(x=A)", UNKNOWN),

@@ -462,3 +462,137 @@ def test_deepspeed_took_two_configs_once(release: str, ends: bool) -> None:
     files = {"train.py": text, "ds.json": config, "requirements.txt": f"deepspeed=={release}\n"}
     found = report_of(files, "train.py", hardware="8xA100-80GB").diagnoses
     assert ("OOM905" in {each.rule.code for each in found}) is ends
+
+
+# -- names, calls and parsed options on the way to training ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("prepare()\n\ndef prepare():\n    pass", "prepare has no value yet where it is read, ahead of line 8"),
+        ("def run():\n    prepare()\nrun()\n\ndef prepare():\n    pass", "prepare has no value yet where it is read, ahead of line 10"),
+        ("def run():\n    rows = size\n    size = 1\nrun()", "size has no value yet where it is read, ahead of line 8"),
+        ("print(size)\nfor size in (1, 2):\n    pass", "size has no value yet where it is read, ahead of line 7"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_read_ahead_of_its_value(code: str, why: str) -> None:
+    assert _reasons(f"import argparse\n{_IMPORTS}{code}\nmodel(1).loss.backward()\n") == [why]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def run():\n    prepare()\n\ndef prepare():\n    pass\nrun()",
+        "for row in (1, 2):\n    if row > 1:\n        print(size)\n    size = row",
+        "print(len)\nlen = 1",
+        "def set_size():\n    global size\n    size = 1\nset_size()\nprint(size)\nsize = 2",
+        "print(missing)",  # an excerpt
+        "class Sizes:\n    one = 1\n    two = one",
+        "[print(row) for row in (1, 2)]\nrow = 1",
+    ],
+)
+def test_a_name_that_may_have_a_value(code: str) -> None:
+    assert _reasons(f"{_IMPORTS}{code}\nmodel(1).loss.backward()\n") == []
+
+
+_MAKES = "def make(rows, size=1, *, rate=2):\n    pass\n\n\ndef take(first, /, *rest, **more):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("make(1, 2, 3)", "make() is called with 3 arguments and takes 2"),
+        ("make(1, step=3)", "make() is called with step, which it does not take"),
+        ("make(1, rows=3)", "make() is given rows twice"),
+        ("make()", "make() is called without rows, which it requires"),
+        ("Environment(1, rate=2)", "Environment() is called with rate, which it does not take"),
+        ("make(1, rate=3)", ""),
+        ("make(*given)", ""),
+        ("take(1, 2, 3, first=4, step=5)", ""),
+    ],
+)
+def test_a_call_that_its_function_does_not_take(call: str, why: str) -> None:
+    text = f"{_IMPORTS}{_MAKES}given = [1]\n\n\ndef main():\n    {call}\n\n\nmain()\nmodel(1).loss.backward()\n"
+    assert _reasons(text) == ([why] if why else [])
+
+
+_PARSES = """\
+import argparse
+from transformers import AutoModelForCausalLM
+
+
+def get_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rate", "--lr", type=float)
+    parser.add_argument("--decay-rate", dest="decay")
+    parser.add_argument("rows")
+    {more}
+    args = parser.parse_args()
+    return args
+
+
+def main(args):
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    print(args.rate, args.decay, args.rows)
+    {asks}
+    model(1).loss.backward()
+
+
+if __name__ == "__main__":
+    given = get_args()
+    main(given)
+"""
+_NO_STEPS = "the parser of train.py has no steps, which the script asks it for"
+
+
+@pytest.mark.parametrize(
+    ("more", "asks", "is_sure"),
+    [
+        ("pass", "print(args.steps)", True),
+        ("pass", "args.steps = 1; print(args.steps)", False),
+        ("pass", "args = make(); print(args.steps)", False),
+        ("pass", "print(args.steps if hasattr(args, 'steps') else 1)", False),
+        ("parser.set_defaults(steps=1)", "print(args.steps)", False),
+        ("add_more(parser)", "print(args.steps)", False),
+        ("parser.add_argument(*words)", "print(args.steps)", False),
+        ("parser.add_argument('--more-steps', dest='steps')", "print(args.steps)", False),
+    ],
+)
+def test_what_a_parser_does_not_give(more: str, asks: str, is_sure: bool) -> None:
+    found = _reasons(_PARSES.format(more=more, asks=asks))
+    assert found == ([_NO_STEPS] if is_sure else [])
+
+
+_CLASSES = """\
+from dataclasses import dataclass
+from transformers import AutoModelForCausalLM, HfArgumentParser, TrainingArguments
+
+
+@dataclass
+class ModelArguments:
+    name: str = "gpt2"
+
+    def both(self):
+        return self.name
+
+
+parser = HfArgumentParser((ModelArguments, TrainingArguments))
+model_args, training_args = parser.parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained(model_args.name)
+{asks}
+model(1).loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asks", "is_sure"),
+    [
+        ("print(model_args.path)", True),
+        ("print(model_args.both(), training_args.path)", False),
+        ("model_args.path = 1\nprint(model_args.path)", False),
+    ],
+)
+def test_what_a_class_of_the_project_s_options_does_not_have(asks: str, is_sure: bool) -> None:
+    why = "ModelArguments has no path, which train.py asks it for"
+    assert _reasons(_CLASSES.format(asks=asks)) == ([why] if is_sure else [])

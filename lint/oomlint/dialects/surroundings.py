@@ -56,6 +56,9 @@ class Surroundings(Struct, frozen=True, eq=False):
     """Who looks up which of some names of data sets is in no ``dataset_info.json`` of a folder; empty where none is sure
     to be."""
 
+    find_unset: Callable[[str, str], bool] = lambda _name, _script: False
+    """Who looks up whether nothing gives a variable of a shell script a value."""
+
     _asked: dict[tuple[str, tuple[Any, ...]], Any] = field(default_factory=dict)
     """What was looked up, and what came of it."""
 
@@ -86,6 +89,10 @@ class Surroundings(Struct, frozen=True, eq=False):
     def unlisted(self, names: Iterable[str], folder: str | None, framework: Checkout) -> str:
         """Which of some names of data sets is in no list of a folder; empty where none is sure to be."""
         return str(self._asking("find_unlisted", tuple(names), folder, framework))
+
+    def is_unset(self, variable: str, script: str) -> bool:
+        """Whether nothing gives a variable that a shell script reads a value."""
+        return bool(self._asking("find_unset", variable, script))
 
     def lengths(
         self,

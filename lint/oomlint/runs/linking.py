@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from oomlint.runs.inference_only import ForwardOnly
     from oomlint.runs.listed_sets import ListedSets
     from oomlint.runs.refused_words import RefusedWords
+    from oomlint.runs.unset_variables import UnsetVariables
 
 # Dialects of files that say how a run is sharded.
 _SHARDING = frozenset({"accelerate", "deepspeed"})
@@ -177,6 +178,12 @@ class Linker:
         from oomlint.runs.refused_words import RefusedWords  # asked of commands alone
 
         return RefusedWords(self.workspace)
+
+    @cached_property
+    def _unset(self) -> UnsetVariables:
+        from oomlint.runs.unset_variables import UnsetVariables  # asked of commands alone
+
+        return UnsetVariables(self.workspace)
 
     @cached_property
     def _listed(self) -> ListedSets:
@@ -360,6 +367,7 @@ class Linker:
                 _nothing if launch is None else partial(self._ending_of, launch, claim.path, claims)
             ),
             find_unlisted=partial(self._unlisted, main.path),
+            find_unset=self._is_unset,
             unlinked_config="" if launch is None else self._unlinked(launch, claim.path, blocks),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),
@@ -416,6 +424,10 @@ class Linker:
     ) -> str:
         """The first of some names of data sets that no list in a folder has, if that is sure."""
         return self._listed.unlisted(names, folder, framework, path)
+
+    def _is_unset(self, variable: str, script: str) -> bool:
+        """Whether nothing gives a variable of a shell script a value."""
+        return self._unset.is_unset(variable, script)
 
     def _missing(
         self,

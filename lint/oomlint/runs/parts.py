@@ -95,6 +95,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
         lambda _names, _folder, _framework: ""
     )
     """Which of some names of data sets is in no ``dataset_info.json`` of a folder; empty where none is sure to be."""
+    find_unset: Callable[[str, str], bool] = lambda _name, _script: False
+    """Whether nothing gives a variable of a shell script a value."""
     copier: Copier | None = None
     measurements: tuple[Measurement, ...] = ()
     """What runs of this project were measured to take."""
@@ -127,6 +129,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             self.unlinked_config,
             self.find_ending,
             self.find_unlisted,
+            self.find_unset,
         )
         stated = {
             name: value

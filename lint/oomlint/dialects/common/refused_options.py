@@ -16,7 +16,7 @@ from oomlint.dialects.blocks import documents_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.library_tables import Field, ReachIn, fields_of, likely_reach_of, reach_of
-from oomlint.dialects.machine.launch import Launch
+from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
@@ -36,6 +36,8 @@ _FITS = {
 # What guides write for what they leave out, and how variables are written that are never filled in.
 _LEFT_OUT = r"\.\.\.|…|[<>\[\]{}$*]"
 _GUIDES = (".md", ".rst")
+# ``$VERSION``: in quotes it is a word, though an empty one.
+_BARE_VARIABLE = r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})"
 # transformers 5.23 hf_argparser.py, TRL 1.9 scripts/utils.py: words before any class is asked.
 _OF_PARSERS = frozenset({"help", "h", "config"})
 # DeepSpeed 0.19.5 launcher/launch.py and torch 2.8 distributed/launch.py hand it over.
@@ -69,7 +71,7 @@ def _refusal(run: Cells, reach_in: ReachIn) -> Ending | None:
     for started in run.given.once(_started):
         known = _known(started.parser, run, reach_in)
         if known is not None:
-            found = (*_refused(started, known), *_missing(started, known))
+            found = (*_refused(started, known, run), *_missing(started, known))
             if found:
                 return found[0]
     return None
@@ -86,9 +88,10 @@ def _started(blocks: list[Block]) -> tuple[Started, ...]:
     # Of a command that ends before its last options the whole is not known.
     anchors = {block.anchor for block in blocks} - {b.anchor for b in blocks if b.doubt}
     parsers = [(each.source.path, parser_of(each)) for each in documents]
-    found = [(path, each.strict) for path, each in parsers if each is not None and each.strict]
+    found = [(path, each.strict) for path, each in parsers if each and each.strict]
     if not found:
         return ()
+    read = [each.source.path for each in documents]
     return tuple(
         Started(launch, strict, launch.script)
         for document in documents
@@ -96,9 +99,22 @@ def _started(blocks: list[Block]) -> tuple[Started, ...]:
         if launch.anchor in anchors
         and launch.script is not None
         and not launch.command.folder_is_open
-        for path, strict in found
-        if strict is not None and f"/{path}".endswith(f"/{_plain(launch.script)}")
+        for path, strict in _parsing(launch.script, found, read)
     )
+
+
+def _parsing(
+    script: str, parsers: list[tuple[str, StrictParser]], read: Iterable[str]
+) -> Iterator[tuple[str, StrictParser]]:
+    """The parser of a script that is started: its own, or that of the file beside it whose function is all that it calls,
+    which was read in its place (``train_mem.py`` of LLaVA)."""
+    end = f"/{_plain(script)}"
+    if any(f"/{path}".endswith(end) for path in read):
+        yield from (each for each in parsers if f"/{each[0]}".endswith(end))
+    elif len(parsers) == 1:
+        folder, home = end.rpartition("/")[0], f"/{parsers[0][0]}".rpartition("/")[0]
+        if home.endswith(folder):
+            yield parsers[0]
 
 
 def _plain(path: str) -> str:
@@ -127,14 +143,16 @@ def _of_field(name: str, every: tuple[Field, ...]) -> Option:
     """The option that a field of a library's class is in releases of which each may have it in a way of its own."""
     kinds = {field.kind for field in every}
     number = "int" if kinds == {"int"} else "float" if kinds <= {"int", "float"} else "other"
-    names = (f"no_{name}", name) if "bool" in kinds else (name,)
-    return Option(names, number, (), all(field.is_required for field in every))
+    is_switch = "bool" in kinds
+    names = (f"no_{name}", name) if is_switch else (name,)
+    required = all(field.is_required for field in every)
+    return Option(names, number, (), required, wants_word=not is_switch)
 
 
 # -- what it stops at --------------------------------------------------------------------------------
 
 
-def _refused(started: Started, known: Known) -> Iterator[Ending]:
+def _refused(started: Started, known: Known, run: Cells) -> Iterator[Ending]:
     if started.parser.is_lenient:
         return
     for name, entry in started.launch.flags.entries.items():
@@ -150,6 +168,13 @@ def _refused(started: Started, known: Known) -> Iterator[Ending]:
             why = f"{_stem(started)} stops at --{name} {value[0]}: it is no {value[1]}"
             yield Ending(why, _at(started, entry.key_span))
             return
+        if all(option.wants_word for option in options):
+            lack = _without_word(entry, started, run)
+            if lack:
+                yield Ending(
+                    f"{_stem(started)} stops at --{name}{lack}", _at(started, entry.key_span)
+                )
+                return
 
 
 def _misfit(options: tuple[Option, ...], entry: Entry) -> tuple[str, str] | None:
@@ -169,6 +194,23 @@ def _misfit(options: tuple[Option, ...], entry: Entry) -> tuple[str, str] | None
         if len(choices) == 1 and (allowed := next(iter(choices))) and word not in allowed:
             return word, f"choice of {', '.join(allowed)}"
     return None
+
+
+def _without_word(entry: Entry, started: Started, run: Cells) -> str:
+    """Why an option that wants a value gets none, in words behind its name; empty where it gets one."""
+    value, document = entry.value, started.launch.document
+    if not isinstance(value, Scalar):
+        return ""
+    path, at = document.source.path, place(value)
+    if value.value is True and at.start == at.end:  # the next word is an option, or there is none
+        is_last = entry is [*started.launch.flags.entries.values()][-1]
+        is_cut = is_last and (started.launch.arguments or path.lower().endswith(_GUIDES))
+        return "" if is_cut else ", which gets no value"
+    bare = re.fullmatch(_BARE_VARIABLE, document.source.text[at.start : at.end])
+    if value.value is not UNKNOWN or bare is None:
+        return ""
+    name = bare[1] or bare[2]
+    return f": nothing sets ${name}" if run.known.is_unset(name, path) else ""
 
 
 def _words(value: Node) -> list[str]:

@@ -1,4 +1,5 @@
-"""What ends a run of verl before its first step: words that Hydra refuses, and micro batches that the trainer does."""
+"""What ends a run of verl before its first step: words that Hydra refuses, micro batches and reward managers that the
+trainer does."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.omegaconf import OmegaConfBlock, OmegaConfOverrides
 from oomlint.dialects.verl.engine import running_trainer
 from oomlint.dialects.verl.keys import own
+from oomlint.dialects.verl.reward_managers import reward_managers
 from oomlint.dialects.verl.unset_micro_batches import unset_micro_batches
 from oomlint.documents.base import UNKNOWN, Entry
 from oomlint.plan.fields import f
 
-refusals = Meaning(unset_micro_batches)
+refusals = Meaning(unset_micro_batches, reward_managers)
 
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 

@@ -40,12 +40,12 @@ _ANY: Release = (1 << 62,)
 
 
 def _first(run: Cells) -> Ending | None:
-    launch = run.given.once(_started)
+    launch = run.given.once(started_trainer)
     if launch is None:
         return None
     is_copy, newest = bool(run[own.copy_checks]), _ANY
     if not is_copy:
-        reach = None if run.given.once(_is_carried) else reach_of(run, "verl")
+        reach = None if run.given.once(is_carried) else reach_of(run, "verl")
         if reach is None or reach.oldest < _CHECKS:
             return None
         newest = reach.newest
@@ -74,22 +74,22 @@ def _checked(run: Cells, newest: Release) -> Iterator[tuple[str, str]]:
     yield _R, "log_prob_micro_batch_size"
     if newest < _REFERENCE_BY_LOSS or run[own.kl_loss] or run[own.kl_in_reward]:
         yield _REF, "log_prob_micro_batch_size"
-    if any(_value(run, key) for key in ("critic.use_dynamic_bsz", "critic.enable")):
+    if any(value_of(run, key) for key in ("critic.use_dynamic_bsz", "critic.enable")):
         return
     if run[own.estimator] == "gae" and not run.is_unread(own.estimator):
         yield "critic", "ppo_micro_batch_size"
     rewards = newest < _REWARDS_BY_LOOP and run[own.rewards]
-    if rewards and not _value(run, "reward_model.use_dynamic_bsz"):
+    if rewards and not value_of(run, "reward_model.use_dynamic_bsz"):
         yield "reward_model", "micro_batch_size"
 
 
 def _is_null(run: Cells, key: str, is_copy: bool) -> bool:
     """Whether a key has no value for sure. What the configs of a copy of verl do not say may be in one that is composed
     with them."""
-    return _value(run, key) is None and (not is_copy or _names(run, key))
+    return value_of(run, key) is None and (not is_copy or _names(run, key))
 
 
-def _value(run: Cells, key: str) -> Any:
+def value_of(run: Cells, key: str) -> Any:
     """What the last block says that says a key; ``UNKNOWN``, which counts as true, where that cannot be read."""
     for block in reversed(run.blocks):
         entry = block.find(key)
@@ -102,7 +102,7 @@ def _names(run: Cells, key: str) -> bool:
     return any(block.find(key) is not None for block in run.blocks)
 
 
-def _started(blocks: list[Block]) -> Launch | None:
+def started_trainer(blocks: list[Block]) -> Launch | None:
     """The command that starts verl's own PPO trainer with verl's own config, if all of its words are known."""
     words = [block for block in blocks if isinstance(block, HydraOverrides)]
     if len(words) != 1 or words[0].table is not VERL_PPO or words[0].mapping.open_ended:
@@ -120,7 +120,7 @@ def _text(node: Node) -> str | None:
     return str(node.value).removesuffix(".yaml") if isinstance(node, Scalar) else None
 
 
-def _is_carried(blocks: list[Block]) -> bool:
+def is_carried(blocks: list[Block]) -> bool:
     """Whether the project carries a copy of verl: a config that the command begins with, or code that was read."""
     return any(
         block.table is CARRIED

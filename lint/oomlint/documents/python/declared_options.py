@@ -7,13 +7,15 @@ from msgspec import Struct
 
 class Option(Struct, frozen=True):
     """An option of a parser, by its names with underscores and without dashes in front (of a positional its own).
-    ``kind``: ``int``, ``float`` or ``other``, as argparse checks a value; ``choices`` are the words that it takes alone."""
+    ``kind``: ``int``, ``float`` or ``other``, as argparse checks a value; ``choices`` are the words that it takes alone;
+    ``wants_word``: it stops where none follows (*expected one argument*)."""
 
     names: tuple[str, ...]
     kind: str
     choices: tuple[str, ...] = ()
     is_required: bool = False
     is_positional: bool = False
+    wants_word: bool = False
 
 
 class StrictParser(Struct, frozen=True):

@@ -13,8 +13,9 @@ from oomlint.documents.python.asked_arguments import asked_arguments, made_argum
 from oomlint.documents.python.calls import ReachedCall, guards_of_test
 from oomlint.documents.python.nodes import Arm, Guard
 from oomlint.documents.python.parsers import argparse_defaults
-from oomlint.documents.python.scopes import FunctionNode, dotted
+from oomlint.documents.python.scopes import dotted
 from oomlint.documents.python.strict_parsers import ALL_MAKERS
+from oomlint.documents.python.sure_calls import misfit, signature_of
 from oomlint.documents.python.sure_facts import sure_facts
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
@@ -25,8 +26,6 @@ from oomlint.documents.text import Location, Source
 _MAY_TRAIN = re.compile(
     r"(?<!pre)(?<!kbit_)(?<!int8_)train(?!_test_split|able)|fit|learn|backward|step|update|run|main|launch|start|loop|execute|process"
 )
-# Python's data model: what else may decide on the arguments of a class.
-_OTHER_MAKERS = frozenset({"__new__", "__call__"})
 
 
 def ending_facts(
@@ -43,7 +42,7 @@ def ending_facts(
     ``makes-arguments``: such an object is made, with ``arguments`` of which each has its place; ``refuses-dashed-rank``: an argument parser that knows ``--local_rank`` and no
     ``--local-rank``."""
     ends = (
-        *_lacking(tree, evaluator, steps),
+        *_refused_calls(tree, evaluator, steps),
         *_unlabelled(tree, steps),
         *_declared_twice(tree, steps),
         *_declared_without_name(tree, steps),
@@ -79,76 +78,42 @@ def ending_facts(
         yield Fact("refuses-dashed-rank", Location(source.path, places.span(step.node)), {})
 
 
-# -- arguments that a call leaves out --------------------------------------------------------------
+# -- calls of the project's own --------------------------------------------------------------
 
 
-def _lacking(
+def _refused_calls(
     tree: Tree, evaluator: Evaluator, steps: Sequence[ReachedCall]
 ) -> Iterator[tuple[ReachedCall, str]]:
     """The first call at module level, ahead of all that may train, which Python refuses."""
     for step in steps:
         if not step.reached or (step.last[:1].islower() and _MAY_TRAIN.search(step.last)):
             return
-        if step.function is not None or len(step.arms) > len(step.guards):
+        # What hangs on no switch is looked at on the way that the script is sure to go.
+        if step.function is not None or not step.guards or len(step.arms) > len(step.guards):
             continue
-        missing = _missing(step, evaluator) if id(step.node) not in tree.tried else ()
-        if missing:
-            yield step, f"{step.last}() is called without {missing[0]}, which it requires"
+        why = _why_refused(step, evaluator) if id(step.node) not in tree.tried else ""
+        if why:
+            yield step, why
             return
 
 
-def _missing(step: ReachedCall, evaluator: Evaluator) -> tuple[str, ...]:
-    """The arguments that a class or a function of the project's requires, and a call leaves out."""
+def _why_refused(step: ReachedCall, evaluator: Evaluator) -> str:
+    """Why a class or a function of the project's refuses the arguments of a call, in words."""
     call = step.node
-    is_open = any(isinstance(each, ast.Starred) for each in call.args)
-    if is_open or any(keyword.arg is None for keyword in call.keywords):
-        return ()
     name = dotted(call.func)
     if name is None or "." in name:
-        return ()
+        return ""
     home, called = evaluator, name
     if step.scope.imported(name) is not None:
         elsewhere = evaluator.elsewhere(name, step.scope)
         if elsewhere is None or not isinstance(elsewhere[1], ast.Name):
-            return ()
+            return ""
         home, called = elsewhere[0], elsewhere[1].id
     found = home.scopes.module.bindings.get(called, [])
     if len(found) != 1 or found[0].kind != "definition":
-        return ()
-    given = {keyword.arg for keyword in call.keywords}
-    function, bound = _signature(called, home)
-    if function is None:
-        return ()
-    arguments = function.args
-    places = [each.arg for each in (*arguments.posonlyargs, *arguments.args)][bound:]
-    optional = len(arguments.defaults)
-    required = places[: len(places) - optional] if optional else places
-    named = [
-        each.arg
-        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        if default is None
-    ]
-    return tuple(each for each in (*required[len(call.args) :], *named) if each not in given)
-
-
-def _signature(name: str, home: Evaluator) -> tuple[FunctionNode | None, int]:
-    """The function whose arguments a call gives, and how many of them Python gives itself; none where a decorator,
-    a metaclass or a base may decide on them."""
-    function = home.scopes.functions.get(name)
-    if function is not None:
-        return (None if function.decorator_list else function), 0
-    node = home.scopes.classes.get(name)
-    if node is None or node.decorator_list or node.keywords:
-        return None, 0
-    methods = {
-        each.name: each
-        for each in node.body
-        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
-    }
-    init = methods.get("__init__")
-    if init is None or init.decorator_list or _OTHER_MAKERS & methods.keys():
-        return None, 0
-    return init, 1
+        return ""
+    signature = signature_of(home.scopes.functions.get(called) or home.scopes.classes.get(called))
+    return "" if signature is None else misfit(call, signature)
 
 
 # -- samples without labels ------------------------------------------------------------------------

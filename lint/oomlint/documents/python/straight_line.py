@@ -19,7 +19,7 @@ from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dott
 from oomlint.documents.python.tree import Tree
 
 Certain: TypeAlias = (
-    "ast.Name | ast.Attribute | ast.Subscript | ast.Raise | ast.Import | ast.ImportFrom"
+    "ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.Raise | ast.Import | ast.ImportFrom"
 )
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -31,8 +31,8 @@ _LEAVES = frozenset({"exit", "_exit", "quit"})
 
 
 class Evaluated(Struct, frozen=True, eq=False):
-    """A name, an attribute or an item that is read, an error that is raised or an import, with the scope in which it stands,
-    and the statement of the module that leads there."""
+    """A name, an attribute or an item that is read, a call, an error that is raised or an import, with the scope in which it
+    stands, and the statement of the module that leads there."""
 
     node: Certain
     scope: Scope
@@ -245,6 +245,7 @@ def _call(call: ast.Call, scope: Scope, walk: _Walk) -> None:
     _expression(call.func, scope, walk)
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
         _expression(argument, scope, walk)
+    _note(call, scope, walk)
     function = _own(call, walk)
     if function is None:
         if _trains(call, walk) or call_name(call) in _LEAVES:

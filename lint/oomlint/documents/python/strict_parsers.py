@@ -29,7 +29,8 @@ _METHODS: Final = frozenset(
         "parse_json_file", "parse_dict", "print_help", "format_help", "print_usage", "error", "exit", *_GROUPS,
     }
 )  # fmt: skip
-_PARSES: Final = frozenset({"parse_args", "parse_args_into_dataclasses", "parse_args_and_config"})
+PARSE_ARGS: Final = "parse_args"
+_PARSES: Final = frozenset({PARSE_ARGS, "parse_args_into_dataclasses", "parse_args_and_config"})
 _LENIENT: Final = frozenset(
     {"parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args", "add_subparsers", "add_parser",
      "set_defaults", "register", "add_config_arguments", "cli", "Fire", "add_argparse_args"}
@@ -166,6 +167,7 @@ def _option(call: ast.Call, words: list[str]) -> Option:
         isinstance(nargs, ast.Constant) and nargs.value in ("?", "*", 0)
     )
     required = given.get("required")
+    stores = action in ("store", "append", "extend") or not {"action", None} & given.keys()
     return Option(
         names,
         kind if kind in _NUMBERS and not is_flag and "choices" not in given else "other",
@@ -173,7 +175,29 @@ def _option(call: ast.Call, words: list[str]) -> Option:
         (is_positional and not optional and "default" not in given)
         or (isinstance(required, ast.Constant) and required.value is True),
         is_positional,
+        stores and not is_positional and (nargs is None or _is_count(nargs)),
     )
+
+
+def given_name(call: ast.Call) -> str | None:
+    """The attribute under which an option is found (CPython 3.13 argparse.py ``_get_optional_kwargs``: the first long
+    one); ``None`` where only running tells."""
+    if any(keyword.arg is None for keyword in call.keywords):
+        return None
+    named = next((each.value for each in call.keywords if each.arg == "dest"), None)
+    if named is not None:
+        return _text(named)
+    words = [_text(each) for each in call.args]
+    if not words or None in words:
+        return None
+    long = [word for word in words if word and word.startswith("--")]
+    return (long or [word for word in words if word])[0].lstrip("-").replace("-", "_")
+
+
+def _is_count(nargs: ast.expr) -> bool:
+    """Whether at least one word is due."""
+    value = nargs.value if isinstance(nargs, ast.Constant) else None
+    return value == "+" or (isinstance(value, int) and value > 0)
 
 
 def _text(node: ast.expr | None) -> str | None:
@@ -203,7 +227,10 @@ def fields(cls: ast.ClassDef) -> Iterator[Option]:
         has_default = statement.value is not None and (
             not _is_field(statement.value) or bool({"default", "default_factory"} & given.keys())
         )
-        yield Option(names, inner if inner in _NUMBERS else "other", (), not has_default)
+        kind = inner if inner in _NUMBERS else "other"
+        # Of ``Union[bool, str]`` transformers 5.23 hf_argparser.py makes a switch, too.
+        wants_word = "bool" not in written and not {"nargs", "action", "const"} & given.keys()
+        yield Option(names, kind, (), not has_default, wants_word=wants_word)
 
 
 def has_aliases(cls: ast.ClassDef) -> bool:

@@ -10,6 +10,7 @@ from oomlint.documents.base import Fact
 from oomlint.documents.python.import_chain import SureImport, lacks, sure_imports
 from oomlint.documents.python.modules import is_installed
 from oomlint.documents.python.straight_line import straight_line
+from oomlint.documents.python.sure_calls import failing_calls
 from oomlint.documents.python.sure_errors import sure_errors
 from oomlint.documents.python.sure_lookups import SureLookups
 from oomlint.documents.python.tree import Tree
@@ -40,6 +41,10 @@ def sure_facts(
     for lookup in lookups.failing(certain):
         where = Location(source.path, places.span(lookup.node))
         told = {"why": lookup.why, "guards": (), "by_path": lookup.is_of_other}
+        yield Fact("ends-early", where, told)
+    for call in failing_calls(source.path, certain, lookups):
+        where = Location(source.path, places.span(call.node))
+        told = {"why": call.why, "guards": (), "by_path": call.is_of_other}
         yield Fact("ends-early", where, told)
     for each in sure_imports(source.path, certain, evaluator.modules, may_train):
         yield from _of_import(each, source, places, evaluator)

@@ -11,13 +11,16 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from oomlint.documents.python.modules import MOST_FILES, Module, Modules, is_installed
-from oomlint.documents.python.scopes import Binding, Scope, call_name, dotted
+from oomlint.documents.python.parsers import dataclass_variables
+from oomlint.documents.python.scopes import Binding, Scope, call_name, dotted, enclosed
 from oomlint.documents.python.straight_line import Evaluated
+from oomlint.documents.python.strict_parsers import PARSE_ARGS, given_name, is_strict
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.walking import walk
 
@@ -31,6 +34,10 @@ _LEAVES_AS_IT_IS = frozenset(
     {"print", "len", "str", "repr", "dict", "list", "sorted", "isinstance", "dumps", "info", "debug", "pprint", "deepcopy"}
 )  # fmt: skip
 _DATACLASS = "dataclass"
+# Functions that hand an object on to one another.
+_DEEPEST = 3
+# What gives parsed arguments further ones (DeepSpeed 0.19.5 __init__.py add_config_arguments; argparse.Namespace).
+_MAY_ADD = re.compile(r"add_config_arguments|Namespace\(|parse_known|namespace=|\.__dict__|vars\(")
 
 Asked: TypeAlias = "ast.Attribute | ast.Subscript"
 
@@ -43,7 +50,7 @@ class SureLookup(Struct, frozen=True, eq=False):
     is_of_other: bool
 
 
-class _Home(Struct, frozen=True, eq=False):
+class Home(Struct, frozen=True, eq=False):
     """The file in which what a name means stands, and what binds it there."""
 
     tree: Tree
@@ -81,7 +88,7 @@ class SureLookups:
         key, holder = _text(node.slice), node.value
         if key is None or not isinstance(holder, ast.Name):
             return None
-        home = self._home(holder.id, scope)
+        home = self.home(holder.id, scope)
         value = home.binding.value if home is not None and home.binding.kind == "value" else None
         if home is None or not isinstance(value, ast.Dict) or not _is_without(value, key):
             return None
@@ -89,7 +96,7 @@ class SureLookups:
             return None
         return self._failing(node, home, f'{home.name} has no key "{key}"')
 
-    def _may_grow(self, home: _Home, name: str) -> bool:
+    def _may_grow(self, home: Home, name: str) -> bool:
         """Whether anything but reading is done with a mapping: here, where it stands, or in a module that is known."""
         trees = [(self._tree, name), (home.tree, home.name)]
         trees += [(module.tree, home.name) for module in self._others()]
@@ -107,15 +114,20 @@ class SureLookups:
         module = self._module(node.value.id, scope)
         if module is not None:
             return self._of_module(node, module)
-        home = self._home(node.value.id, scope)
+        parsed = self._parsed_class(node.value.id, scope)
+        if parsed is not None:
+            return self._of_class(node, parsed)
+        home = self.home(node.value.id, scope)
         if home is None:
             return None
         if home.binding.kind == "definition":
             return self._of_class(node, home)
-        made = home.binding.value
+        made = self._handed(home) if home.binding.kind == "parameter" else home.binding.value
+        if self._is_parsed(made, home):
+            return self._of_parser(node)
         if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
             return None
-        cls = self._home(made.func.id, home.scope, home)
+        cls = self.home(made.func.id, home.scope, home)
         return self._of_class(node, cls) if cls and cls.binding.kind == "definition" else None
 
     def _of_module(self, node: ast.Attribute, module: Module) -> SureLookup | None:
@@ -127,7 +139,7 @@ class SureLookups:
         why = f"{source.path} gives no {node.attr}, which {_file(self._path)} asks it for"
         return SureLookup(node, why, is_of_other=True)
 
-    def _of_class(self, node: ast.Attribute, home: _Home) -> SureLookup | None:
+    def _of_class(self, node: ast.Attribute, home: Home) -> SureLookup | None:
         scopes = home.tree.scopes
         cls = scopes.classes.get(home.name) if home.scope is scopes.module else None
         if cls is None or node.attr in scopes.of_node[id(cls)].bindings:
@@ -140,6 +152,83 @@ class SureLookups:
         if self._is_set(node.attr):
             return None
         return self._failing(node, home, f"{home.name} has no {node.attr}")
+
+    def _handed(self, home: Home, depth: int = 0) -> ast.expr | None:
+        """What the one call of a function of the script gives a parameter, if there is one call alone."""
+        scopes, function = self._tree.scopes, home.scope.node
+        if not isinstance(function, ast.FunctionDef) or home.path != self._path or depth > _DEEPEST:
+            return None
+        calls = self._tree.calls.get(function.name, [])
+        is_known = scopes.functions.get(function.name) is function and not function.decorator_list
+        if not is_known or len(calls) != 1 or scopes.reads[function.name] != 1:
+            return None
+        (call,) = calls
+        places = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        by_place = dict(zip(places, call.args, strict=False))
+        given = {**by_place, **{each.arg: each.value for each in call.keywords if each.arg}}
+        value = given.get(home.name)
+        if any(isinstance(each, ast.Starred) for each in call.args):
+            return None
+        if not isinstance(value, ast.Name) or id(call) not in self._tree.scope_of:
+            return value
+        outer = self.home(value.id, self._tree.scope_of[id(call)])
+        if outer is None or outer.binding.kind == "parameter":
+            return None if outer is None else self._handed(outer, depth + 1)
+        return outer.binding.value if outer.path == self._path else None
+
+    # -- what a parser gives -------------------------------------------------------------------------
+
+    def _parsed_class(self, name: str, scope: Scope) -> Home | None:
+        """The class of the project's own whose object a parser of classes gives a name."""
+        cls = self._parsed_classes.get(name)
+        found = scope.find(name) if cls is not None else None
+        if cls is None or found is None or len(found[1]) != 1 or found[1][0].kind == "parameter":
+            return None
+        home = self.home(cls, scope)
+        return home if home is not None and home.binding.kind == "definition" else None
+
+    @cached_property
+    def _parsed_classes(self) -> dict[str, str]:
+        return dataclass_variables(self._tree)
+
+    def _is_parsed(self, value: ast.expr | None, home: Home) -> bool:
+        """Whether a value is what the script's own parser of argparse gives, by itself or through a function around it."""
+        if home.path != self._path or not isinstance(value, ast.Call):
+            return False
+        if isinstance(value.func, ast.Attribute):
+            return value.func.attr == PARSE_ARGS and not value.args and not value.keywords
+        name = dotted(value.func) or ""
+        function = self._tree.scopes.functions.get(name)
+        if function is None or function.decorator_list:
+            return False
+        inner = self._tree.scopes.of_node[id(function)]
+        given = [each.value for each in enclosed(function) if isinstance(each, ast.Return)]
+        return len(given) == 1 and self._is_given(given[0], inner, home)
+
+    def _is_given(self, value: ast.expr | None, scope: Scope, home: Home) -> bool:
+        if not isinstance(value, ast.Name):
+            return isinstance(value, ast.Call) and self._is_parsed(value, home)
+        bound = scope.bindings.get(value.id, [])
+        return len(bound) == 1 and self._is_parsed(bound[0].value, home)
+
+    def _of_parser(self, node: ast.Attribute) -> SureLookup | None:
+        options = self._declared_options
+        if not options or node.attr in options or node.attr.startswith("_"):
+            return None
+        if self._is_set(node.attr) or _BY_OTHER_WAYS.search(self._text):
+            return None
+        why = f"the parser of {_file(self._path)} has no {node.attr}, which the script asks it for"
+        return SureLookup(node, why, is_of_other=False)
+
+    @cached_property
+    def _declared_options(self) -> frozenset[str]:
+        """What the script's one parser gives (``args.name``); nothing where more may be declared than is seen."""
+        calls = self._tree.calls.get("add_argument", [])
+        names = [given_name(call) for call in calls]
+        if _MAY_ADD.search(self._text) or not is_strict(self._tree, self._text):
+            return frozenset()
+        makers = self._tree.calls.get("ArgumentParser", [])
+        return frozenset(filter(None, names)) if makers and None not in names else frozenset()
 
     def _is_set(self, attribute: str) -> bool:
         """Whether anything here, or in a module that is known, may give an object an attribute of this name."""
@@ -159,7 +248,7 @@ class SureLookups:
 
     # -- what names mean ---------------------------------------------------------------------------
 
-    def _home(self, name: str, scope: Scope, within: _Home | None = None) -> _Home | None:
+    def home(self, name: str, scope: Scope, within: Home | None = None) -> Home | None:
         """Where a name has its value, if one statement gives it: here, or in the module that it is imported from."""
         tree = self._tree if within is None else within.tree
         path = self._path if within is None else within.path
@@ -169,7 +258,7 @@ class SureLookups:
             return None
         where, (binding,) = found
         if binding.kind != "import":
-            return _Home(tree, path, text, name, where, binding)
+            return Home(tree, path, text, name, where, binding)
         if is_installed(binding.qualified):
             return None
         held = self._modules.holding(binding.qualified, path)
@@ -180,7 +269,7 @@ class SureLookups:
         if len(bound) != 1 or bound[0].kind == "import":
             return None
         top = module.tree.scopes.module
-        return _Home(module.tree, module.source.path, module.source.text, inner, top, bound[0])
+        return Home(module.tree, module.source.path, module.source.text, inner, top, bound[0])
 
     def _module(self, name: str, scope: Scope) -> Module | None:
         """The module of the project that a name stands for."""
@@ -219,7 +308,7 @@ class SureLookups:
         """Whether there may be more modules than are read."""
         return len(self._modules.read) >= MOST_FILES
 
-    def _failing(self, node: Asked, home: _Home, lack: str) -> SureLookup:
+    def _failing(self, node: Asked, home: Home, lack: str) -> SureLookup:
         why = f"{lack}, which {_file(self._path)} asks it for"
         return SureLookup(node, why, is_of_other=home.path != self._path)
 

@@ -113,7 +113,8 @@ def _of_branches(
     if had is not None and test is not None:
         last = _either(test, last, had, place)
     for value, test in reversed(arms):
-        assert test is not None
+        if test is None:  # an ``else``, with another ``if`` behind it
+            return None
         last = _either(test, value, last, place)
     return last if isinstance(last, ast.IfExp) else None
 
