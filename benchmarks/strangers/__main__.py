@@ -62,6 +62,7 @@ FIRST_READINGS = (
     ("thirty-first, 2026-11-30", "findings-31.jsonl", 111),
     ("thirty-second, 2026-11-30", "findings-32.jsonl", 115),
     ("thirty-third, 2026-11-30", "findings-33.jsonl", 127),
+    ("thirty-fourth, 2026-12-01", "findings-34.jsonl", 86),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

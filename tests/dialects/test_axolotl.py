@@ -619,3 +619,17 @@ def test_fsdp_wants_a_process_with_a_rank(line, gpus, starts):
     config = RUN + "fsdp_version: 2\nfsdp_config:\n  offload_params: false\n"
     run = run_of_files({"a.yaml": config, "run.sh": f"{line}\n"}, hardware=f"{gpus}xA100-80GB")
     assert (shared.refused in run.settings) is not starts
+
+
+@pytest.mark.parametrize(
+    ("keys", "gpus", "device_map"),
+    [
+        ("", 8, "single"),
+        ("deepspeed: deepspeed_configs/zero2.json\n", 8, "single"),
+        ("deepspeed: deepspeed_configs/zero3_bf16.json\n", 8, "none"),
+        ("fsdp_version: 2\nfsdp_config:\n  reshard_after_forward: true\n", 8, "none"),
+        ("", 1, None),
+    ],
+)
+def test_each_of_several_ranks_loads_straight_onto_its_gpu(keys, gpus, device_map):
+    assert plan_of(keys, f"{gpus}xA100-80GB").load.device_map == device_map

@@ -42,6 +42,32 @@ def test_the_keys_of_the_model_config_say_whether_there_is_an_adapter(home):
     assert (lora.plan.trainable.method, lora.plan.trainable.r) == ("lora", 8)
 
 
+@pytest.mark.parametrize(
+    ("said", "method", "rank"),
+    [("use_peft=True, lora_r=32", "lora", 32), ("use_peft=True", "lora", 16), ("", "full", None)],
+)
+def test_a_model_config_that_the_script_itself_makes_says_whether_there_is_an_adapter(
+    said, method, rank
+):
+    script = f"""\
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, get_peft_config
+
+told = ModelConfig(model_name_or_path="Qwen/Qwen2.5-1.5B-Instruct", {said})
+GRPOTrainer(
+    model=told.model_name_or_path,
+    reward_funcs=[len],
+    args=GRPOConfig(output_dir="out", beta=0.01),
+    train_dataset=data,
+    peft_config=get_peft_config(told),
+).train()
+"""
+    run = run_of({"grpo.py": script})
+    assert run.plan.trainable.method == method
+    assert run.level(f.trainable.method) <= Level.DEFAULT
+    assert run.plan.objective.ref_model == ("copy" if method == "full" else "shared_adapter_off")
+    assert method == "full" or run.plan.trainable.r == rank
+
+
 def test_pefts_own_function_of_that_name_always_makes_one():
     assert _run("peft").plan.trainable.method == "lora"
 

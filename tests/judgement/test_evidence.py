@@ -300,3 +300,22 @@ def test_the_value_that_is_shown_is_that_of_the_field_named() -> None:
         assert each["field"] == basis.subject
         if basis.level is Level.ASSUMED:
             assert run.plan.get(basis.subject) in (None, basis.value)
+
+
+_DTYPE_OF_A_FUNCTION = """\
+from own import pick
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B-Instruct", dtype=pick())
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=1, gradient_checkpointing=True)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_of_a_value_that_nobody_read_the_likeliest_claims_nothing() -> None:
+    """In fp32 the states alone are 23 GiB; in bf16, which the function may return as well, it may be enough."""
+    report = _lint(_DTYPE_OF_A_FUNCTION, "train.py", "1x13GB")
+    assert {d.severity for d in report.diagnoses} == {Severity.INFO}
+    (run,) = report.runs
+    assert judgement_of(run).verdict == "unknown"
+    assert weakest(run, "gpu")[0] is Level.UNREAD

@@ -120,3 +120,41 @@ def test_what_git_leaves_out_may_be_there(
     report = lint(Workspace(tmp_path), ["run.sh"], Options())
     found = [d for d in report.diagnoses if d.rule.code == "OOM902"]
     assert [d.severity for d in found] == [Severity.ERROR if ends else Severity.INFO]
+
+
+TUNE = "tune run full_finetune_distributed --config {}\n"
+
+
+def _missing(files: dict[str, str], path: str) -> list[tuple[str, Severity, tuple[str, ...]]]:
+    report = report_of(files, path, hardware="8xA100-80GB")
+    found = [d for d in report.diagnoses if d.rule.code == "OOM902"]
+    return [(d.finding.message, d.severity, d.finding.details) for d in found]
+
+
+@pytest.mark.parametrize(
+    ("template", "severity"),
+    [
+        ("scripts/8B.yaml.tpl", Severity.INFO),
+        ("scripts/8B.example.yaml", Severity.INFO),
+        ("other/8B.yaml.tpl", Severity.WARNING),
+    ],
+)
+def test_a_file_of_which_the_template_is_here_is_made_before_it_is_used(
+    template: str, severity: Severity
+) -> None:
+    files = {"scripts/run.sh": TUNE.format("./8B.yaml"), template: "epochs: __EPOCHS__\n"}
+    ((message, told, details),) = _missing(files, "scripts/run.sh")
+    assert (message, told) == ("the file 8B.yaml was not found", severity)
+    is_said = f"it is made of {template}, which is here" in details
+    assert is_said == (severity == Severity.INFO)
+
+
+@pytest.mark.parametrize(
+    ("folder", "severity"), [("torchtitan", Severity.INFO), ("configs", Severity.WARNING)]
+)
+def test_what_a_command_opens_in_a_folder_that_is_cloned_first_is_not_missing(
+    folder: str, severity: Severity
+) -> None:
+    script = f'HERE=$(cd "$(dirname "$0")" && pwd)\ncd "$HERE/{folder}"\n' + TUNE.format("8B.yaml")
+    files = {"run.sh": script, "configs/other.yaml": "epochs: 1\n"}
+    assert [told for _, told, _ in _missing(files, "run.sh")] == [severity]

@@ -890,7 +890,8 @@ def test_a_folder_that_only_running_tells_may_be_any_of_the_project():
     [run] = link(two, names=["run.sh"]).runs
     [missing] = run.missing
     assert missing.is_elsewhere
-    [run] = link({"run.sh": script.replace('"$HERE"', "tool")}).runs
+    there = {"run.sh": script.replace('"$HERE"', "tool"), "tool/README.md": "# Tool\n"}
+    [run] = link(there, names=["run.sh"]).runs
     assert not run.missing[0].is_elsewhere
 
 

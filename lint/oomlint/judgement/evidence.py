@@ -6,7 +6,7 @@ that moves is its swing, and it *decides* where the run fits at one value and no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from oomlint.judgement.plausible import PLAUSIBLE, is_by_name, plausible_of
 from oomlint.judgement.severity import EVEN, TIGHT
 from oomlint.judgement.trials import (
     Trials,
+    claimed_in,
     decided_from,
     decided_in,
     eased_in,
@@ -337,6 +338,8 @@ def _of_fields(run: Run) -> Iterator[Basis]:
     for level in (Level.ASSUMED, Level.UNREAD):
         leaves = [leaf for leaf, known in weak.items() if known is level]
         together = estimates_together(probe, [trials[leaf] for leaf in leaves])
+        # What somebody says and nobody read has no likeliest value: no claim may rest on the one it is taken for.
+        decided = _decided_or_claimed if level is Level.UNREAD else decided_in
         for leaf in leaves:
             swing = trials[leaf].swing
             estimates = trials[leaf].estimates
@@ -347,8 +350,8 @@ def _of_fields(run: Run) -> Iterator[Basis]:
                 basis = replace(
                     _basis(run, field, leaf, level, swing),
                     otherwise=trials[leaf].otherwise,
-                    decides=decided_in(probe, estimates)
-                    | decided_in(probe, together)
+                    decides=decided(probe, estimates)
+                    | decided(probe, together)
                     | (decided_from(probe, EVEN) if is_kin else frozenset()),
                     eases=eased_in(probe, estimates)
                     | eased_in(probe, together)
@@ -366,6 +369,10 @@ def _of_fields(run: Run) -> Iterator[Basis]:
                     wider, decides=basis.decides | other.decides, eases=basis.eases | other.eases
                 )
     yield from best.values()
+
+
+def _decided_or_claimed(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
+    return decided_in(run, estimates) | claimed_in(run, estimates)
 
 
 def _lost_at(run: Run, leaf: Any) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from oomlint.hardware import usual_limit
 from oomlint.judgement.launch import SHARDED, hangs_on_launch
 from oomlint.judgement.plausible import plausible_of
 from oomlint.judgement.risk_model import risk_in
-from oomlint.judgement.severity import EVEN, TIGHT
+from oomlint.judgement.severity import EVEN, LOST, TIGHT
 from oomlint.memory import Estimate
 from oomlint.runs.run import Run
 
@@ -95,6 +95,15 @@ def decided_in(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
         resource
         for resource, risks in _risks(run, estimates)
         if len({risk >= EVEN for risk in risks}) > 1
+    )
+
+
+def claimed_in(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
+    """The resources of which a run is said to die, by the first of these estimates, and by another could not be."""
+    return frozenset(
+        resource
+        for resource, risks in _risks(run, estimates)
+        if risks and risks[0] >= LOST and min(risks) < LOST
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from oomlint.dialects.machine.launch import Launch
@@ -15,6 +15,11 @@ from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
 
 _BRINGS = re.compile(rb"(?:https?://|\b(?:wget|curl|cp|mv|rsync|scp|ln)\s)(?=([^\n]*))")
+# What a file is called of which another is made: config.yaml.tpl, config.yaml.j2, config.example.yaml.
+_TEMPLATE_ENDINGS = (
+    ".tpl", ".tmpl", ".template", ".j2", ".jinja", ".jinja2", ".mustache", ".in", ".example", ".sample", ".dist",
+)  # fmt: skip
+_TEMPLATE_WORDS = ("example", "sample", "template")
 _CLONED = re.compile(rb"git\s+clone\s[^\n]*?([\w.-]+/[\w.-]+?)(?:\.git)?[\"'\s`)]")
 
 
@@ -42,7 +47,7 @@ class Arrivals:
             posixpath.basename(each) == name for each in (*document.made, *document.files)
         ):
             return True
-        if self.is_left_out(places, from_file):
+        if self.is_left_out(places, from_file) or self.template_of(places):
             return True
         root = self._workspace.project_around(from_file)
         around = texts_below(self._workspace, root, guides=True)
@@ -57,6 +62,11 @@ class Arrivals:
         )
         cloned = frozenset().union(*told)
         return len(cloned) > 1 or self._workspace.exists(self._workspace.name(root / ".gitmodules"))
+
+    def template_of(self, places: Iterable[str]) -> str:
+        """The file of which one in some places, absolute ones, is made before it is used; none where there is none."""
+        names = (self._workspace.name(each) for place in places for each in _templates(place))
+        return next(filter(self._workspace.exists, names), "")
 
     def is_left_out(self, places: Iterable[str], from_file: str) -> bool:
         """Whether git leaves out a file in one of some places, absolute ones: its author may have it there."""
@@ -73,6 +83,12 @@ def files_of_project(workspace: Workspace, root: Path) -> frozenset[str]:
     return frozenset(
         each.relative_to(root).as_posix() for each in files if each.is_relative_to(root)
     )
+
+
+def _templates(path: str) -> Iterator[str]:
+    yield from (f"{path}{ending}" for ending in _TEMPLATE_ENDINGS)
+    stem, suffix = posixpath.splitext(path)
+    yield from (f"{stem}{mark}{word}{suffix}" for word in _TEMPLATE_WORDS for mark in "._-")
 
 
 def _brought(text: bytes) -> bytes:

@@ -11,7 +11,7 @@ import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping as MappingABC, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -484,18 +484,21 @@ class Linker:
         is_absolute = missing.reference.startswith(("/", "~"))
         is_elsewhere = missing.is_elsewhere or is_absolute or is_foreign or is_open
         is_elsewhere = is_elsewhere or self._is_shown(claim) or self._is_made(missing, claim)
-        is_elsewhere = is_elsewhere or self._is_left_out(missing.reference, claim.path, folder)
+        bases = self.workspace.search_folders(claim.path)
+        places = [os.path.normpath(base / folder / missing.reference) for base in bases]
+        # What a clone lacks because git leaves it out, its author has.
+        is_elsewhere = is_elsewhere or self._arrivals.is_left_out(places, claim.path)
+        is_elsewhere = is_elsewhere or not self._is_here(folder, bases)
+        template = "" if is_elsewhere else self._arrivals.template_of(places)
+        is_elsewhere = is_elsewhere or bool(template)
         is_here = not is_elsewhere and not missing.is_blank
         namesake = namesake_of(self.workspace, missing.reference, claim.path) if is_here else ""
-        return replace(missing, is_elsewhere=is_elsewhere, namesake=namesake)
+        return replace(missing, is_elsewhere=is_elsewhere, namesake=namesake, template=template)
 
-    def _is_left_out(self, reference: str, from_file: str, folder: str) -> bool:
-        """Whether git leaves out a file by the path that names it: what a clone lacks its author has."""
-        places = (
-            os.path.normpath(base / folder / reference)
-            for base in self.workspace.search_folders(from_file)
-        )
-        return self._arrivals.is_left_out(places, from_file)
+    def _is_here(self, folder: str, bases: Iterable[Path]) -> bool:
+        """Whether the project has the folder in which a command runs: what it has not is made or cloned first, with all
+        that the command finds there."""
+        return not folder or any(self.workspace.holds(base, folder) for base in bases)
 
     def _unread_program(self, folder: str, claims: Sequence[Claim]) -> str:
         """Why it is not known what the Python program does that a command starts, or that is the one to name a config

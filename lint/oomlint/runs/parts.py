@@ -38,8 +38,8 @@ class MissingFile(Struct, frozen=True, eq=False):
     problem: str
     is_elsewhere: bool = False
     """Nothing suggests that it should be here: it has an absolute path, or the very program that is
-    started is not here either (another repository, a container), the script writes it first, or the program looks for it
-    in a folder of its own."""
+    started is not here either (another repository, a container), nor is the folder in which it runs, the script writes it
+    first, it is made of a template, or the program looks for it in a folder of its own."""
     is_blank: bool = False
     """Its name is to be filled in."""
     is_program: bool = False
@@ -50,6 +50,8 @@ class MissingFile(Struct, frozen=True, eq=False):
     """It was read from another folder than the one in which the command runs."""
     namesake: str = ""
     """The one file of its name that the project has elsewhere."""
+    template: str = ""
+    """The file of the project of which it is made."""
 
 
 class Parts(Struct, frozen=True, eq=False, dict=True):

@@ -50,15 +50,18 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
-from oomlint_rules._examples import ONE_SAMPLE, axolotl, example
+from oomlint_rules._examples import ONE_SAMPLE, axolotl, example, trl
 from oomlint_rules._fixes import host_after
 from oomlint_rules.host._ram import copies, judge_ram
 
-_AXOLOTL = axolotl(
+_LAUNCH = (
+    "accelerate launch --num_processes 8 --use_deepspeed --deepspeed_config_file ds.json trl/scripts/sft.py"
+    " --config sft.yaml\n"
+)
+_SFT = trl(
     "Qwen/Qwen2.5-32B",
-    "sequence_len: 2048\n",
-    ONE_SAMPLE,
-    "adapter: lora\nlora_r: 16\nlora_target_linear: true\n",
+    "per_device_train_batch_size: 1\nmax_length: 2048\noutput_dir: out\n",
+    "use_peft: true\nlora_r: 16\nlora_target_modules: all-linear\n",
 )
 
 
@@ -86,7 +89,7 @@ class RanksTimesModelHostLoad(Rule, code="OOM404", fixes=Applicability.SAFE, cos
 
     bad = (
         example(
-            {"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
+            {"train.sh": _LAUNCH, "sft.yaml": _SFT, "ds.json": _json(2)},
             {
                 "ds.json": _json(3).replace(
                     '"stage": 3', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true'
@@ -109,12 +112,24 @@ class RanksTimesModelHostLoad(Rule, code="OOM404", fixes=Applicability.SAFE, cos
     )
     good = (
         example(
-            {"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(3)},
+            {"train.sh": _LAUNCH, "sft.yaml": _SFT, "ds.json": _json(3)},
             on="8xA100-80GB, 384GiB",
         ),
         example(
-            {"train.yaml": f"{_AXOLOTL}deepspeed: ds.json\n", "ds.json": _json(2)},
+            {"train.sh": _LAUNCH, "sft.yaml": _SFT, "ds.json": _json(2)},
             on="8xA100-80GB, 1TiB",
+        ),
+        example(
+            {
+                "train.yaml": axolotl(
+                    "Qwen/Qwen2.5-32B",
+                    ONE_SAMPLE,
+                    "adapter: lora\nlora_r: 16\nlora_target_linear: true\ndeepspeed: ds.json\n",
+                ),
+                "ds.json": _json(2),
+            },
+            on="8xA100-80GB, 384GiB",
+            why="Axolotl's ranks load straight onto their GPUs",
         ),
     )
 

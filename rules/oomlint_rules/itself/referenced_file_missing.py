@@ -162,7 +162,7 @@ class ReferencedFileMissing(Rule, code="OOM902"):
             severity,
             f"the file {name} {'cannot be used' if unusable else 'was not found'}",
             at=missing.location,
-            details=(*where, consequence, *_where_instead(missing)),
+            details=(*where, *_made_of(missing), consequence, *_where_instead(missing)),
         )
 
     def _without_config(self, run: Run, missing: MissingFile, name: str) -> Finding:
@@ -198,3 +198,8 @@ def _where_instead(missing: MissingFile) -> tuple[str, ...]:
     if not missing.namesake or not missing.problem.endswith("not found"):
         return ()
     return (f"the project has {missing.namesake}: the path counts from where the command runs",)
+
+
+def _made_of(missing: MissingFile) -> tuple[str, ...]:
+    """The template of which a file that was not found is made before it is used."""
+    return (f"it is made of {missing.template}, which is here",) if missing.template else ()

@@ -45,7 +45,7 @@ from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, SetFiel
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, accelerate, command, deepspeed, example, script
-from oomlint_rules._fixes import removal
+from oomlint_rules._fixes import changed, removal
 
 _PARAMS = '"offload_param": {"device": "cpu"}'
 _STOPS_BY_MAP = "stage 3 would stop the run as it is: transformers takes no device map under it"
@@ -185,8 +185,12 @@ def _means_more(run: Run, said: Setting, needed: int) -> bool:
 
 
 def _has_device_map(run: Run) -> bool:
-    """Whether the model is loaded with a device map, which transformers refuses under stage 3."""
-    return run.plan.load.device_map not in (None, "none")
+    """Whether the model is loaded with a device map under stage 3, too, which transformers refuses; frameworks that make
+    one by themselves leave it out there."""
+    if run.plan.load.device_map in (None, "none"):
+        return False
+    after = changed(run, {f.parallel.zero.stage: 3})
+    return after is None or after.plan.load.device_map not in (None, "none")
 
 
 def _proposals(

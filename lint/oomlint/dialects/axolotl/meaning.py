@@ -127,6 +127,22 @@ def opens_zero_init(run: Cells) -> Any:
 
 meaning.cannot_say("Axolotl turns on zero.Init by itself under ZeRO-3", f.load.zero3_init)
 
+
+@meaning.derive(
+    f.load.device_map,
+    source="AX/utils/config/__init__.py normalize_config, AX/loaders/model.py _set_device_map_config",
+)
+def onto_its_own_gpu(run: Cells) -> Any:
+    """Each of several ranks loads straight onto its GPU, unless what shards the model places it."""
+    world = run[f.parallel.world]
+    if world is None or world == 1:
+        return None
+    shards = run[fsdp.enabled] or run[f.parallel.zero.stage] == 3 or (run[f.parallel.tp] or 1) > 1
+    return "none" if shards else "single"
+
+
+meaning.cannot_say("Axolotl maps the ranks to GPUs by itself", f.load.device_map)
+
 # -- objective -------------------------------------------------------------------------------------
 
 

@@ -123,6 +123,16 @@ def adapts_as_told(trainer: Call, document: Document) -> bool:
     return bool(homes) and "peft" not in homes
 
 
+def told_of_adapter(trainer: Call | None) -> Call | None:
+    """The ``ModelConfig(...)`` of which TRL's own function makes the adapter's config, where the script itself makes it and
+    no command line does: ``peft_config=get_peft_config(ModelConfig(use_peft=True))``."""
+    found = call_given(trainer, "peft_config")
+    if found is None or found.callee.rpartition(".")[2] != "get_peft_config":
+        return None
+    told = call_given(found, "model_args", "0")
+    return told if told is not None and told.callee in ("trl.ModelConfig", "ModelConfig") else None
+
+
 def _config_of(wrap: Call, calls: Sequence[Call]) -> Call | None:
     """The ``LoraConfig`` that a call of ``get_peft_model`` is given."""
     found = call_given(wrap, "peft_config", "1")

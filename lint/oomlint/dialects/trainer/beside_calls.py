@@ -9,6 +9,7 @@ from oomlint.dialects.trainer.adapter_calls import (
     adapter_of,
     adds,
     alike,
+    told_of_adapter,
     trains_what_it_loads,
     wraps,
 )
@@ -21,6 +22,7 @@ from oomlint.dialects.trainer.tables import (
     LOADED_ADAPTER,
     PREPARES_KBIT,
     QUANTIZATION,
+    TOLD_ADAPTER,
     WRAPS,
 )
 from oomlint.documents.base import (
@@ -42,8 +44,11 @@ def calls_beside(
         if quantizer is not None:
             yield quantizer, QUANTIZATION
             break
-    adapter = adapter_of(calls, trainer, defaults)
-    if adapter is not None:
+    told = told_of_adapter(trainer)
+    adapter = None if told is not None else adapter_of(calls, trainer, defaults)
+    if told is not None:
+        yield told, TOLD_ADAPTER
+    elif adapter is not None:
         yield adapter, ADAPTER
         yield from ((call, ADDS) for call in calls if adds(call))
     else:

@@ -134,6 +134,24 @@ ADAPTER = Table(
     section="adapter",
 )
 
+# TRL f2cd5771 trainer/model_config.py ModelConfig, of which its get_peft_config makes the LoraConfig (trainer/utils.py).
+_MODEL_CONFIG = "TRL f2cd5771 trainer/model_config.py"
+TOLD_ADAPTER = Table(
+    name="ModelConfig of an adapter",
+    rows=(
+        Row("use_peft", hf.use_peft, BOOLEAN, default=False, source=_MODEL_CONFIG),
+        Row("lora_r", f.trainable.r, COUNT, default=16, source=_MODEL_CONFIG),
+        Row("lora_alpha", f.trainable.alpha, NUMBER, default=32, source=_MODEL_CONFIG),
+        Row("lora_dropout", f.trainable.dropout, NUMBER, default=0.05, source=_MODEL_CONFIG),
+        Row("lora_target_modules", hf.lora_targets, TARGETS, source=_MODEL_CONFIG),
+        Row("lora_modules_to_save", f.trainable.modules_to_save, LIST, source=_MODEL_CONFIG),
+        Row("lora_target_parameters", f.trainable.target_params, LIST, source=_MODEL_CONFIG),
+        Row("use_dora", hf.use_dora, BOOLEAN, source=_MODEL_CONFIG),
+    ),
+    known_prefixes=("",),
+    section="adapter",
+)
+
 # peft 0.21.2 mapping_func.py get_peft_model, where only running the script tells what it is given.
 WRAPS = Table(
     name="get_peft_model",
