@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.fixing import fixed_files
 from tests.linked import link, report_of, run_of
 
 from oomlint.dialects.releases import SKIPS_LOGITS
@@ -132,6 +133,46 @@ def test_who_asks_for_the_logits_of_evaluation_gets_them() -> None:
 def test_preference_losses_of_trl_are_ligers_for_any_model() -> None:
     text = _TRL.format(kind="dpo", model="EleutherAI/pythia-1b", more=" --use_liger_kernel true")
     assert _run("run.sh", text).plan.loss.logits_materialised == "fused"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "pin", "logits"),
+    [
+        ("grpo", "use_liger_kernel", "0.24.0", "completion_only"),
+        ("grpo", "use_liger_loss", "0.24.0", "fused"),
+        ("grpo", "use_liger_kernel", "0.25.1", "fused"),
+        ("dpo", "use_liger_kernel", "0.24.0", "full"),
+        ("dpo", "use_liger_loss", "0.24.0", "fused"),
+        ("kto", "use_liger_kernel", "0.24.0", "full"),
+    ],
+)
+def test_trl_fuses_losses_of_its_own_by_their_own_key_up_to_0_24(
+    kind: str, key: str, pin: str, logits: str
+) -> None:
+    text = _TRL.format(kind=kind, model="Qwen/Qwen2.5-0.5B", more=f" --{key} true")
+    run = run_of({"run.sh": text, "requirements.txt": f"trl=={pin}\n"}, "run.sh")
+    assert run.plan.loss.logits_materialised == logits
+
+
+@pytest.mark.parametrize(("pin", "key"), [("0.24.0", "loss"), ("0.25.1", "kernel")])
+def test_the_key_that_fuses_is_the_one_of_the_release(pin: str, key: str) -> None:
+    files = {
+        "run.sh": _TRL.format(kind="grpo", model="Qwen/Qwen2.5-0.5B", more=""),
+        "requirements.txt": f"trl=={pin}\nliger-kernel==0.6.2\n",
+    }
+    after = fixed_files(lambda texts: run_of(texts, "run.sh"), files, _FUSED)
+    assert f"--use_liger_{key}" in after["run.sh"]
+
+
+@pytest.mark.parametrize("kind", ["orpo", "cpo"])
+def test_liger_has_no_loss_for_trainers_that_take_logits_themselves(kind: str) -> None:
+    script = (
+        f"from trl import {kind.upper()}Config, {kind.upper()}Trainer\n"
+        f"args = {kind.upper()}Config(output_dir='o', use_liger_kernel=True)\n"
+        f"{kind.upper()}Trainer(model='Qwen/Qwen2.5-0.5B', args=args, train_dataset=data).train()\n"
+    )
+    loss = _run("train.py", script).plan.loss
+    assert (loss.logits_materialised, loss.liger.flce) == ("full", False)
 
 
 def test_llama_factory_asks_for_fewer_models_than_liger_knows() -> None:

@@ -936,3 +936,25 @@ def test_a_trainer_that_is_asked_for_steps_trains_what_the_wrapper_adapts(
     run = _run(files)
     assert run.settings.get(shared.stops) is None
     assert (run.plan.trainable.method, run.plan.trainable.r) == (method, rank)
+
+
+_CLASSIFIES = """\
+from transformers import AutoModelFor{task}, TrainingArguments
+from trl import SFTTrainer
+model = AutoModelFor{task}.from_pretrained("facebook/opt-350m")
+args = TrainingArguments(output_dir="o", per_device_train_batch_size=8, eval_strategy="epoch")
+SFTTrainer(model=model, args=args, train_dataset=data, eval_dataset=data, compute_metrics=score).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "kept", "logits"),
+    [("SequenceClassification", False, "fused"), ("CausalLM", True, "full")],
+)
+def test_a_classifier_that_sfttrainer_trains_has_no_logits_of_words(
+    task: str, kept: bool, logits: str
+) -> None:
+    files = {"train.py": _CLASSIFIES.format(task=task), "requirements.txt": "trl==0.9.4\n"}
+    (run,) = link(files, "train.py").runs
+    assert run.plan.eval.keeps_logits is kept
+    assert run.plan.loss.logits_materialised == logits

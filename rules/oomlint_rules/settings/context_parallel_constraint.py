@@ -128,7 +128,7 @@ class ContextParallelConstraint(Rule, code="OOM817", fixes=Applicability.SAFE):
                     {f.batch.micro: 1, f.batch.grad_accum: steps},
                 ),
             )
-        if plan.objective.kind == "grpo" and is_on(value_of(run, "trl.use_liger_loss")):
+        if plan.objective.kind == "grpo" and is_on(value_of(run, "trl.liger_loss")):
             yield self._refused(run, "is refused in GRPO with Liger's loss", f.objective.kind)
 
     def _accelerate(self, run: Run) -> Iterator[Finding]:

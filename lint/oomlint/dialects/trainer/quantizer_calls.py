@@ -51,19 +51,18 @@ def _on_one_side(node: PythonScalar, place: int, value: Node) -> PythonScalar:
 
 
 def own_quantizer(model: Call | None, document: PythonDocument) -> Iterator[tuple[Call, Table]]:
-    """The call that quantizes a model which is loaded with what a function of the script returns, or with what it puts into
-    a dictionary that the load unpacks; where the script has none such or several, how the model is quantized is not known."""
+    """The call that quantizes a model which is loaded with what a function of the script returns; where that is not
+    followed, how the model is quantized is not known."""
     given = None if model is None else model.arguments.entries.get("quantization_config")
     if model is None or given is None or not isinstance(given.value, Scalar):
+        return
+    if given.value.value is not UNKNOWN or is_decided(given.value):
         return
     text, at = document.source.text, given.value.span
     function = re.match(r"(\w+)\(", text[at.start : at.end])
     is_own = function is not None and f"def {function[1]}(" in text
-    is_unpacked = text[max(at.start - 2, 0) : at.start] == "**"
-    if given.value.value is not UNKNOWN or is_decided(given.value) or not (is_own or is_unpacked):
-        return
     made = [call for call in document.calls if call.callee.endswith("BitsAndBytesConfig")]
-    if len(made) != 1 or is_unpacked:
+    if len(made) != 1 or not is_own:
         unread = {key: replace(given, key=key) for key in ("load_in_4bit", "load_in_8bit")}
         made = [replace(model, arguments=replace(model.arguments, entries=unread))]
     yield made[0], QUANTIZATION

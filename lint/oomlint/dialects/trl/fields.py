@@ -16,6 +16,7 @@ class trl(Private, prefix="trl"):  # noqa: N801  a namespace of fields, read lik
     packing_strategy: str
     padding_free: bool
     loss_type: str
+    liger_loss: bool
     activation_offload: bool
     precompute_ref: bool
     beta: float

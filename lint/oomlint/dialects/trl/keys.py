@@ -82,6 +82,7 @@ CONFIG_ROWS = (
     Row("packing_strategy", trl.packing_strategy, TEXT, default="bfd", source="TRL f2cd5771 trainer/sft_config.py:232"),
     Row("padding_free", trl.padding_free, BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:241"),
     Row("loss_type", trl.loss_type, Kind(_read_loss)),
+    Row("use_liger_loss", trl.liger_loss, BOOLEAN, source="TRL 0.24.0 trainer/grpo_config.py"),
     Row("activation_offloading", trl.activation_offload, BOOLEAN, default=False, source="TRL f2cd5771 trainer/sft_config.py:296"),
     Row("precompute_ref_log_probs", trl.precompute_ref, BOOLEAN, default=False, source="TRL f2cd5771 trainer/dpo_config.py"),
     Row("beta", trl.beta, Kind(_read_beta, schema=NUMBER.schema)),

@@ -20,6 +20,10 @@ HAS_MAX_LENGTH = LibraryChange(
     "trl", (0, 16), "SFTConfig has max_seq_length alone",
     "TRL 0.15.2 and 0.16.0 trainer/sft_config.py",
 )  # fmt: skip
+FUSES_BY_KERNEL = LibraryChange(
+    "trl", (0, 25), "use_liger_kernel leaves the loss of DPO, KTO and GRPO as it is: use_liger_loss fuses it",
+    "TRL 0.24.0 and 0.25.1 trainer/grpo_trainer.py, dpo_trainer.py and kto_trainer.py",
+)  # fmt: skip
 CHUNKS_LOSS = LibraryChange(
     "trl", (1, 7), "the loss is computed from all logits at once (loss_type nll)",
     "TRL 1.6.0 and 1.7.0 trainer/sft_config.py __post_init__",

@@ -52,6 +52,7 @@ from oomlint.dialects.trl.releases import (
     CHECKPOINTS_AS_TOLD,
     CHUNKS_LOSS,
     DPO_LEAVES_ENDS,
+    FUSES_BY_KERNEL,
     GRPO_NEEDS_NO_REFERENCE,
     HAS_CHUNKS,
     LOADS_FP32,
@@ -268,25 +269,35 @@ def padding(run: Cells) -> Any:
 _SELECTIVE = "TRL f2cd5771 trainer/utils.py: selective_log_softmax"
 # trl 1.9 trainer/dpo_trainer.py, experimental/{kto,orpo,cpo}; SimPO is a loss of the last.
 _BY_ROWS = frozenset({"dpo", "kto", "orpo", "cpo", "simpo"})
-_WITHOUT_FUSED_LOSS = ("rloo", "ppo")
+# They take logits from a forward pass without labels, which Liger's patched models give whole, and know no loss of
+# Liger's (TRL 0.22 to f2cd5771 trainer/rloo_trainer.py:966; 0.18 to 0.28 orpo_trainer.py and cpo_trainer.py).
+_WITHOUT_FUSED_LOSS = frozenset({"rloo", "ppo", "orpo", "cpo", "simpo"})
+_WITH_LOSS_OF_THEIR_OWN = frozenset({"dpo", "kto", "grpo"})
 
 
 def _fuses(run: Cells) -> bool:
-    """RLOO and PPO take logits from a forward pass without labels, which Liger's patched models give
-    whole, and know no loss of Liger's (TRL 0.22 to f2cd5771 trainer/rloo_trainer.py:966)."""
-    return bool(run[hf.liger]) and run[f.objective.kind] not in _WITHOUT_FUSED_LOSS
+    """Whether Liger computes the loss with the output projection. Trainers with a loss of their own have it do so by a
+    key of their own, and by that of transformers from a release on."""
+    kind = run[f.objective.kind]
+    if kind in _WITHOUT_FUSED_LOSS:
+        return False
+    if kind not in _WITH_LOSS_OF_THEIR_OWN:
+        return bool(run[hf.liger])
+    return bool(run[trl.liger_loss]) or bool(run[hf.liger] and run.has(FUSES_BY_KERNEL))
 
 
 @trainers.derive(f.loss.liger.flce)
 def fused_by_liger(run: Cells) -> Any:
-    return False if run[f.objective.kind] in _WITHOUT_FUSED_LOSS else None
+    kind = run[f.objective.kind]
+    has_own_loss = kind in _WITHOUT_FUSED_LOSS or kind in _WITH_LOSS_OF_THEIR_OWN
+    return _fuses(run) if has_own_loss and (run[hf.liger] or run[trl.liger_loss]) else None
 
 
 @trainers.derive(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
     """Which logits exist at once; liger's fused losses spare them."""
     if _fuses(run):
-        return None
+        return "fused" if run[trl.liger_loss] else None
     if rolls_out(run):
         return Sourced("completion_only", "TRL f2cd5771 grpo_trainer.py:1374: logits_to_keep")
     if run[f.objective.kind] != "sft":
@@ -299,8 +310,13 @@ def logits(run: Cells) -> Any:
 
 @logits.written
 def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if kind == "fused" and run[f.objective.kind] in _WITHOUT_FUSED_LOSS:
+        raise CannotEdit("Liger has no loss for this trainer of TRL's")
     if kind != "chunked":
-        return losses.writers[f.loss.logits_materialised](kind, run, wishes)
+        written = losses.writers[f.loss.logits_materialised](kind, run, wishes)
+        has_own_key = run[f.objective.kind] in _WITH_LOSS_OF_THEIR_OWN
+        is_old = has_own_key and not run.has(FUSES_BY_KERNEL, noted=False)
+        return {trl.liger_loss: True} if is_old else written
     if run[f.objective.kind] != "sft":
         raise CannotEdit("only SFTTrainer computes its loss in chunks")
     check_logits_unread(run)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from oomlint.documents.python.values import Evaluator
 
 _DEEPEST: Final = 24
+# Packages hand on what their modules define.
+_MOST_HANDED_ON: Final = 4
 
 
 class At(Struct, frozen=True, eq=False):
@@ -326,18 +328,19 @@ _READERS: Final[dict[type[ast.expr], Callable[[ConfigPaths, Any, At], str | None
 def function_of(
     call: ast.Call, scope: Scope, home: Evaluator
 ) -> tuple[FunctionNode, Evaluator] | None:
-    """The function of the project that is called, and whose module it stands in."""
+    """The function of the project that is called, and whose module it stands in, be it that a package hands it on."""
     name = dotted(call.func)
     if name is None or name.startswith("self."):
         return None
-    if name in home.scopes.functions:
-        return home.scopes.functions[name], home
-    elsewhere = home.elsewhere(name, scope)
-    if elsewhere is None:
-        return None
-    there, inner = elsewhere
-    function = there.scopes.functions.get(dotted(inner) or "")
-    return None if function is None else (function, there)
+    for _ in range(_MOST_HANDED_ON):
+        if name in home.scopes.functions:
+            return home.scopes.functions[name], home
+        elsewhere = home.elsewhere(name, scope)
+        if elsewhere is None:
+            return None
+        home, inner = elsewhere
+        name, scope = dotted(inner) or "", home.scopes.module
+    return None
 
 
 def argument_of(call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:

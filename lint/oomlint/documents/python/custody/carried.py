@@ -12,15 +12,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from oomlint.documents.base import Call, Mapping, Node, Scalar
+from oomlint.documents.base import Call
 from oomlint.documents.python.calls import ReachedCall, read_calls
 from oomlint.documents.python.custody.conditions import NEVER, Conditions, conditions_of
 from oomlint.documents.python.custody.known_touches import LOAD
 from oomlint.documents.python.custody.loads import is_plain_class, touch_load
 from oomlint.documents.python.custody.record import Carried, Custody
-from oomlint.documents.python.nodes import Guard, PythonEntry, PythonMapping, PythonScalar
-from oomlint.documents.python.values.seen_nodes import from_elsewhere
-from oomlint.documents.text import Span
+from oomlint.documents.python.nodes import Guard, PythonMapping
+from oomlint.documents.python.values.made_elsewhere import seen_from
 
 
 def carry(custody: Custody) -> None:
@@ -132,41 +131,9 @@ def carried_calls(
         if step is not None:
             span = custody.home.places.span(step.node)
             for each in several:
-                call = _seen_from(each.call, span, each.file)
+                call = seen_from(each.call, span, each.file)
                 arguments = call.arguments
                 if isinstance(arguments, PythonMapping):
                     guards = (*step.guards, *arguments.guards)
                     arguments = replace(arguments, guards=guards, arms=step.arms)
                 yield step, replace(call, arguments=arguments)
-
-
-def _seen_from(call: Call, span: Span, file: str) -> Call:
-    reason = f"it is written in {file}"
-    entries = {
-        key: PythonEntry(key, span, _node(entry.value, span, file), span, locked=reason)
-        for key, entry in call.arguments.entries.items()
-    }
-    own = call.arguments
-    arguments: Mapping = PythonMapping(
-        span,
-        entries,
-        open_ended=own.open_ended,
-        locked=reason,
-        guards=own.guards if isinstance(own, PythonMapping) else (),
-    )
-    return replace(call, arguments=arguments, span=span)
-
-
-def _node(node: Node, span: Span, file: str) -> Node:
-    """A value of another file, calls among them as they are seen here."""
-    if isinstance(node, Scalar) and isinstance(node.value, Call):
-        seen = _seen_from(node.value, span, file)
-        node = replace(node, span=span, via=None, value=seen, locked=f"it is written in {file}")
-    elif not isinstance(node, PythonScalar) or node.either is None:
-        node = from_elsewhere(node, span, file)
-    if isinstance(node, PythonScalar) and node.either is not None:
-        one, other = (_node(each, span, file) for each in node.either)
-        node = replace(
-            node, span=span, via=None, either=(one, other), locked=f"it is written in {file}"
-        )
-    return node

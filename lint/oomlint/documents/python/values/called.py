@@ -18,6 +18,7 @@ from oomlint.documents.python.plain_values import arithmetic, plain_value
 from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.python.values.dicts import got
 from oomlint.documents.python.values.limits import DEEPEST
+from oomlint.documents.python.values.made_elsewhere import made_elsewhere
 from oomlint.documents.python.values.seen_nodes import from_elsewhere, locked_by, unknown_at
 from oomlint.documents.python.walking import walk
 from oomlint.documents.text import Span
@@ -85,6 +86,7 @@ def call_of(home: Evaluator, expression: ast.Call, scope: Scope, depth: int) -> 
         or path_in(home, expression, scope, depth)
         or _returned(home, expression, scope, depth)
         or _made(home, expression, depth)
+        or made_elsewhere(home, expression, scope, depth)
         or unknown_at(span)
     )
 
