@@ -26,6 +26,8 @@ from zipfile import ZipFile
 
 from benchmarks.wheels import Release, parsed, release_of, spans_of
 
+from oomlint.dialects.library_tables import library_of
+
 _OTHERS = ("accelerate", "peft", "transformers", "trl")
 _ALL = "*"
 # Of the names that a lazy library hands out those count that training asks for.
@@ -177,7 +179,7 @@ class Wheel:
         if node.level:
             keep = len(parts) - node.level + path.endswith("/__init__.py")
             module = ".".join((*parts[:keep], *filter(None, module.split("."))))
-        root = module.partition(".")[0]
+        root = library_of(module)
         if root in _OTHERS and root != self.library:
             yield from (f"{module}.{alias.name}" for alias in node.names if alias.name != "*")
         elif root == self.library:
@@ -191,7 +193,7 @@ class Wheel:
                         yield from self._from(lazy, seen)
 
     def _module(self, module: str, seen: set[str]) -> Iterator[str]:
-        path = self.path_of(module) if module.partition(".")[0] == self.library else None
+        path = self.path_of(module) if library_of(module) == self.library else None
         if path is not None:
             yield from self._from(path, seen)
 
@@ -213,7 +215,7 @@ def sure(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
                         each
                         for each in sure(node.body)
                         if isinstance(each, ast.ImportFrom)
-                        and (each.module or "").partition(".")[0] == match[1]
+                        and library_of(each.module or "") == match[1]
                     )
 
 
@@ -232,7 +234,7 @@ class Need(NamedTuple):
 
     @property
     def home(self) -> str:
-        return self.taken.partition(".")[0]
+        return library_of(self.taken)
 
 
 def main(library: str, folder: str) -> None:
@@ -279,7 +281,7 @@ class Needs:
         """``None`` of what all releases have, or none, or some in between."""
         if taken not in self._known:
             module, _, inner = taken.rpartition(".")
-            others = self._wheels[module.partition(".")[0]]
+            others = self._wheels[library_of(module)]
             had = [n for n, other in enumerate(others) if other.has(module, inner)]
             spans = list(spans_of(had, len(others))) if had else []
             is_whole = spans == [(0, len(others))]

@@ -4,19 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests import command
-
-AXOLOTL = """\
-base_model: meta-llama/Llama-3.2-3B
-datasets:
-  - path: tatsu-lab/alpaca
-    type: alpaca
-sequence_len: 4096
-sample_packing: true
-micro_batch_size: 8
-optimizer: adamw_torch_fused
-bf16: true
-flash_attention: true
-"""
+from tests.configs import AXOLOTL
 
 
 class Command:

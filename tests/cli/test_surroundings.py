@@ -3,20 +3,9 @@
 import json
 
 import pytest
+from tests.configs import llama_factory
 
 MACHINE = ("--hardware", "4xA100-80GB", "--output-format", "json")
-SFT = """\
-model_name_or_path: Qwen/Qwen2.5-7B-Instruct
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: alpaca_en_demo
-template: qwen
-cutoff_len: 4096
-output_dir: saves/{name}
-per_device_train_batch_size: 2
-bf16: true
-"""
 
 
 @pytest.fixture
@@ -26,7 +15,9 @@ def checkout(project):
     configs.mkdir()
     scripts.mkdir()
     for name in ("one", "other"):
-        (configs / f"{name}.yaml").write_text(SFT.format(name=name))
+        (configs / f"{name}.yaml").write_text(
+            llama_factory(length=4096, output=f"saves/{name}", micro=2)
+        )
         (scripts / f"{name}.sh").write_text(
             f"FORCE_TORCHRUN=1 llamafactory-cli train configs/{name}.yaml\n"
         )

@@ -4,24 +4,13 @@ import json
 
 import pytest
 from jsonschema import Draft202012Validator
+from tests.configs import AXOLOTL
 
 from oomlint.cli import main
 from oomlint.config.settings import Settings, discover, load
 from oomlint.errors import UsageError
 from oomlint_schemas import NAMES, load as load_schema, path_of
 from oomlint_schemas.generate import schemas, text_of
-
-CONFIG = """\
-base_model: meta-llama/Llama-3.2-3B
-datasets:
-  - path: tatsu-lab/alpaca
-    type: alpaca
-sequence_len: 4096
-sample_packing: true
-micro_batch_size: 8
-optimizer: adamw_torch_fused
-bf16: true
-"""
 
 
 def test_the_nearest_file_counts_and_files_are_not_mixed(tmp_path):
@@ -122,7 +111,7 @@ def run(capsysbinary, *arguments):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "run.yaml").write_text(CONFIG)
+    (tmp_path / "sub" / "run.yaml").write_text(AXOLOTL)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -178,7 +167,7 @@ def test_folders_with_settings_of_their_own(project, capsysbinary):
     (project / "oomlint.toml").write_text('hardware = "H100-80GB"\n')
     (project / "own").mkdir()
     (project / "own" / "oomlint.toml").write_text('hardware = "B300"\n')
-    (project / "own" / "run.yaml").write_text(CONFIG)
+    (project / "own" / "run.yaml").write_text(AXOLOTL)
     _, out = run(capsysbinary, "--output-format", "json")
     data = json.loads(out)
     gpus = {r["name"]: r["hardware"]["gpu"] for r in data["runs"]}

@@ -620,8 +620,8 @@ def test_of_an_edited_file_only_what_reads_it_is_computed_anew():
     first = run.cells()
     second, computed = run.again(first, "len: 7\n")
     assert (computed, second[f.total_steps]) == (["total_steps"], 7)
-    third, computed = run.again(second, "# a note\nlen: 7\naccum: 3\n")
-    assert (computed, third[f.batch.grad_accum]) == (["total_steps"], 3)
+    third, computed = run.again(second, "accum: 3\nlen: 7\n")
+    assert (computed, third[f.batch.grad_accum]) == ([], 3)
     assert run.again(third, "accum: 3\n")[0][f.total_steps] is None
 
 
@@ -658,6 +658,34 @@ def test_who_asks_for_the_place_of_a_default_is_told_the_new_one():
     run.derive(f.eval.every, lambda cells: cells[f.data.workers])
     cells, computed = run.again(run.cells(), "# a note\nlen: 5\n")
     assert (computed, cells[f.total_steps], cells[f.eval.every]) == (["total_steps"], 1, 4)
+
+
+def test_of_what_is_said_again_at_another_place_those_compute_anew_who_ask_for_the_place():
+    run = Edited("micro: 2\n", "len: 5\n")
+
+    def end_of(said):
+        return said.location.span.end
+
+    run.derive(f.total_steps, lambda cells: cells[f.seq.max_len])
+    run.derive(f.eval.every, lambda cells: end_of(cells.setting(f.seq.max_len).origin))
+    run.derive(f.save.every, lambda cells: end_of(cells.said(f.seq.max_len).origin))
+    run.derive(f.save.keep, lambda cells: end_of(cells.stated(f.seq.max_len).origin))
+    run.derive(f.eval.samples, lambda cells: cells[f.save.keep])
+    cells, computed = run.again(run.cells(), "# a note\nlen: 5\n")
+    assert sorted(computed) == ["eval.every", "eval.samples", "save.every", "save.keep"]
+    assert {cells[field] for field in (f.eval.every, f.save.every, f.eval.samples)} == {15}
+
+
+def test_what_a_reader_makes_of_a_place_reaches_all_that_hang_on_it():
+    run = Edited("micro: 2\n", "len: 5\n")
+
+    @run.meaning.said(f.seq.max_len)
+    def by_place(cells, field, said):
+        return Setting(said.origin.location.span.start, said.origin)
+
+    run.derive(f.total_steps, lambda cells: cells[f.seq.max_len])
+    cells, computed = run.again(run.cells(), "# a note\nlen: 5\n")
+    assert (computed, cells[f.total_steps]) == (["total_steps"], 9)
 
 
 def test_what_is_made_of_silence_is_asked_anew_where_the_file_has_other_silent_fields():

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from tests.nodes import at, mapping, plain
+from tests.edits import Act, add, append, remove, rename, set_to
+from tests.nodes import at, plain
 
 from oomlint.documents.base import Mapping, Sequence
 from oomlint.documents.comments import comments
 from oomlint.documents.proof import prove_edit
-from oomlint.documents.text import Edit, Source
+from oomlint.documents.text import Source
 from oomlint.documents.toml import TomlDocument, parse_toml
 from oomlint.errors import CannotEdit, ParseError
 
@@ -118,34 +118,6 @@ def test_any_value_set_reads_back(value: Any) -> None:
     edited = document.source.edited(document.set_value(at(document, "a", "b"), value))
     assert tomllib.loads(edited.text) == {"a": {"b": value, "c": 2}}
     assert prove_edit(document, parse_toml(edited), {(0, "a", "b")}) is None
-
-
-Act = Callable[[TomlDocument], list[Edit]]
-
-
-def append(value: Any, *path: str | int) -> Act:
-    def act(document: TomlDocument) -> list[Edit]:
-        node = at(document, *path)
-        assert isinstance(node, Sequence)
-        return document.append_item(node, value)
-
-    return act
-
-
-def add(key: str, value: Any, *path: str | int, after: str | None = None) -> Act:
-    return lambda document: document.add_entry(mapping(document, *path), key, value, after=after)
-
-
-def remove(key: str, *path: str | int) -> Act:
-    return lambda document: document.remove_entry(mapping(document, *path), key)
-
-
-def rename(key: str, new: str, *path: str | int) -> Act:
-    return lambda document: document.rename_entry(mapping(document, *path), key, new)
-
-
-def set_to(value: Any, *path: str | int) -> Act:
-    return lambda document: document.set_value(at(document, *path), value)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import yaml
+from tests.edits import Act, add, append, remove, rename, set_to
 from tests.nodes import at, mapping
 
-from oomlint.documents.base import Sequence
 from oomlint.documents.text import Edit, Source
-from oomlint.documents.yaml.document import YamlDocument, parse_yaml
+from oomlint.documents.yaml.document import parse_yaml
 from oomlint.errors import CannotEdit
-
-Act = Callable[[YamlDocument], list[Edit]]
 
 
 def lf(text: str) -> bytes:
@@ -39,31 +36,6 @@ def busy(text: str) -> bytes:
 
 
 VARIANTS = [lf, crlf, bom, busy]
-
-
-def set_to(value: Any, *path: str | int) -> Act:
-    return lambda document: document.set_value(at(document, *path), value)
-
-
-def add(key: str, value: Any, *path: str | int, after: str | None = None) -> Act:
-    return lambda document: document.add_entry(mapping(document, *path), key, value, after=after)
-
-
-def remove(key: str, *path: str | int) -> Act:
-    return lambda document: document.remove_entry(mapping(document, *path), key)
-
-
-def rename(key: str, new: str, *path: str | int) -> Act:
-    return lambda document: document.rename_entry(mapping(document, *path), key, new)
-
-
-def append(value: Any, *path: str | int) -> Act:
-    def act(document: YamlDocument) -> list[Edit]:
-        node = at(document, *path)
-        assert isinstance(node, Sequence)
-        return document.append_item(node, value)
-
-    return act
 
 
 def apply(data: bytes, act: Act) -> bytes:

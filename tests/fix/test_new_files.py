@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.command import oomlint
+from tests.configs import llama_factory
 
 from oomlint.dialects.deepspeed.presets import OF_AXOLOTL, OF_LLAMA_FACTORY, OF_TRAINER, text_of
 from oomlint.files.workspace import Workspace
@@ -17,19 +18,7 @@ from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Applicability, Proposal
 
 CARDS = "4xA100-80GB"
-FULL = """\
-model_name_or_path: Qwen/Qwen2.5-7B-Instruct
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: alpaca_en_demo
-template: qwen
-cutoff_len: 2048
-output_dir: out
-per_device_train_batch_size: 1
-gradient_accumulation_steps: 8
-bf16: true
-"""
+FULL = llama_factory(length=2048, output="out", micro=1, more="gradient_accumulation_steps: 8\n")
 TRAIN = "FORCE_TORCHRUN=1 llamafactory-cli train {}\n"
 RECIPE = """\
 model_name_or_path: Qwen/Qwen2.5-7B-Instruct

@@ -39,6 +39,7 @@ from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import FLATTENED_ON_HOST, NARROW_LOGITS
 from oomlint.plan.model import Moe
+from oomlint.runs.run import Limits
 
 MIXED = replace(LLAMA_8B, arch="mixtral", moe=Moe(experts=8, topk=2))
 GIB = 2**30
@@ -83,7 +84,7 @@ class StandIn(SimpleNamespace):
 
     def __init__(self, plan: Plan, **told: Any) -> None:
         usual: dict[str, Any] = {
-            "limits": SimpleNamespace(gpu_bytes=LIMIT, host_bytes=None), "remembered": {},
+            "limits": Limits(gpu_bytes=LIMIT, host_bytes=None), "remembered": {},
             "alternatives": (), "open": {}, "is_measured": False, "attested": None, "said_to_run": (), "levels": {},
             "parts": SimpleNamespace(untold={}, changed={}, unread_program="", hardware=None), "changes": {}, "missing": (), "unreadable": (),
             "sharded": False, "settings": {}, "claims": (), "origins": {}, "estimated_by": estimate_of,
@@ -177,10 +178,10 @@ def test_a_project_that_says_where_it_ran_is_mostly_believed() -> None:
     assert peak.risk_of(calm, "gpu") == pytest.approx(SMALL, abs=1e-3)
     assert peak.counts_as_run(calm) == ""
     assert peak.counts_as_run(doubted(HEAVY)) == ""
-    limits = SimpleNamespace(gpu_bytes=LIMIT, host_bytes=LIMIT)
+    limits = Limits(gpu_bytes=LIMIT, host_bytes=LIMIT)
     host = peak.risk_of(doubted(HEAVY, attested=attested, limits=limits), "host")
     assert host == pytest.approx(LARGE, abs=1e-3)
-    nowhere = SimpleNamespace(gpu_bytes=None, host_bytes=None)
+    nowhere = Limits(gpu_bytes=None, host_bytes=None)
     for resource in ("gpu", "host"):
         assert peak.risk_of(doubted(HEAVY, attested=attested, limits=nowhere), resource) is None
     assert peak.counts_as_run(doubted(HEAVY, attested=attested, limits=nowhere)) == ""
@@ -201,7 +202,7 @@ def test_the_weightiest_doubt_is_named_where_the_prediction_fits() -> None:
     assert peak._otherwise(doubted(LIGHT, (0.4, LIGHT)), "gpu", None) is None
     full = doubted(given(LIMIT), (0.4, HEAVY))
     assert peak._otherwise(full, "gpu", None) is None, "what it needs itself is a risk"
-    limits = SimpleNamespace(gpu_bytes=None, host_bytes=LIMIT)
+    limits = Limits(gpu_bytes=None, host_bytes=LIMIT)
     assert peak._otherwise(doubted(LIGHT, (0.4, HEAVY), limits=limits), "gpu", None) is None
     host = peak._otherwise(doubted(LIGHT, (0.4, HEAVY), limits=limits), "host", None)
     assert host == Otherwise(2**50, "it is 0")
@@ -602,7 +603,7 @@ def test_data_decide_where_ram_is_enough(host: int | None, ram: int | None, depe
 
     told = {
         "estimated_by": estimated if host else without,
-        "limits": SimpleNamespace(gpu_bytes=LIMIT, host_bytes=ram),
+        "limits": Limits(gpu_bytes=LIMIT, host_bytes=ram),
     }
     assert lengths.depends_on_data(run(told, seq__pad="none", batch__micro=8)) is depends
     assert not lengths.depends_on_data(run(told))
@@ -707,9 +708,9 @@ def test_what_decides_and_what_eases(
     assert decided_in(run(), estimates) == decided
     assert eased_in(run(), estimates) == eased
     # Where nobody says which GPU, the largest that most have; of RAM then nothing.
-    nowhere = run({"limits": SimpleNamespace(gpu_bytes=None, host_bytes=None)})
+    nowhere = run({"limits": Limits(gpu_bytes=None, host_bytes=None)})
     assert decided_in(nowhere, estimates) == decided
-    ram = run({"limits": SimpleNamespace(gpu_bytes=2**60, host_bytes=LIMIT)})
+    ram = run({"limits": Limits(gpu_bytes=2**60, host_bytes=LIMIT)})
     assert decided_in(ram, estimates) == ({"host"} if decided else set())
 
 
@@ -979,7 +980,7 @@ def test_what_surely_dies_is_an_error_and_up_to_data_a_remark() -> None:
 def test_without_hardware_a_run_is_held_against_what_most_have(
     size: int, severity: Severity
 ) -> None:
-    nowhere = SimpleNamespace(gpu_bytes=None, host_bytes=None)
+    nowhere = Limits(gpu_bytes=None, host_bytes=None)
     found = judged(given(size), limits=nowhere, hardware=None)
     assert found is not None
     assert (found.severity, found.risk, found.limit, found.holds) == (severity, None, None, False)
@@ -995,7 +996,7 @@ def test_without_hardware_a_run_is_held_against_what_most_have(
 
 
 def test_a_host_is_judged_like_a_gpu() -> None:
-    ram = SimpleNamespace(gpu_bytes=LIMIT, host_bytes=LIMIT)
+    ram = Limits(gpu_bytes=LIMIT, host_bytes=LIMIT)
     for base, holds, severity in ((LIGHT, True, None), (HEAVY, False, Severity.ERROR)):
         told = {
             **KNOWN, "limits": ram, "estimated_by": lambda plan, base=base: base,
@@ -1014,13 +1015,13 @@ def test_a_host_is_judged_like_a_gpu() -> None:
 
 
 def test_needs_at_one_instant_are_as_uncertain_as_the_peak() -> None:
-    known = run({**KNOWN, "limits": SimpleNamespace(gpu_bytes=LIMIT, host_bytes=LIMIT)})
+    known = run({**KNOWN, "limits": Limits(gpu_bytes=LIMIT, host_bytes=LIMIT)})
     assert not peak.exceeds(known, "gpu", GIB)
     assert peak.exceeds(known, "gpu", 2**50)
     assert peak.exceeds(known, "host", 2**50)
     assert peak.severity_of_need(known, "gpu", GIB) is None
     assert peak.severity_of_need(known, "host", 2**50) is Severity.ERROR
-    nowhere = run({**KNOWN, "limits": SimpleNamespace(gpu_bytes=None, host_bytes=None)})
+    nowhere = run({**KNOWN, "limits": Limits(gpu_bytes=None, host_bytes=None)})
     for resource in ("gpu", "host"):
         assert not peak.exceeds(nowhere, resource, 2**50)
         assert peak.severity_of_need(nowhere, resource, 2**50) is None
@@ -1179,7 +1180,7 @@ def test_zero_3_over_the_cards_at_hand() -> None:
     ],
 )  # fmt: skip
 def test_states_in_host_ram(host: int | None, said: str) -> None:
-    limits = SimpleNamespace(gpu_bytes=LIMIT, host_bytes=host)
+    limits = Limits(gpu_bytes=LIMIT, host_bytes=host)
     told = fitting(lambda plan: plan.offload.optimizer == "cpu", limits=limits)
     zero = {**RANKS, "parallel__backend": "zero", "parallel__zero__stage": 2}
     found = run(told, **zero)
@@ -1220,7 +1221,7 @@ def test_an_adapter_instead() -> None:
     assert ways._lora(run(told, trainable__method="lora")) == ""
     assert ways._lora(run(fitting(lambda plan: False))) == ""
     # Where no limit is known, whatever can be predicted.
-    nowhere = SimpleNamespace(gpu_bytes=None, host_bytes=None)
+    nowhere = Limits(gpu_bytes=None, host_bytes=None)
     assert ways._lora(run(fitting(lambda plan: False, limits=nowhere))) != ""
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -111,12 +110,13 @@ def test_what_fits_is_what_rather_lives_whoever_asks(resource: Literal["gpu", "h
         device = DeviceEstimate(
             peak_bytes=peak, low_bytes=low, high_bytes=high, peak_phase="forward"
         )
-        estimate: Any = SimpleNamespace(**{resource: device})
+        host = HostEstimate(peak_bytes=peak, low_bytes=low, high_bytes=high, peak_phase="load")
+        estimate = Estimate(device, host, None, (), ())
         risk = risk_in(estimate, resource, 1000)
         fits = risk is not None and risk < EVEN
         assert holds(estimate, resource, 1000) == fits
         assert has_room(estimate, resource, peak, 1000) == fits
-    unknown: Any = SimpleNamespace(**{resource: DeviceEstimate()})
+    unknown = Estimate(DeviceEstimate(), HostEstimate(), None, (), ())
     assert not holds(unknown, resource, 1000)
 
 

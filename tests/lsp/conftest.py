@@ -16,21 +16,9 @@ pytest.importorskip("pytest_asyncio", reason="the language server's tests need p
 import pytest_asyncio
 from lsprotocol import types
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
+from tests.configs import AXOLOTL
 
 SERVER = [sys.executable, "-m", "oomlint", "lsp"]
-
-AXOLOTL = """\
-base_model: meta-llama/Llama-3.2-3B
-datasets:
-  - path: tatsu-lab/alpaca
-    type: alpaca
-sequence_len: 4096
-sample_packing: true
-micro_batch_size: 8
-optimizer: adamw_torch_fused
-bf16: true
-flash_attention: true
-"""
 
 # Seconds after which a server hangs; a machine that does much else is none.
 PATIENCE = 600.0

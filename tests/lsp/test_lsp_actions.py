@@ -4,10 +4,9 @@ import json
 
 import pytest
 from lsprotocol import types
+from tests.configs import AXOLOTL
 
 from oomlint.cli import main
-
-from .conftest import AXOLOTL
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from lsprotocol import types
 from pygls.uris import to_fs_path
+from tests.configs import AXOLOTL
 
 from oomlint.documents.text import Source, Span
 from oomlint.lsp.positions import Positions
-
-from .conftest import AXOLOTL
 
 pytestmark = pytest.mark.asyncio
 

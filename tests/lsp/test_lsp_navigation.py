@@ -2,8 +2,7 @@
 
 import pytest
 from lsprotocol import types
-
-from .conftest import AXOLOTL
+from tests.configs import AXOLOTL
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 

@@ -5,13 +5,14 @@ import subprocess
 import sys
 
 import pytest
+from tests.configs import AXOLOTL
 from tests.ports import connected, free_port
 
 from oomlint.cli import main
 from oomlint.errors import UsageError
 from oomlint.lsp.options import ClientSettings, asked, options, section
 
-from .conftest import AXOLOTL, SERVER
+from .conftest import SERVER
 
 
 class Wire:

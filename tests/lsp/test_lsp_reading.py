@@ -5,8 +5,9 @@ import re
 
 import pytest
 from lsprotocol import types
+from tests.configs import AXOLOTL
 
-from .conftest import AXOLOTL, asked
+from .conftest import asked
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 

@@ -4,8 +4,9 @@ from functools import partial
 
 import pytest
 from lsprotocol import types
+from tests.configs import AXOLOTL
 
-from .conftest import AXOLOTL, asked
+from .conftest import asked
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 

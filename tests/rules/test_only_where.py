@@ -1,20 +1,11 @@
 """A rule is asked about the runs of its own, and no other run imports it."""
 
 import pytest
+from tests.configs import SHORT_AXOLOTL
 from tests.linked import run_of
 
 from oomlint.linting.rule import KNOWN, ListedRule, Rule, Where
 from oomlint.plan.fields import f
-
-CONFIG = """\
-base_model: NousResearch/Meta-Llama-3-8B
-datasets:
-  - path: tatsu-lab/alpaca
-    type: alpaca
-sequence_len: 2048
-micro_batch_size: 2
-bf16: true
-"""
 
 
 @pytest.mark.parametrize(
@@ -36,11 +27,11 @@ bf16: true
     ],
 )
 def test_what_a_rule_may_ask_of_a_run(where, holds):
-    assert where.holds(run_of({"a.yaml": CONFIG})) is holds
+    assert where.holds(run_of({"a.yaml": SHORT_AXOLOTL})) is holds
 
 
 def test_a_misspelt_key_counts_as_meant():
-    run = run_of({"a.yaml": CONFIG.replace("micro_batch_size", "micro_batch_siz")})
+    run = run_of({"a.yaml": SHORT_AXOLOTL.replace("micro_batch_size", "micro_batch_siz")})
     assert Where(meant={f.batch.micro: (2,)}).holds(run)
     assert not Where(plan={f.batch.micro: (2,)}).holds(run)
     assert Where(has="stray").holds(run)
@@ -52,7 +43,7 @@ def test_no_other_run_imports_the_rule():
 
     never, other = Where(has_card=True), Where(plan={f.batch.micro: (3,)})
     listed = ListedRule("ACM101", "no-such-rule", load, only_where=(never, other))
-    assert not list(listed.check(run_of({"a.yaml": CONFIG})))
+    assert not list(listed.check(run_of({"a.yaml": SHORT_AXOLOTL})))
     listed = ListedRule("ACM101", "no-such-rule", load, only_where=(never, Where()))
     with pytest.raises(AssertionError, match="imported"):
-        list(listed.check(run_of({"a.yaml": CONFIG})))
+        list(listed.check(run_of({"a.yaml": SHORT_AXOLOTL})))

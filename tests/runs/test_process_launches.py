@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.configs import SHORT_AXOLOTL
 from tests.linked import run_of
 
 from oomlint.documents.python.processes import starts_in_processes
@@ -16,15 +17,6 @@ from data import make_data
 (args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
 model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
 Trainer(model=model, args=args, **make_data()).train()
-"""
-_RECIPE = """\
-base_model: NousResearch/Meta-Llama-3-8B
-datasets:
-  - path: tatsu-lab/alpaca
-    type: alpaca
-sequence_len: 2048
-micro_batch_size: 2
-bf16: true
 """
 
 
@@ -78,6 +70,6 @@ def test_a_recipe_runs_as_a_program_starts_it() -> None:
     launch = (
         'import os\nos.system("accelerate launch --num_processes 4 -m axolotl.cli.train a.yml")\n'
     )
-    assert run_of({"a.yml": _RECIPE, "launch.py": launch}, "a.yml").plan.parallel.world == 4
+    assert run_of({"a.yml": SHORT_AXOLOTL, "launch.py": launch}, "a.yml").plan.parallel.world == 4
     other = launch.replace("a.yml", "b.yml")
-    assert run_of({"a.yml": _RECIPE, "launch.py": other}, "a.yml").plan.parallel.world is None
+    assert run_of({"a.yml": SHORT_AXOLOTL, "launch.py": other}, "a.yml").plan.parallel.world is None

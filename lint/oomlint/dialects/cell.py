@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingABC
 from typing import Any
 
-from oomlint.dialects.given import are_one, are_one_place
+from oomlint.dialects.given import are_one, are_one_place, have_one_value
 from oomlint.dialects.meaning import Left, Said
 from oomlint.dialects.setting import Origin, Setting
 from oomlint.plan.evidence import Level
@@ -71,12 +71,25 @@ class Cell:
     def is_like(self, other: Cell) -> bool:
         """Whether whoever reads it finds nothing that is not in the other, too."""
         return (
+            self._is_known_like(other)
+            and are_one(self.setting, other.setting)
+            and are_one_place(self.origin, other.origin)
+        )
+
+    def is_worth(self, other: Cell) -> bool:
+        """The same of those who do not ask at which place it is said."""
+        return (
+            self._is_known_like(other)
+            and have_one_value(self.setting, other.setting)
+            and (self.origin is None) is (other.origin is None)
+        )
+
+    def _is_known_like(self, other: Cell) -> bool:
+        return (
             self.level is other.level
             and self.auto is other.auto
             and [*self.reads] == [*other.reads]
             and self.open == other.open
-            and are_one(self.setting, other.setting)
-            and are_one_place(self.origin, other.origin)
         )
 
 

@@ -67,6 +67,8 @@ class Cells:
         self.wished: Wishes = {}
         """Of a changed run: what its files would have to say, in the dialect's own fields."""
         self._cells: dict[str, dict[Any, Cell]] = {SAID: {}, BASE: {}, FINAL: {}}
+        self._open: dict[str, dict[Any, Cell]] = {SAID: {}, BASE: {}, FINAL: {}}
+        """Those of them that hang on changes of libraries which nobody knows to be made."""
         self._groups: dict[int, tuple[Derivation, MappingABC[Any, Any], Frame]] = {}
         self._trail: list[Frame] = []
         self._under_way: set[tuple[Any, str]] = set()
@@ -144,12 +146,15 @@ class Cells:
 
     def said(self, field: Any) -> Said:
         """What the files and the options come to say of a field."""
+        if self._trail:
+            self._looks.at_place(field, self._trail[-1])
         cell = self.cell(field, SAID)
         return cell.setting or cell.origin
 
     def stated(self, field: Any) -> Said:
         """What the files say of a field, whether or not it counts."""
         if self._trail:
+            self._looks.at_place(field, self._trail[-1])
             self._trail[-1].reads[field] = None
         return self._given.said(field)
 
@@ -323,10 +328,9 @@ class Cells:
         first, in one order."""
         self.settings  # noqa: B018  the cells are what notes them
         out: dict[LibraryChange, bool] = {}
-        for tier in self._cells.values():
+        for tier in self._open.values():
             for cell in tier.values():
-                if cell.open:
-                    out.update(cell.open)
+                out.update(cell.open)
         for _, _, frame in self._groups.values():
             out.update(frame.open)
         return {change: out[change] for change in sorted(out, key=_said_in_order)}
@@ -387,7 +391,7 @@ class Cells:
 
     def keep(self, earlier: Cells) -> None:
         """Take over what was computed for the same run when its files stood otherwise, but for what hangs on what has
-        changed since: a document that was read anew says each of its fields anew, at new places."""
+        changed since. Of a field of which a document that was read anew says the same the place alone has."""
         if set(self._given.blocks).isdisjoint(earlier._given.blocks):
             return
         if self.meaning is not earlier.meaning or not self.known.answer_like(earlier.known):
@@ -397,45 +401,60 @@ class Cells:
         self._hold(earlier, affected)
         self._move(differing)
         self._looks = earlier._looks
-        again = self._looks.changed(self._given, earlier._given, differing.moved)
-        affected = affected.union(again, self._compute_again(again))
+        placed = differing.moved | differing.replaced
+        again = self._looks.changed(self._given, earlier._given, placed)
+        affected = affected.union(again, self._compute_again(again, differing.replaced))
         if earlier._made is not None:
             self._start, self._moved = earlier._made, leaf_paths().intersection(affected)
 
     def _move(self, differing: Differing) -> None:
         """Let fields of which nothing is said be of the blocks that could say them now."""
-        for tier in (BASE, FINAL):
-            cells = self._cells[tier]
-            for field in differing.moved:
-                cell = cells.get(field)
-                if cell is not None and cell.setting is not None:
-                    cells[field] = cell.of(elsewhere(cell.setting, differing.instead))
+        based, final = self._cells[BASE], self._cells[FINAL]
+        for field in differing.moved:
+            before, forced_on = based.get(field), final.get(field)
+            moved = _elsewhere(before, differing.instead)
+            if moved is not None:
+                based[field] = moved
+            if forced_on is not before:
+                moved = _elsewhere(forced_on, differing.instead)
+            if forced_on is not None and moved is not None:
+                final[field] = moved
 
-    def _compute_again(self, fields: AbstractSet[Any]) -> AbstractSet[Any]:
-        """Compute fields anew, and where one is not as it was, what hangs on it; these."""
+    def _compute_again(
+        self, fields: AbstractSet[Any], replaced: AbstractSet[Any]
+    ) -> AbstractSet[Any]:
+        """Compute fields anew, those included that are said again at another place, and where one is not as it was,
+        what hangs on it; such fields and these."""
         before = [
             (tier, field, cells[field])
             for tier, cells in self._cells.items()
-            for field in fields
+            for field in fields | replaced
             if field in cells
         ]
-        self._hold(self, fields)
-        changed = {field for tier, field, was in before if not self.cell(field, tier).is_like(was)}
+        self._hold(self, fields | replaced)
+        changed = {
+            field
+            for tier, field, was in before
+            for now in [self.cell(field, tier)]
+            if not (now.is_like(was) if field in fields else now.is_worth(was))
+        }
         # One that was computed just now is so once more if it hangs on another.
         affected = self._readers.dependents(self._readers.of_one(changed))
         if affected:
             self._hold(self, affected)
-        return affected
+        return affected | changed
 
     def _hold(self, other: Cells, but: AbstractSet[Any]) -> None:
         """Have what was computed of another's fields, all of which its readers know of, ``but`` of these."""
-        for tier, cells in other._cells.items():
-            self._cells[tier] = kept = cells.copy()
-            for field in but:
-                kept.pop(field, None)
-        self._groups = {
-            key: group for key, group in other._groups.items() if but.isdisjoint(group[0].fields)
-        }
+        for of_run, of_other in ((self._cells, other._cells), (self._open, other._open)):
+            for tier, cells in of_other.items():
+                of_run[tier] = kept = cells.copy()
+                for field in but:
+                    kept.pop(field, None)
+        self._groups = other._groups.copy()
+        for field in but:
+            for derivation in self.meaning.shared(field):
+                self._groups.pop(id(derivation), None)
         self._readers = other._readers.of(self._cells)
 
     # -- computing -------------------------------------------------------------------
@@ -464,6 +483,8 @@ class Cells:
         else:
             cell = self._computed(field, tier)
         self._cells[tier][field] = cell
+        if cell.open:
+            self._open[tier][field] = cell
         return cell
 
     def _is_silent(self, field: Any) -> bool:
@@ -516,6 +537,13 @@ class Cells:
                 raise TypeError(f"{derivation.name} does not declare {sorted(strange)}")
             known = self._groups[id(derivation)] = (derivation, found, frame)
         return known[1:]
+
+
+def _elsewhere(cell: Cell | None, instead: MappingABC[Block, Block]) -> Cell | None:
+    """A cell with a value, of the blocks that are there instead; ``None`` where there is none."""
+    if cell is None or cell.setting is None:
+        return None
+    return cell.of(elsewhere(cell.setting, instead))
 
 
 def _said_in_order(change: LibraryChange) -> tuple[object, ...]:

@@ -22,7 +22,9 @@ class Differing(Struct, frozen=True):
     """What the files of a run say otherwise than before."""
 
     fields: set[Any]
-    """Of which something else is said, or at another place."""
+    """Of which something else is said, or in another file."""
+    replaced: set[Any]
+    """Of which the same is said as before, in blocks that were read anew: at another place."""
     moved: set[Any]
     """Of which nothing is said, as before, in blocks that were read anew."""
     instead: MappingABC[Block, Block]
@@ -86,6 +88,8 @@ class Given:
         for here, there in ((self.unread, earlier.unread), (self.auto, earlier.auto)):
             found |= _differing(here, there, are_one_place)
         instead = self._instead_of(earlier)
+        replaced = {field for field in found if self._says_again(field, earlier, instead)}
+        found -= replaced
         moved = {field for field, home in earlier._homes.items() if home in instead}
         if self.blocks == earlier.blocks or instead:
             self._homes = {
@@ -101,7 +105,18 @@ class Given:
                 earlier.defaults[field], self.defaults[field], instead
             )
             (moved if is_moved else found).add(field)
-        return Differing(found, moved - found, instead)
+        return Differing(found, replaced - found, moved - found, instead)
+
+    def _says_again(self, field: Any, earlier: Given, instead: MappingABC[Block, Block]) -> bool:
+        """Whether the same is said of a field as before, but that blocks were read anew."""
+        here, there = self.stated.get(field), earlier.stated.get(field)
+        if not (here is there or (here and there and _is_said_again(there, here, instead))):
+            return False
+        places = ((each.unread.get(field), each.auto.get(field)) for each in (earlier, self))
+        return all(
+            was is now or (was is not None and now is not None and _is_replaced(was, now, instead))
+            for was, now in zip(*places, strict=True)
+        )
 
     def _instead_of(self, earlier: Given) -> dict[Block, Block]:
         """Blocks of documents that were read anew, in the places of those of before; none if there is any block more or
@@ -186,6 +201,38 @@ def are_one_place(one: Origin | None, other: Origin | None) -> bool:
 def _are_one_value(one: Any, other: Any) -> bool:
     """Whether nobody can tell two values apart, as 1 and 1.0 can be."""
     return one is other or (type(one) is type(other) and repr(one) == repr(other))
+
+
+def _is_said_again(was: Setting, now: Setting, instead: MappingABC[Block, Block]) -> bool:
+    """Whether a setting says what another one said, in a block that was read anew."""
+    return (
+        _is_replaced(was.origin, now.origin, instead)
+        and was.level is now.level
+        and _are_one_value(was.value, now.value)
+        and len(was.shadowed) == len(now.shadowed)
+        and all(
+            _is_said_again(before, after, instead)
+            for before, after in zip(was.shadowed, now.shadowed, strict=True)
+        )
+    )
+
+
+def _is_replaced(was: Origin, now: Origin, instead: MappingABC[Block, Block]) -> bool:
+    """Whether a place is the same as before, but that its block was read anew."""
+    return are_one_place(was, now) or (
+        was.block is not None
+        and instead.get(was.block) is now.block
+        and was.row is now.row
+        and (was.key if was.entry else None) == (now.key if now.entry else None)
+        and (was.kind, was.source, was.inputs) == (now.kind, now.source, now.inputs)
+    )
+
+
+def have_one_value(one: Setting | None, other: Setting | None) -> bool:
+    """Whether two settings are the same value of the same kind of origin, wherever they are said."""
+    if one is None or other is None:
+        return one is other
+    return one.origin.kind == other.origin.kind and _are_one_value(one.value, other.value)
 
 
 def _has_moved(

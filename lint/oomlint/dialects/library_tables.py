@@ -34,6 +34,11 @@ _WITH_MEMBERS = ("trl", "peft", "torch", "accelerate")
 _WITH_FIELDS = ("transformers", "trl")
 
 
+def library_of(name: str) -> str:
+    """The library that a module is of, or what a module has: ``peft`` of ``peft.tuners.lora.LoraConfig``."""
+    return name.partition(".")[0]
+
+
 class Span(Struct, frozen=True):
     """Releases behind ``lacking``, the last that was read without, and before ``gone``; of what the oldest has that was
     read ``lacking`` is empty. One patch of each minor release was read: what the next minor has may have come with any

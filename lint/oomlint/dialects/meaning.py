@@ -133,6 +133,7 @@ class Meaning:
         self.writers: dict[Any, Writer] = {}
         self._chains: dict[Any, tuple[Derivation, ...]] | None = None
         self._overrides: dict[Any, tuple[Derivation, ...]] = {}
+        self._shared: dict[Any, tuple[Derivation, ...]] = {}
         self._read: dict[Any, tuple[tuple[Reader, ...], tuple[Unsaid, ...] | None]] = {}
 
     # -- declaring -------------------------------------------------------------------
@@ -269,6 +270,12 @@ class Meaning:
             self._compiled()
         return self._overrides.get(field, ())
 
+    def shared(self, field: Any) -> tuple[Derivation, ...]:
+        """The derivations that give a field and others."""
+        if self._chains is None:
+            self._compiled()
+        return self._shared.get(field, ())
+
     def readers_of(self, field: Any) -> tuple[Reader, ...]:
         """What decides on the statements about a field; the included meanings' come first."""
         return self._about(field)[0]
@@ -328,6 +335,17 @@ class Meaning:
                 for field, found in chains.items()
             }
             self._overrides = {field: tuple(found) for field, found in overrides.items()}
+            self._shared = {
+                field: shared
+                for field in chains.keys() | overrides.keys()
+                if (
+                    shared := tuple(
+                        each
+                        for each in (*chains.get(field, ()), *overrides.get(field, ()))
+                        if len(each.fields) > 1
+                    )
+                )
+            }
         return self._chains
 
 

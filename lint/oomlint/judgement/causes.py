@@ -53,7 +53,7 @@ def causes_of(run: Run, peak: Peak) -> tuple[Cause, ...]:
 
 def _found(run: Run, peak: Peak) -> Iterator[Cause]:
     probe = settled(run)
-    device = probe.estimate.gpu if peak.resource == "gpu" else probe.estimate.host
+    device = probe.estimate.of(peak.resource)
     for component, size in device.by_phase[peak.phase].items():
         part = _part(probe.plan, peak.resource, component)
         if part is None or not size or size < _LEAST_SHARE * peak.predicted:

@@ -126,6 +126,9 @@ class GroupCost(Struct, frozen=True):
     host: PeakDifference
     disk: int | None
 
+    def of(self, resource: Resource) -> PeakDifference:
+        return self.gpu if resource == "gpu" else self.host
+
 
 class Comparison(Struct, frozen=True):
     """Two runs, ``a`` and ``b``, and the way from one to the other.
@@ -149,16 +152,17 @@ class Comparison(Struct, frozen=True):
 
     def total(self, resource: Resource) -> int | None:
         """By how many bytes B's peak is above A's."""
-        before, after = (getattr(f.estimate, resource).peak_bytes for f in (self.a, self.b))
+        before, after = (f.estimate.of(resource).peak_bytes for f in (self.a, self.b))
         return _more(after, before)
 
     def interaction(self, resource: Resource) -> int | None:
         """The part of the total, in bytes, that no change brings about alone."""
         total = self.total(resource)
-        alone = [getattr(step, resource).alone for step in self.steps]
-        if total is None or None in alone:
+        alone = [step.of(resource).alone for step in self.steps]
+        known = [each for each in alone if each is not None]
+        if total is None or len(known) < len(alone):
             return None
-        return int(total - sum(alone))
+        return total - sum(known)
 
 
 def compare(a: Run, b: Run) -> Comparison:
@@ -248,12 +252,12 @@ class _Stop(Struct, frozen=True, dict=True):
 def _change(
     resource: Resource, here: _Stop, there: _Stop, start: _Stop, alone: _Stop
 ) -> PeakDifference:
-    after = getattr(there.estimate, resource)
+    after = there.estimate.of(resource)
     return PeakDifference(
-        step=_more(after.peak_bytes, getattr(here.estimate, resource).peak_bytes),
+        step=_more(after.peak_bytes, here.estimate.of(resource).peak_bytes),
         alone=_more(
-            getattr(alone.estimate, resource).peak_bytes,
-            getattr(start.estimate, resource).peak_bytes,
+            alone.estimate.of(resource).peak_bytes,
+            start.estimate.of(resource).peak_bytes,
         ),
         peak=after.peak_bytes,
         phase=after.peak_phase,

@@ -207,8 +207,15 @@ def level_of(run: Run) -> Level:
     return max(*levels, *_weak(run).values())
 
 
-def _weak(run: Run) -> dict[Any, Level]:
+def _weak(run: Run) -> Mapping[Any, Level]:
     """The fields that move memory and are known no better than by an assumption."""
+    known: Mapping[Any, Level] | None = run.remembered.get("weak")
+    if known is None:
+        known = run.remembered["weak"] = _weakly_known(run)
+    return known
+
+
+def _weakly_known(run: Run) -> dict[Any, Level]:
     weak = {
         leaf: level
         for leaf in PLAUSIBLE

@@ -172,7 +172,7 @@ def predicted_peak(run: Run, resource: Literal["gpu", "host"]) -> int | None:
 
 def holds_as_predicted(run: Run, resource: Literal["gpu", "host"]) -> bool:
     """What the peak of a run says of itself as ``holds``, without what else the run may be."""
-    limit = run.limits.host_bytes if resource == "host" else run.limits.gpu_bytes
+    limit = run.limits.of(resource)
     return limit is not None and holds(settled(run).estimate, resource, limit)
 
 
@@ -284,7 +284,7 @@ def _upper(device: DeviceEstimate | HostEstimate, need: int) -> int | None:
 
 def _otherwise(run: Run, resource: Literal["gpu", "host"], phase: str | None) -> Otherwise | None:
     """The doubt that puts a run at risk whose prediction does not, the weightiest."""
-    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    limit = run.limits.of(resource)
     risk = risk_of(run, resource, phase)
     if limit is None or risk is None or risk < TIGHT:
         return None
@@ -294,7 +294,7 @@ def _otherwise(run: Run, resource: Literal["gpu", "host"], phase: str | None) ->
     found: list[tuple[float, Otherwise]] = []
     for doubt in doubts(run.placed):
         other = risk_in(doubt.estimate, resource, limit, phase)
-        device = doubt.estimate.gpu if resource == "gpu" else doubt.estimate.host
+        device = doubt.estimate.of(resource)
         need = device.peak_bytes if phase is None else device.phases.get(phase)
         if other is not None and other > base:
             assert need is not None, "nothing is at risk of no need"
@@ -307,7 +307,7 @@ def _least(
 ) -> Otherwise | None:
     """Of a run that dies by each of its readings, samples as short as any included, the one by which it needs least:
     who knows the run and finds less than is predicted is told a number that holds all the same."""
-    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    limit = run.limits.of(resource)
     if limit is None or predicted <= limit:
         return None
     others = [(each.estimate, each.words) for each in doubts(run.placed)]
@@ -316,7 +316,7 @@ def _least(
         others.append((shorter.estimate, "its samples are like those of short data sets"))
     found: list[Otherwise] = []
     for estimate, words in others:
-        device = estimate.gpu if resource == "gpu" else estimate.host
+        device = estimate.of(resource)
         need = device.peak_bytes if phase is None else device.phases.get(phase)
         if need is not None:
             found.append(Otherwise(need, words))
@@ -370,7 +370,7 @@ def risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None = None
 
 
 def _risk_of(run: Run, resource: Literal["gpu", "host"], phase: str | None) -> float | None:
-    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    limit = run.limits.of(resource)
     if limit is None:
         return None
     risk = _predicted_risk(run, resource, limit, phase)
@@ -410,9 +410,9 @@ def severity_of_need(run: Run, resource: Literal["gpu", "host"], need: float) ->
     """How bad it is that a run needs so many bytes of a resource at one instant; ``None`` where it has
     them, or the limit is unknown. It is no peak of the run, whose verdict and block say nothing of it: what is
     more than there is by the prediction itself is warned of here or nowhere."""
-    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    limit = run.limits.of(resource)
     estimate = settled(run).estimate
-    device = estimate.gpu if resource == "gpu" else estimate.host
+    device = estimate.of(resource)
     risk = None if limit is None else risk_of_need(device, need, limit)
     severity = None if risk is None else severity_at(risk)
     if severity is None or limit is None:
@@ -433,7 +433,7 @@ def severity_of_block(run: Run, block: float) -> Severity | None:
 def exceeds(run: Run, resource: Literal["gpu", "host"], need: float) -> bool:
     """Whether a run rather dies than not of needing so many bytes of a resource at one instant; where
     the limit is unknown nothing is said to be more."""
-    limit = run.limits.gpu_bytes if resource == "gpu" else run.limits.host_bytes
+    limit = run.limits.of(resource)
     return limit is not None and not has_room(settled(run).estimate, resource, need, limit)
 
 

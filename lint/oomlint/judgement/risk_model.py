@@ -66,7 +66,7 @@ def risk_in(
     law: Law = LAW,
 ) -> float | None:
     """The probability that a run dies of a resource, with a limit in bytes, if it is as estimated."""
-    device: DeviceEstimate | HostEstimate = estimate.gpu if resource == "gpu" else estimate.host
+    device = estimate.of(resource)
     need = device.peak_bytes if phase is None else device.phases[phase]
     where = phase or device.peak_phase
     if where is None:  # Nothing is predicted.
@@ -93,7 +93,7 @@ def holds(
 
 def has_room(estimate: Estimate, resource: Literal["gpu", "host"], need: float, limit: int) -> bool:
     """The same of so many bytes at one instant, which are as uncertain as the peak that is estimated."""
-    device: DeviceEstimate | HostEstimate = estimate.gpu if resource == "gpu" else estimate.host
+    device = estimate.of(resource)
     passes = risk_of_need(device, need, limit)
     return passes is not None and _dies(passes, resource, LAW) < EVEN
 

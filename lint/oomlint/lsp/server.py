@@ -41,7 +41,7 @@ from oomlint.lsp.options import (
     plain,
     section,
 )
-from oomlint.lsp.project import Project
+from oomlint.lsp.project import Analysis, Project
 from oomlint.lsp.session import Session, by_uri
 from oomlint.lsp.symbols import symbols
 from oomlint.lsp.view import Client, View
@@ -484,23 +484,22 @@ def _register_commands(server: Server) -> None:
     """Commands about a run."""
     session = server.session
 
+    async def page(
+        arguments: tuple[object, ...], told: Callable[[Analysis, Run], CommandPage]
+    ) -> dict[str, Any] | None:
+        def answer(view: View, run: Run, _wanted: CommandArgument) -> CommandPage:
+            return told(view.analysis, run)
+
+        found = await _complaining(session, _about_run(session, arguments, answer))
+        return await _show(server, found, arguments)
+
     @server.command(ESTIMATE)
     async def estimate(ls: Server, *arguments: object) -> dict[str, Any] | None:
-        def answer(view: View, run: Run, _wanted: CommandArgument) -> CommandPage:
-            return commands.estimate(view.analysis, run)
-
-        return await _show(
-            server, await _complaining(session, _about_run(session, arguments, answer)), arguments
-        )
+        return await page(arguments, commands.estimate)
 
     @server.command(FIT)
     async def fit(ls: Server, *arguments: object) -> dict[str, Any] | None:
-        def answer(view: View, run: Run, _wanted: CommandArgument) -> CommandPage:
-            return commands.fit(view.analysis, run)
-
-        return await _show(
-            server, await _complaining(session, _about_run(session, arguments, answer)), arguments
-        )
+        return await page(arguments, commands.fit)
 
     @server.command(APPLY)
     async def apply_way(ls: Server, *arguments: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -189,6 +189,9 @@ class Estimate(Struct, frozen=True):
     disk_checkpoint_bytes: int | None
     assumptions: tuple[Assumption, ...]
     unknown: tuple[Any, ...]
+
+    def of(self, resource: Literal["gpu", "host"]) -> DeviceEstimate | HostEstimate:
+        return self.gpu if resource == "gpu" else self.host
 
 
 def unknown_estimate(fields: tuple[Any, ...], assumptions: tuple[Assumption, ...]) -> Estimate:

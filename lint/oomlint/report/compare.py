@@ -80,7 +80,7 @@ def _peaks(a: Forecast, b: Forecast, paint: Paint) -> Iterator[str]:
     """The peaks, what is alive at each, and the checkpoint."""
     yield paint(_row("", "A", "B", "B - A"), "bold")
     for resource in _COLUMNS:
-        ours, theirs = getattr(a.estimate, resource), getattr(b.estimate, resource)
+        ours, theirs = a.estimate.of(resource), b.estimate.of(resource)
         yield _sizes(_WHERE[resource], ours.peak_bytes, theirs.peak_bytes)
         words = (PHASE_WORDS.get(d.peak_phase or "", d.peak_phase or "-") for d in (ours, theirs))
         yield _row("  at the peak of", *words)
@@ -234,7 +234,7 @@ def _compared(total: int) -> str:
 
 def _reasons(steps: Iterable[GroupCost], resource: Resource) -> list[tuple[str, int]]:
     """The groups by what they cost, the largest first."""
-    found = [(step.group.title, getattr(step, resource).step or 0) for step in steps]
+    found = [(step.group.title, step.of(resource).step or 0) for step in steps]
     large = [pair for pair in found if abs(pair[1]) >= _LEAST]
     return sorted(large, key=lambda pair: -abs(pair[1]))
 

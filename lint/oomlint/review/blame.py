@@ -102,9 +102,8 @@ def resource_of(judgement: Judgement) -> Literal["gpu", "host"]:
     return judgement.peaks[0].resource if judgement.peaks else "gpu"
 
 
-def peak(judgement: Judgement, resource: str) -> int | None:
-    estimate = judgement.spoken.estimate
-    return (estimate.host if resource == "host" else estimate.gpu).peak_bytes
+def peak(judgement: Judgement, resource: Literal["gpu", "host"]) -> int | None:
+    return judgement.spoken.estimate.of(resource).peak_bytes
 
 
 def rank(judgement: Judgement) -> int:
@@ -120,7 +119,7 @@ def is_worse(before: Judgement, after: Judgement) -> bool:
     return rank(after) > rank(before) or _rises(before, after, resource_of(after))
 
 
-def _rises(before: Judgement, after: Judgement, resource: str) -> bool:
+def _rises(before: Judgement, after: Judgement, resource: Literal["gpu", "host"]) -> bool:
     was, now = peak(before, resource), peak(after, resource)
     return was is not None and now is not None and now > was * (1 + _LEAST)
 
@@ -190,8 +189,8 @@ def _beyond_files(before: Run, after: Run) -> Iterator[KeyBeforeAfter]:
         )
         return
     resource = resource_of(judgement_of(after))
-    steps = [s for s in compare(before, after).steps if (getattr(s, resource).step or 0) > 0]
-    for step in sorted(steps, key=lambda step: -(getattr(step, resource).step or 0))[:1]:
+    steps = [s for s in compare(before, after).steps if (s.of(resource).step or 0) > 0]
+    for step in sorted(steps, key=lambda step: -(step.of(resource).step or 0))[:1]:
         for each in step.differences[:1]:
             yield KeyBeforeAfter(each.field, short(each.a.value), short(each.b.value))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from oomlint.judgement import Judgement, Peak
 from oomlint.judgement.words import at_least, otherwise
@@ -158,7 +159,9 @@ def news(runs: Sequence[RunChange]) -> str:
     return f"{who} {'needs' if is_one else 'need'} {what}, and {verdict(first.after.spoken)}"
 
 
-def _of(runs: Iterable[RunChange], *, after: bool, resource: str = "gpu") -> list[int]:
+def _of(
+    runs: Iterable[RunChange], *, after: bool, resource: Literal["gpu", "host"] = "gpu"
+) -> list[int]:
     judged = (run.after if after else run.before for run in runs)
     return [p for each in judged if each is not None and (p := blame.peak(each, resource))]
 

@@ -114,6 +114,7 @@ class _Joined(Struct, frozen=True, eq=False):
     """The one that it began with, as it counts beside the others."""
     claims: tuple[Claim, ...]
     dialect: Dialect
+    """The one that reads what trains; of parts alone theirs."""
     blocks: tuple[tuple[Block, Reading], ...]
     joining: Joining
 

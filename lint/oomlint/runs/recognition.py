@@ -66,6 +66,8 @@ class Recogniser:
         return name in self._claims
 
     def claims_of(self, name: str, linked: Linked, *, must_read: bool) -> tuple[Claim, ...]:
+        """What the dialects recognise in a file that is linted. What goes wrong is an error of what was ``linked``
+        where the user named the file (``must_read``), or where it is surely of a dialect."""
         data = b""
         try:
             data = self.workspace.read(name)
@@ -135,6 +137,7 @@ class Recogniser:
         return key not in self._in_keys or self._in_keys[key].search(data) is not None
 
     def trains_in(self, script: str) -> bool:
+        """Whether a script is itself read as one that trains."""
         with suppress(FileError):
             # A run whose values stand all in a file that it names has no block of its own.
             return any(
@@ -169,13 +172,15 @@ class Recogniser:
         return any(mark in data for mark in marks) or self._has_marker(name, data)
 
     def recognise_in(self, document: Document, name: str) -> Iterator[Claim]:
+        """What the dialects recognise in a document, or in a part of one, of a file; a document of data has but one
+        owner."""
         wanted = self._framework
         language = document.language if isinstance(document, HeldCode) else kind_of(name) or ".json"
         for entry in self._in_order(document, language):
             dialect = entry.load()
             try:
                 claims = tuple(dialect.recognise(document))
-            except Exception as error:  # as above: one dialect's bug is not the others'
+            except Exception as error:  # one dialect's bug must not cost what others recognise
                 failure = InternalError(name, f"{dialect.called} failed: {in_words(error)}")
                 self._failures.setdefault(name, []).append(failure)
                 continue

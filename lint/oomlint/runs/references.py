@@ -49,19 +49,18 @@ _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 
 class Joining(Struct):
-    """What comes of following the references of one run.
-
-    ``used`` are the files that runs have taken in; ``folder`` is where the run's command stands,
-    by the ``cd`` before it: a program opens all its files from there; one that only running tells is ``folder_is_open``. ``script`` is the file that the
-    command stands in: what it wrote before is what the program finds. ``options`` are what it says to
-    the program; of its words that are no options the first is ``"1"``.
-    """
+    """From where the references of one run are followed, and what comes of that."""
 
     used: set[str]
+    """The files that runs have taken in."""
     folder: str = ""
+    """Where the run's command stands, by the ``cd`` before it: its program opens all files from there."""
     folder_is_open: bool = False
+    """Whether only running tells which folder that is."""
     script: str = ""
+    """The file that the command stands in: what it wrote before is what the program finds."""
     options: MappingABC[str, str | None] = field(default_factory=dict)
+    """What the command says to its program; of its words that are no options the first is ``"1"``."""
     missing: list[MissingFile] = field(default_factory=list)
     elsewhere: set[str] = field(default_factory=set)
     """Files that the program looks for in a folder of its own that is not known."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping as MappingABC
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -49,6 +49,9 @@ class Limits(Struct, frozen=True):
     gpu_bytes: int | None = None
     host_bytes: int | None = None
 
+    def of(self, resource: Literal["gpu", "host"]) -> int | None:
+        return self.gpu_bytes if resource == "gpu" else self.host_bytes
+
 
 # Options that say on what a run is started, not what it does.
 _OF_THE_MACHINE = ("host.", "device.", "parallel.", "versions.")
@@ -62,12 +65,15 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     name: str
     parts: Parts
     cells: Cells
-    """What all this is read from."""
+    """Its fields, each with how it is known: what all this is read from."""
     plan: Plan
+    """The same as plain data."""
     stray: tuple[StrayKey, ...] = ()
+    """Keys that the framework does not know."""
     redeclared: frozenset[str] = frozenset()
     """Keys with a new name in the framework, whose old one the project's own script has for options of its own."""
     wrong: tuple[WrongValue, ...] = ()
+    """Values that it would refuse."""
     unreadable: MappingABC[Any, Origin] = field(default_factory=dict)
     """Fields whose key is there but whose value only running the user's code would tell."""
     model: ModelFacts | None = None
@@ -79,6 +85,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     changes: MappingABC[Any, Any] = field(default_factory=dict)
     """Of a run made by ``what_if``: the canonical changes that made it."""
     _cache: dict[str, Any] = field(default_factory=dict)
+    """Runs that were asked for as changes of this one."""
     remembered: dict[str, Any] = field(default_factory=dict)
     """What others worked out about this very run."""
 
@@ -166,6 +173,8 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     # -- where things stand ----------------------------------------------------------
 
     def origin(self, field: Any) -> Origin | None:
+        """Where a field has its value from, or where one is said that cannot be read; ``None`` where nothing speaks
+        of it."""
         setting = self.cells.setting(field)
         if setting is not None:
             return setting.origin
@@ -226,6 +235,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def anchor(self) -> Location:
+        """Where to point when nothing tells more of the run: the head of what it begins with."""
         if self.claims:
             return self.claims[0].anchor
         return Location(self.files[0] if self.files else self.name, Span(0, 0))
@@ -262,6 +272,8 @@ class Run(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def estimate(self) -> Estimate:
+        """What the run is predicted to need, in bytes; of one that nobody says the number of GPUs of, on one node of
+        the usual size (``placed``)."""
         if self.placed is not self:
             return self.placed.estimate
         return self.estimated(self.plan)
@@ -292,6 +304,7 @@ class Run(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def limits(self) -> Limits:
+        """What a GPU of the machine has for the run, and the RAM of a node."""
         ram = self.plan.host.ram_gib
         return Limits(
             gpu_bytes=_usable_gpu_bytes(self.hardware),

@@ -66,12 +66,10 @@ def _standing(run: Run, table: tuple[Combination, ...]) -> Iterator[Combination]
     """The combinations of a table that stand in a run; keys whose value is not known count
     as absent."""
     for combination in table:
-        given = all(is_on(value_of(run, name)) for name in combination.together)
-        excused = any(
-            is_on(value_of(run, name)) or value_of(run, name) is UNKNOWN
-            for name in combination.unless
-        )
-        if given and not excused and combination.holds(run):
+        if not all(is_on(value_of(run, name)) for name in combination.together):
+            continue
+        others = (value_of(run, name) for name in combination.unless)
+        if not any(is_on(value) or value is UNKNOWN for value in others) and combination.holds(run):
             yield combination
 
 

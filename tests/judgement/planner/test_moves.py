@@ -13,6 +13,7 @@ from oomlint.errors import CannotEdit
 from oomlint.judgement.planner import maximise, moves
 from oomlint.plan import Plan
 from oomlint.plan.model import VisionTower
+from oomlint.runs.run import Limits
 
 ADAM: dict[str, Any] = {"model.dims": LLAMA_8B, "optimizer.kind": "adamw"}
 SEEING = replace(LLAMA_8B, vision=VisionTower(layers=2, hidden=64, heads=4, ffn=256, patch=14))
@@ -224,7 +225,7 @@ def offered(plan: Plan, card: int | None, *unsayable: str) -> list[dict[str, Any
         return SimpleNamespace(intended=SimpleNamespace(plan=changed))
 
     run: Any = SimpleNamespace(
-        intended=SimpleNamespace(plan=plan), limits=SimpleNamespace(gpu_bytes=card), what_if=what_if
+        intended=SimpleNamespace(plan=plan), limits=Limits(gpu_bytes=card), what_if=what_if
     )
     groups = (*moves._loss(plan), *moves._rollout(plan), *moves._loss(plan))
     found = moves._distinct(run, groups)

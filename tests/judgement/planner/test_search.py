@@ -12,6 +12,7 @@ from oomlint.judgement.planner import search
 from oomlint.judgement.planner.moves import Move
 from oomlint.judgement.planner.search import Near, Search, Way
 from oomlint.memory import DeviceEstimate, Estimate, HostEstimate
+from oomlint.runs.run import Limits
 
 GIB = 2**30
 HALF, LESS, ADAPTER = (
@@ -31,9 +32,7 @@ def given(gpu: float | None, host: float | None = 1.0) -> Estimate:
 def way(
     *moves: Move, gpu: float = 50, risk: float = 0.1, slowdown: float = 1.0, margin: float = 0.9
 ) -> Way:
-    base: Any = SimpleNamespace(
-        margin=margin, limits=SimpleNamespace(gpu_bytes=80 * GIB), misspelt=()
-    )
+    base: Any = SimpleNamespace(margin=margin, limits=Limits(gpu_bytes=80 * GIB), misspelt=())
     return Way(moves or (HALF,), base, base, given(gpu), Risk(risk, None), slowdown)
 
 

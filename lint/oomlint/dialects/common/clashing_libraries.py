@@ -18,7 +18,7 @@ from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
-from oomlint.dialects.library_tables import CALLED, Reach, beginning, reach_of
+from oomlint.dialects.library_tables import CALLED, Reach, beginning, library_of, reach_of
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.surroundings import Ending
 from oomlint.documents.base import Fact
@@ -49,7 +49,7 @@ class Import(Struct, frozen=True):
 
     @property
     def of(self) -> str:
-        return self.taken.partition(".")[0]
+        return library_of(self.taken)
 
     def takes(self, release: Release) -> bool:
         """Whether a release of the library imports it."""
@@ -71,7 +71,7 @@ declare_end(clashing_libraries, _first_lately, source=_SOURCE, lately=True)
 
 def _clashes(run: Cells, *, lately: bool) -> Iterator[Ending]:
     for fact in run.given.once(_taken):
-        library = str(fact.detail["module"]).partition(".")[0]
+        library = library_of(str(fact.detail["module"]))
         by = reach_of(run, library) if library in _LIBRARIES else None
         if by is None:
             continue

@@ -93,6 +93,8 @@ class Store(Struct, frozen=True, eq=False):
 
 
 class _Walk(Struct):
+    """One walk through a file, and what it has met so far."""
+
     tree: Tree
     steps: list[ReachedCall] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
@@ -126,6 +128,7 @@ def _enter(
     guards: tuple[Guard, ...] = (),
     arms: tuple[Arm, ...] = (),
 ) -> None:
+    """Run what stands in a function, the first time that it is called."""
     if id(function) in walk.entered:
         return
     walk.entered.add(id(function))
@@ -143,6 +146,7 @@ def _run(
     guards: tuple[Guard, ...] = (),
     arms: tuple[Arm, ...] = (),
 ) -> None:
+    """Note the calls and stores of statements as they run; ``reached``: whether the module itself leads there."""
     for statement in body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
@@ -277,6 +281,7 @@ def _asks_for_any(test: ast.Compare) -> bool:
 def _blocks(
     statement: ast.stmt, scope: Scope, called: FunctionNode | None
 ) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements within a statement, but for those that never run."""
     if isinstance(statement, ast.If):
         # `if False:` is how notebooks offer a step that nobody has asked for yet.
         holds = settled(statement.test, scope, called)

@@ -78,6 +78,8 @@ class ConfigChanges(ConfigPaths, ABC):
         self._changed.clear()
 
     def is_changed(self, holder: Filed, key: str, home: Evaluator, *, popped: bool = False) -> bool:
+        """Whether the script changes what stands under a key of a section, or the whole of it; ``popped``: what is
+        taken out by ``pop`` is still what stands there."""
         if self.suspended:
             return False
         place = (*holder.path, key)
@@ -96,6 +98,7 @@ class ConfigChanges(ConfigPaths, ABC):
         return self._changed[id(home)]
 
     def changes_in(self, node: ast.AST, at: At) -> set[_Place]:
+        """What the statements in a node change, by the files that are loaded so far alone."""
         before, self.suspended = self.suspended, True
         try:
             return set(self._changes_of(getattr(node, "body", []), at))
@@ -228,6 +231,7 @@ def _attribute_asked(call: ast.Call) -> ast.Attribute | None:
 
 
 def has(holder: Filed, key: str) -> bool:
+    """Whether a section of a config file has a key, or one that it is laid over."""
     held: Filed | None = holder
     while held is not None:
         if isinstance(held.node, Mapping) and key in held.node.entries:

@@ -14,6 +14,7 @@ _FROM_LINE: Final = frozenset({"omegaconf.OmegaConf.from_cli", "omegaconf.OmegaC
 
 
 def merges(call: ast.Call, scope: Scope) -> bool:
+    """Whether a call lays layers of a config over each other."""
     return scope.resolved(dotted(call.func) or "") in _MERGES
 
 

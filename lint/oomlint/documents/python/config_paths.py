@@ -344,6 +344,7 @@ def function_of(
 
 
 def argument_of(call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:
+    """What a call gives a parameter of a function, by its name or its place; ``None`` where nothing tells."""
     named = next((k.value for k in call.keywords if k.arg == name), None)
     if named is not None:
         return named
@@ -354,6 +355,7 @@ def argument_of(call: ast.Call, function: FunctionNode, name: str) -> ast.expr |
 
 
 def default_of(function: FunctionNode, name: str) -> ast.expr | None:
+    """The default of a parameter."""
     places = [*function.args.posonlyargs, *function.args.args]
     last = function.args.defaults
     named = zip(places[len(places) - len(last) :], last, strict=True)

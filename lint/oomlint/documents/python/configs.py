@@ -143,6 +143,7 @@ class ConfigFiles(ConfigChanges):
         return found.at.home.node(found.expression, found.at.scope, 1)
 
     def held(self, expression: ast.expr, at: At) -> Held:
+        """The section or value of a config file that an expression holds, if it holds one."""
         if at.is_too_deep:
             return None
         if at.frame is not None:

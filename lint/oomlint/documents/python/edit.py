@@ -75,6 +75,7 @@ class _Row(Struct):
 
     @classmethod
     def of(cls, expression: cst.Call | cst.Dict) -> _Row:
+        """The elements of a call or dictionary, and the space between them."""
         elements: list[_Element]
         if isinstance(expression, cst.Call):
             lead, elements = expression.whitespace_before_args, list(expression.args)
@@ -94,6 +95,7 @@ class _Row(Struct):
         return cls(lead, elements, tails, gaps, closing, isinstance(last, cst.Comma))
 
     def back_into(self, expression: cst.Call | cst.Dict) -> cst.Call | cst.Dict:
+        """The call or dictionary with these elements, laid out as it was."""
         is_call = isinstance(expression, cst.Call)
         spaced: list[_Element] = []
         for index, element in enumerate(self.elements):
@@ -118,6 +120,7 @@ class _Row(Struct):
         )
 
     def insert(self, index: int, added: _Element) -> None:
+        """Add an element in the place of a number, on a line of its own where the others have one."""
         between = self._separator(index)
         if self.elements and index == 0:
             self.gaps.insert(0, between)
@@ -131,6 +134,7 @@ class _Row(Struct):
         self.tails.insert(index, _NONE)
 
     def remove(self, index: int) -> None:
+        """Take out an element and the space that belongs to it."""
         del self.elements[index], self.tails[index]
         if not self.elements:
             self.lead = self.closing = _NONE

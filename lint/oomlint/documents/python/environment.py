@@ -40,4 +40,5 @@ def variable_taken(item: ast.Subscript, scope: Scope) -> str | None:
 
 
 def is_set_by_launchers(name: str) -> bool:
+    """Whether launchers set a variable for each process: ``LOCAL_RANK``, ``WORLD_SIZE``."""
     return _OF_LAUNCHERS.fullmatch(name) is not None

@@ -46,6 +46,8 @@ class SureImport(Struct, frozen=True, eq=False):
 
 
 class _Chain(Struct, eq=False):
+    """The script that is started, and which modules have been entered on its way."""
+
     script: str
     modules: Modules
     may_train: re.Pattern[str]

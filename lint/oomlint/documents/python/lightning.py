@@ -31,6 +31,7 @@ class ProjectClass(Struct, frozen=True):
 
 
 def imports_lightning(tree: Tree) -> bool:
+    """Whether a file imports Lightning, by any of its names."""
     return any(map(_IMPORTED.match, tree.scopes.imports))
 
 
@@ -50,6 +51,7 @@ def _is(family: Iterable[ast.ClassDef], kind: re.Pattern[str]) -> bool:
 
 
 def is_trained(family: Iterable[ast.ClassDef]) -> bool:
+    """Whether a class, by those that it is made of, is one that Lightning trains."""
     return _is(family, _TRAINED)
 
 

@@ -153,6 +153,7 @@ class _Trainer(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def methods(self) -> Mapping[str, tuple[Module, Function]]:
+        """The methods of a class, each with the module in which the first of its line defines it."""
         found: dict[str, tuple[Module, Function]] = {}
         for home, cls in self.line:
             for statement in cls.body:

@@ -45,6 +45,7 @@ def plain_value(node: Node | None) -> Any:
 
 
 def comparison_of(sign: ast.cmpop, left: Any, right: Any) -> bool | None:
+    """What a comparison of two values comes to; ``None`` where one is not known, or they cannot be compared."""
     if left is UNKNOWN or right is UNKNOWN:
         return None
     try:
@@ -71,6 +72,7 @@ def joined_tests(operation: ast.boolop, parts: list[Any]) -> Any:
 
 
 def is_plain(value: object) -> bool:
+    """Whether a value is a text, a number, true, false or none."""
     return value is None or isinstance(value, (bool, int, float, str))
 
 

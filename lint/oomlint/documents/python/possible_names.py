@@ -59,6 +59,8 @@ def possible_names(expression: ast.expr, at: At) -> tuple[PossibleName, ...]:
 
 
 class _Walk:
+    """One walk back from a value to the texts that it may be."""
+
     def __init__(self) -> None:
         self._walk = Walk()
 

@@ -82,6 +82,8 @@ def _facts_of_call(look: _Look, step: ReachedCall) -> Iterator[Fact]:
 
 
 class _Look:
+    """A script as its side facts are looked for."""
+
     def __init__(self, source: Source, tree: Tree, places: NodeSpans) -> None:
         self.source = source
         self.tree = tree
@@ -116,6 +118,7 @@ class _Look:
         return (Edit(self.source.path, lines.start, lines.end, ""),)
 
     def merges(self, call: ast.Call, how: str) -> Iterator[Fact]:
+        """A fact of the kind ``merges-adapter``."""
         if how == "merge_and_unload":
             yield self.fact("merges-adapter", call, how=how, share=None, quantized=self.quantized)
             return
@@ -127,6 +130,7 @@ class _Look:
             yield self.fact("merges-adapter", call, how=how, share=value, quantized=self.quantized)
 
     def debugs(self, call: ast.Call, name: str) -> Iterator[Fact]:
+        """A fact of the kind ``debug-mode``, for what slows training down or holds its history."""
         first = call.args[0] if call.args else None
         if name.endswith("autograd.set_detect_anomaly"):
             mode = first or _keyword(call, "mode")

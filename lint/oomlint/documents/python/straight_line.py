@@ -44,6 +44,8 @@ class _Ended(Exception):
 
 
 class _Walk(Struct, eq=False):
+    """One walk along what is sure to be evaluated, and what it has met so far."""
+
     tree: Tree
     may_train: re.Pattern[str]
     found: list[Evaluated] = field(default_factory=list)

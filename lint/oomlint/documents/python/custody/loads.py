@@ -17,6 +17,7 @@ from oomlint.documents.python.walking import walk
 
 
 def note_load(custody: Custody, call: ast.Call) -> None:
+    """Note a call that loads the model, with the contexts that it stands in."""
     custody.loads.append(call)
     custody.values.setdefault(id(call), None)
     for opened, decides in open_contexts(

@@ -20,6 +20,7 @@ from oomlint.documents.python.custody.targets import Target
 from oomlint.documents.python.flow import Flow
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
 from oomlint.documents.python.values import Evaluator
+from oomlint.documents.python.values.parameters import parameters_of
 
 
 class Touch(Struct, frozen=True):
@@ -64,6 +65,7 @@ class Around(Struct, eq=False):
     )
 
     def flow(self, home: Evaluator) -> Flow:
+        """How values flow through a file, worked out once."""
         if id(home) not in self.flows:
             self.flows[id(home)] = Flow(home.tree)
         return self.flows[id(home)]
@@ -107,11 +109,8 @@ class Custody:
 
     @cached_property
     def given(self) -> frozenset[str]:
-        if self.function is None:
-            return frozenset()
-        arguments = self.function.args
-        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-        return frozenset(each.arg for each in every)
+        """The names of the parameters of the function that is entered."""
+        return frozenset() if self.function is None else frozenset(parameters_of(self.function))
 
     def is_model(self, value: ast.expr, scope: Scope) -> bool:
         """Whether an expression is the model, in whatever it is wrapped."""
@@ -150,6 +149,7 @@ class Custody:
         return self._lines is None or any(a <= node.lineno <= b for a, b in self._lines)
 
     def key(self, value: ast.expr, scope: Scope) -> tuple[int, str] | None:
+        """What a value is known by: a name with its scope, or a dotted name."""
         if isinstance(value, ast.Name):
             found = scope.find(value.id)
             return (id(found[0]) if found is not None else 0, value.id)
@@ -157,6 +157,7 @@ class Custody:
         return None if name is None else (0, name)
 
     def is_module(self, value: ast.expr, scope: Scope) -> bool:
+        """Whether a dotted name begins with a module that is imported."""
         name = dotted(value)
         return name is not None and scope.imported(name) is not None
 
@@ -172,6 +173,7 @@ class Custody:
         return name in self.home.scopes.classes or self.home.elsewhere(name, scope) is not None
 
     def touch(self, node: ast.expr | ast.stmt, decides: frozenset[str], what: str = "") -> None:
+        """Note that something touches the model, what it may decide about it, and what it is called."""
         earlier = self.touches.get(id(node))
         decided = decides if earlier is None else decides | earlier.decides
         words = what or named_in_words(node)

@@ -17,6 +17,7 @@ _PLACES = frozenset({"is_parallelizable", "model_parallel", "hf_device_map"})
 
 
 def look_at_store(custody: Custody, assignment: ast.Assign) -> None:
+    """Note what an assignment decides that changes the model, or the library that it is made with."""
     scope = custody.flow.scope_at(assignment)
     for target in assignment.targets:
         if not isinstance(target, ast.Attribute):

@@ -118,6 +118,7 @@ def parameters_given(
 
 
 def argument_of(call: ast.Call, target: Target, name: str) -> ast.expr | None:
+    """What a call gives a parameter of what it enters, by its name or its place."""
     named = next((k.value for k in call.keywords if k.arg == name), None)
     places = _places(target)
     number = places.index(name) if name in places else len(call.args)

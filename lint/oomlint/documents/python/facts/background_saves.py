@@ -14,6 +14,7 @@ _COPIES_TO_HOST = frozenset({"cpu", "clone", "deepcopy", "offload_to_cpu"})
 
 
 def background_save_facts(script: Script) -> Iterator[Fact]:
+    """Facts of the kinds ``dcp-async-save`` and ``async-save-thread`` (``through``: what starts it)."""
     for step in script.steps:
         name = step.name
         if (

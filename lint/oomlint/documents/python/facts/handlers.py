@@ -16,6 +16,7 @@ _OOM_ERRORS = ("OutOfMemoryError",)
 
 
 def handler_facts(script: Script) -> Iterator[Fact]:
+    """Facts of the kinds ``catches-sigkill`` (``tests``) and ``retries-inside-except`` (``repeats``)."""
     for block, handler in ((t.body, h) for t in script.tree.tries for h in t.handlers):
         for test in _tests_for_sigkill(handler):
             if _asks_for_errno(test) or _trains(block):

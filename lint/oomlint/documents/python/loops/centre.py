@@ -77,6 +77,7 @@ def _fits(script: Script) -> tuple[Kind, ReachedCall] | None:
 
 
 def parts_of(script: Script, step: ReachedCall) -> tuple[ProjectClass, ...]:
+    """The classes of the project whose objects the call at the centre of a loop is given."""
     found = given_to(
         step.node, step.scope, script.flow, script.evaluator.modules, script.places.source
     )

@@ -59,6 +59,7 @@ def trained_loads(script: Script) -> tuple[Call, ...]:
 
 
 def configs(script: Script, models: Iterable[Call]) -> Iterator[tuple[Call, Node]]:
+    """Models that are built from a loaded config, each with the model id that this is loaded by."""
     named = {
         id(step.node): step
         for step in script.steps
@@ -114,6 +115,7 @@ def _names_dtype(script: Script, step: ReachedCall) -> bool:
 
 
 def frozen(script: Script, trained: set[int]) -> Span | None:
+    """Where the script freezes a part of what is trained."""
     wanted = {node: call for node, call in script.loaders.items() if node in trained}
     for step in script.steps:
         if step.last == "requires_grad_" and isinstance(step.node.func, ast.Attribute):
@@ -279,6 +281,7 @@ def _are_words(said: Items) -> bool:
 
 
 def checkpoints(script: Script) -> Entry | None:
+    """Where the script sets ``gradient_checkpointing`` of a model, and to what."""
     for node in script.tree.assignments:
         target = node.targets[0]
         if not isinstance(target, ast.Attribute) or target.attr != "gradient_checkpointing":
@@ -370,6 +373,7 @@ def _is_part(value: ast.expr, name: str | None) -> bool:
 
 
 def behind_load(script: Script, models: tuple[Call, ...]) -> InsertionPoint | None:
+    """The place behind the statement that loads the one model, where a line can be added."""
     if len(models) != 1:
         return None
     loader = script.node_of[id(models[0])]

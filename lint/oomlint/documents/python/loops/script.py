@@ -72,5 +72,6 @@ class Script(Struct, frozen=True, eq=False):
 
 
 def loads_model(call: Call) -> bool:
+    """Whether a call loads or builds a model, and not its config."""
     holder, _, method = call.callee.rpartition(".")
     return method in _LOADERS and "config" not in holder.lower()

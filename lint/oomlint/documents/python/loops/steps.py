@@ -56,12 +56,14 @@ def for_training(script: Script, makers: dict[int, Call]) -> Call | None:
 
 
 def autocasts(script: Script) -> Iterator[Call]:
+    """The calls that make a context in which torch casts."""
     for step in script.steps:
         if step.last == "autocast" and "accelerator" not in step.name and "fabric" not in step.name:
             yield script.call(step)
 
 
 def splits_samples(script: Script) -> Span | None:
+    """A call that divides each sample among the ranks."""
     for step in script.steps:
         if _SPLITS.search(step.last):
             return script.places.span(step.node)
@@ -159,6 +161,7 @@ def _gives_name(statement: ast.stmt, names: set[str]) -> bool:
 
 
 def has_own_loss(script: Script, kind: Kind, step: ReachedCall) -> bool:
+    """Whether the loss is none of those that the model returns or torch has."""
     if kind == "lightning" or not isinstance(step.node.func, ast.Attribute):
         return False
     return not any(map(_is_usual_loss, script.flow.path(_run_from(step), step.scope)))

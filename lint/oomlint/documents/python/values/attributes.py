@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 def attribute_of(home: Evaluator, expression: ast.Attribute, scope: Scope, depth: int) -> Node:
+    """``args.batch``, ``self.size``, ``Path(x).parent``: what the attribute of an object is."""
     span = home.places.span(expression)
     if expression.attr == "parent":
         above = path_in(home, expression, scope, depth)

@@ -61,6 +61,7 @@ def _result(
 
 
 def call_of(home: Evaluator, expression: ast.Call, scope: Scope, depth: int) -> Node:
+    """What a call comes to: a text or number, a mapping of its arguments where it makes a config, or what it returns."""
     span = home.places.span(expression)
     known = home.calls.get(id(expression))
     if known is not None:
@@ -123,6 +124,7 @@ def _of_environment(
 
 
 def as_set(home: Evaluator, variable: str, span: Span) -> Scalar:
+    """A variable of the environment, by what the command that starts the script sets it to."""
     said = home.files.variable(variable)
     if said is None:
         return unknown_at(span)
@@ -236,5 +238,6 @@ def _is_of_card(call: ast.Call, scope: Scope) -> bool:
 
 
 def asks_card(expression: ast.expr, scope: Scope) -> bool:
+    """Whether an expression asks which GPU there is, so that the machine decides on it."""
     calls = (each for each in walk(expression) if isinstance(each, ast.Call))
     return any(_is_of_card(call, scope) for call in calls)

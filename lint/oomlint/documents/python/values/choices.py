@@ -152,6 +152,7 @@ def _operand(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) ->
 
 
 def _set_or(home: Evaluator, first: Node, other: Node, span: Span) -> Node:
+    """``first or other`` of two nodes."""
     plain = plain_value(first)
     if isinstance(first, PythonScalar) and first.option and first.either is None:
         is_open = plain is UNKNOWN
@@ -197,6 +198,7 @@ def _same_option(home: Evaluator, expression: ast.IfExp, scope: Scope, depth: in
 def by_ranks(
     home: Evaluator, place: ast.expr, several: ast.expr, one: ast.expr, scope: Scope, depth: int
 ) -> Scalar:
+    """A value where several processes run, and another one where but one does."""
     span = home.places.span(place)
     sides = [home.node(e, scope, depth + 1) for e in (several, one)]
     return PythonScalar(

@@ -26,6 +26,7 @@ _CHOSEN: Final = "it is given only where it is taken"
 
 
 def dict_of(home: Evaluator, expression: ast.Dict, scope: Scope, depth: int) -> PythonMapping:
+    """``{"batch": 4, **others}``: the entries of a dictionary that is written out."""
     span = home.places.span(expression)
     entries: list[PythonEntry] = []
     open_ended = False

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 def named_value(home: Evaluator, expression: ast.Name, scope: Scope, depth: int) -> Node:
+    """What a name stands for where it is asked for."""
     span = home.places.span(expression)
     if expression.id == "__file__":
         return Scalar(span, home.places.source.path)
@@ -178,6 +179,8 @@ def _binding_by_files(
 def _last_held(
     home: Evaluator, owner: Scope, bindings: list[Binding], depth: int
 ) -> ast.expr | None:
+    """The last of the values that a name is given under tests that are known to hold; ``None`` where one is not
+    known."""
     if id(owner.node) not in home.tests:
         home.tests[id(owner.node)] = tests_of_values(owner.node)
     tests, chosen = home.tests[id(owner.node)], None

@@ -39,6 +39,7 @@ def arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, Sc
 
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The names of what a function takes, ``*args`` and ``**kwargs`` left out."""
     given = function.args
     return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
 

@@ -25,6 +25,7 @@ def is_unsettled(node: Scalar) -> bool:
 
 
 def unknown_at(span: Span) -> Scalar:
+    """A value that only running the program tells, at a place."""
     return Scalar(span, UNKNOWN, locked="its value is only known when the program runs")
 
 
@@ -34,10 +35,12 @@ def left_open(node: Node) -> Node:
 
 
 def may_differ(node: Node) -> bool:
+    """Whether the program may have another value than the one that stands there."""
     return isinstance(node, Scalar) and node.may_differ
 
 
 def seen_from(node: Node, span: Span) -> Node:
+    """A node of elsewhere, with the place where it is asked for."""
     return replace(node, via=span) if isinstance(node, Scalar) else node
 
 
@@ -48,12 +51,14 @@ def or_none(node: Node) -> Node:
 
 
 def of_option(node: Node, option: str) -> Node:
+    """A node as the default of an option of the command line."""
     if not isinstance(node, Scalar) or filed_of(node) is not None:
         return node
     return PythonScalar(node.span, node.value, node.plain, node.via, node.locked, option=option)
 
 
 def locked_by(node: Node, reason: str) -> Node:
+    """A node that nobody may edit, nor what stands in it, with the reason in words."""
     if isinstance(node, Sequence):
         return replace(node, items=tuple(locked_by(i, reason) for i in node.items), locked=reason)
     if isinstance(node, Mapping):
@@ -95,5 +100,6 @@ def from_elsewhere(node: Node, span: Span, path: str) -> Node:
 def mapping_of(
     entries: list[PythonEntry], span: Span, kind: str, open_ended: bool
 ) -> PythonMapping:
+    """A mapping of entries, of which the last of a key counts; ``open_ended``: it may have others."""
     wins, lost = last_wins(entries)
     return PythonMapping(span, wins, lost, None, open_ended, kind=kind)
