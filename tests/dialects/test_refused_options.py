@@ -243,6 +243,11 @@ _SIZES = "--per_device_train_batch_size 1 --num_train_epochs 1 --learning_rate 1
         ("--eos_token x", "", "stops at --eos_token, which"),
         ("--no_lora --rank 4", "", ""),
         ("--rank four", "", "stops at --rank four: it is no whole number"),
+        ("--rank --bf16", "", "stops at --rank, which gets no value"),
+        ("--lora --bf16 --fp16_full_eval", "", ""),
+        ("--report_to --bf16", "==4.57.1", "stops at --report_to, which gets no value"),
+        ("--run_name $NAME --bf16", "==4.57.1", "stops at --run_name: nothing sets $NAME"),
+        ("--include_num_input_tokens_seen --bf16", "==4.57.1", ""),
     ],
 )
 def test_options_of_a_library_by_its_releases(options: str, release: str, reason: str) -> None:
@@ -349,7 +354,7 @@ def parse_args({taken}):
 
 @pytest.mark.parametrize(("taken", "is_known"), [("", True), ("words", False)])
 def test_a_function_of_the_script_around_its_parser(taken: str, is_known: bool) -> None:
-    parser, parse = _AROUND.format(taken=taken), f"parse_args({'options()' if taken else ''})"
+    parser, parse = _AROUND.format(taken=taken), f"parse_args({'command()' if taken else ''})"
     found = _own("python train.py --speed 1", parser, parse)
     assert bool(found) is is_known
 

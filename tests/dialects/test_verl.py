@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
 from oomlint.dialects import registry
 from oomlint.dialects.verl.dialect import Verl
@@ -17,7 +17,7 @@ from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.fix.edits import make_fix
 from oomlint.judgement import judge_gpu
-from oomlint.linting.rule import Proposal
+from oomlint.linting.rule import Proposal, Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.linked import LinkOptions
@@ -792,3 +792,33 @@ def test_a_config_that_leaves_verls_own_model_in_its_place_is_what_commands_begi
     files = {"src/config/agent_trainer.yaml": config, "run.sh": command}
     run = run_of(files, "run.sh")
     assert (run.plan.model.id, run.plan.checkpointing.mode) == ("Qwen/Qwen2.5-7B-Instruct", "none")
+
+
+_ALONE = """\
+data:
+  train_files: train.parquet
+  train_batch_size: 64
+actor_rollout_ref:
+  model:
+    path: Qwen/Qwen2.5-7B-Instruct
+  actor:
+    optim:
+      lr: 1.0e-6
+  rollout:
+    name: vllm
+trainer:
+  n_gpus_per_node: 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "severity"),
+    [
+        (_ALONE, Severity.INFO),
+        (_ALONE.replace("  actor:\n", "  actor:\n    strategy: fsdp\n"), Severity.ERROR),
+        (f"defaults:\n  - ppo_trainer\n  - _self_\n{_ALONE}", Severity.ERROR),
+    ],
+)
+def test_what_a_config_is_composed_with_that_is_not_whole(config: str, severity: Severity) -> None:
+    found = report_of({"configs/grpo.yaml": config}, hardware="2xRTX-4090-24GB").diagnoses
+    assert {each.severity for each in found if each.rule.code == "OOM100"} == {severity}

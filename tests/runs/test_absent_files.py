@@ -52,6 +52,24 @@ def test_what_a_command_opens_first_is_not_where_it_runs(
     assert _told(files, path) == [("OOM902", Severity.ERROR)]
 
 
+SETTINGS = "model_name_or_path: meta-llama/Llama-3.1-8B\noutput_dir: out\nper_device_train_batch_size: 64\n"
+TRL = """\
+from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser
+args, model_args = TrlParser((SFTConfig, ModelConfig)).parse_args_and_config()
+SFTTrainer(model=model_args.model_name_or_path, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "is_missing"), [("configs/sft.yaml", True), ("../configs/sft.yaml", False)]
+)
+def test_the_settings_that_a_parser_of_trl_opens(config: str, is_missing: bool) -> None:
+    script = f"torchrun --nproc_per_node 8 ../src/sft.py --config {config} --bf16 true\n"
+    files = {"scripts/run.sh": script, "src/sft.py": TRL, "configs/sft.yaml": SETTINGS}
+    told = [code for code, severity in _told(files, "scripts/run.sh") if severity is Severity.ERROR]
+    assert ("OOM902" in told) is is_missing
+
+
 @pytest.mark.parametrize(
     ("path", "script", "more"),
     [

@@ -283,6 +283,11 @@ class Dialect:
         first, *others = claims
         return (block for claim in (*others, first) for block in claim.blocks)
 
+    def lack_of(self, config: Claim) -> str:
+        """What a config that no command here starts has not, in words, where its program starts with no such file alone;
+        empty of one that may be whole."""
+        return ""
+
     def are_kin(self, config: Claim, launch: Claim) -> bool:
         """Whether a launch line of another config may be a hint of how this one is started: not
         where a different program trains by it."""

@@ -6,7 +6,7 @@ command decides, is not sure to be missing.
 
 accelerate 0.17.1 to 1.11 ``commands/config/config_args.py load_config_from_file`` (*The passed configuration file … does not
 exist*; 0.16 takes its default in the place of it); transformers 4.57 ``training_args.py __post_init__`` opens ``fsdp_config``,
-``integrations/deepspeed.py`` the JSON of DeepSpeed.
+``integrations/deepspeed.py`` the JSON of DeepSpeed; TRL 0.9 to 1.16 ``TrlParser.parse_args_and_config`` opens ``--config``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from oomlint.runs.parts import MissingFile
 from oomlint.runs.vendored.readers import options_of_training
 
 _OPENED_BY_TRAINER = ("deepspeed", "fsdp_config")
+_OPENED_BY_PARSER = "config"
 _STOPS: Release = (0, 17)
 _KINDS = (*JSON_SUFFIXES, *YAML_SUFFIXES)
 # ``${DS:-zero3.json}``
@@ -91,6 +92,9 @@ class AbsentFiles:
             yield launcher
         documents = [claim.document for claim in claims]
         parsers = [parser for parser in map(parser_of, documents) if parser is not None]
+        settings = launch.flags.entries.get(_OPENED_BY_PARSER)
+        if settings is not None and any(parser.takes_a_file for parser in parsers):
+            yield settings
         if any(options_of_training(document) is not None for document in documents):
             for name in _OPENED_BY_TRAINER:
                 is_joined = any(name in parser.joined for parser in parsers)

@@ -387,6 +387,9 @@ class Linker:
             # What the framework takes whole is left to it: who else may read it takes a look at all programs.
             or (bool(run.stray or run.wrong) and self._own_readers.load(main))
         )
+        lack = dialect.lack_of(main) if launch is None and main.kind == "run" else ""
+        if lack:
+            return self._doubted(declared, parts, claims, lack, earlier)
         if not is_own:
             return declared
         # A program of the project's own reads the file, or some of its keys, and so the others, too.

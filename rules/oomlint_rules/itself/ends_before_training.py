@@ -5,7 +5,8 @@
 Code and options of which it is certain that they end a run, whatever memory there is:
 
 * an option of `argparse` that a script declares twice, or without a name, so that the parser stops as it is made;
-* a class or a function of the project that is called without an argument that it requires, ahead of the training;
+* a class or a function of the project that is called without an argument that it requires, with one that it does not take or
+  with more than it has places for, ahead of the training, and a name that a script reads ahead of all that give it a value;
 * a `Trainer` whose samples get labels neither from the script nor from a collator;
 * a collator of transformers that masks words (`DataCollatorForLanguageModeling` without `mlm=False`), where the tokenizer
   of the model has no mask token;
@@ -15,8 +16,9 @@ Code and options of which it is certain that they end a run, whatever memory the
   with which a script makes transformers' or TRL's though no release that the project allows has it (`eval_strategy` before
   transformers 4.41, `GRPOConfig(max_new_tokens=...)`), or none that knows the model (`evaluation_strategy` beside Qwen3);
 * an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
-  transformers 5), or that it or a function that Python Fire makes a command of requires and is not given; options of
-  transformers' and TRL's classes by the releases that the project allows;
+  transformers 5), that gets no value and wants one (`--version $PROMPT_VERSION`, where nothing of the project sets the variable or
+  tells of it, and it is none of those that people have in their environment), or that the parser or a function that Python Fire
+  makes a command of requires and is not given; options of transformers' and TRL's classes by the releases that the project allows;
 * a name that a script imports from transformers, TRL, PEFT, accelerate or a module of torch, and that no release has which
   the project allows (`from torch.distributed.fsdp import fully_shard` before torch 2.6);
 * a model that transformers' auto classes know from a later release on than the project allows (Qwen3 before 4.51), where the
@@ -31,15 +33,16 @@ Code and options of which it is certain that they end a run, whatever memory the
 * DeepSpeed that a command asks for, where a lock or `pip freeze` lists the project's whole environment without it, and
   nothing else of the project brings it;
 * a key of a mapping, an attribute of a plain class or a name of a module that the project writes out as its config, which the
-  script asks for and nothing gives;
+  script asks for and nothing gives, and what it asks its parsed arguments for and no option of its parser gives;
 * vLLM in the process of TRL's trainer (0.18 and 0.19) that plain Python starts, where nobody sets the ranks that it reads;
 * an error that the script raises itself ahead of the training, and a name of a notebook that no cell gives a value;
 * a data set that LLaMA-Factory is to train on and the `dataset_info.json` in the project does not list, where nothing of
   the project adds to that;
 * a key that earlier releases of ms-swift or LLaMA-Factory had (`train_type` before ms-swift 4.1) where the project pins one
   that refuses it;
-* words of a command that Hydra refuses, since the config that it composes for a program of the project has no such key, and
-  micro batches of verl that are said both for all ranks and for one, or that its trainer asks for and nothing sets;
+* words of a command that Hydra refuses, since the config that it composes for a program of the project has no such key, micro
+  batches of verl that are said both for all ranks and for one, or that its trainer asks for and nothing sets, and a reward
+  manager that no release of verl has which may run;
 * FSDP in the one process that Axolotl starts for one GPU, which no launcher gives a rank;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
@@ -67,7 +70,8 @@ Where a file beside it pins a library, nobody knows with which release that was,
 ## Sources
 
 * CPython 3.13 `argparse.py` `_handle_conflict_error` (*conflicting option string: -g*), `parse_args` (*unrecognized
-  arguments*, *invalid int value*, *the following arguments are required*)
+  arguments*, *invalid int value*, *expected one argument*, *the following arguments are required*); `ceval.c` (*got an unexpected
+  keyword argument*); bash(1), "Word Splitting" (an unset variable without quotes is no word)
 * fire 0.7 `core.py` `_MakeParseFn` (*The function received no value for the required argument*)
 * transformers 5.23 `hf_argparser.py` `parse_args_into_dataclasses` (*Some specified arguments are not used*)
 * names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16, PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
@@ -87,7 +91,7 @@ Where a file beside it pins a library, nobody knows with which release that was,
 * TRL 0.18.0 to 0.20.0 `trainer/grpo_trainer.py`; vLLM `executor/uniproc_executor.py` (`ExecutorWithExternalLauncher`)
 * hydra 1.3 `_internal/config_loader_impl.py` `_apply_overrides_to_config`, `_internal/defaults_list.py`
 * verl 0.2 to 0.5 `trainer/ppo/ray_trainer.py` `_validate_config`; 0.6 to 0.9.1 `utils/config.py` `validate_config`,
-  `workers/config/actor.py` and `critic.py`
+  `workers/config/actor.py` and `critic.py`; 0.2 to 0.9.1 `workers/reward_manager`, `experimental/reward_loop/reward_manager`
 * transformers 4.36 to 5.23 `trainer.py` (*Using fsdp only works in distributed training*)
 * torchtitan 90c889e97 `torchtitan/float8.py`, v0.1.0 `components/quantization/float8.py`; torchao 0.5.0
   `float8/float8_tensor_parallel.py` (*Expecting module to be Float8Linear*)

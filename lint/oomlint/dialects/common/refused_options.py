@@ -40,6 +40,8 @@ _GUIDES = (".md", ".rst")
 _BARE_VARIABLE = r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})"
 # transformers 5.23 hf_argparser.py, TRL 1.9 scripts/utils.py: words before any class is asked.
 _OF_PARSERS = frozenset({"help", "h", "config"})
+# Of a text or a bool (transformers 4.57.1 training_args.py, TRL 0.28.0 trainer/grpo_config.py) hf_argparser.py makes a switch.
+_ALSO_SWITCHES = frozenset({"include_num_input_tokens_seen", "scale_rewards"})
 # DeepSpeed 0.19.5 launcher/launch.py and torch 2.8 distributed/launch.py hand it over.
 _OF_LAUNCHERS = frozenset({"local_rank", "local-rank"})
 
@@ -146,7 +148,9 @@ def _of_field(name: str, every: tuple[Field, ...]) -> Option:
     is_switch = "bool" in kinds
     names = (f"no_{name}", name) if is_switch else (name,)
     required = all(field.is_required for field in every)
-    return Option(names, number, (), required, wants_word=not is_switch)
+    return Option(
+        names, number, (), required, wants_word=not is_switch and name not in _ALSO_SWITCHES
+    )
 
 
 # -- what it stops at --------------------------------------------------------------------------------

@@ -72,6 +72,15 @@ class Verl(Dialect):
             block = OmegaConfBlock(document, root, table, entry.key_span)
             yield Claim(self, "run", document, (block,))
 
+    def lack_of(self, config: Claim) -> str:
+        """A config that is composed with no other and leaves out what verl's trainer asks first (0.2 to 0.9.1
+        trainer/main_ppo.py: ``actor_rollout_ref.actor.strategy``) is laid over another by whoever starts it."""
+        block = config.blocks[0]
+        is_alone = isinstance(block, OmegaConfBlock) and block.table is VERL_PPO
+        if not is_alone or any(block.find(key) is not None for key in ("defaults", _ASKED_FIRST)):
+            return ""
+        return f"{config.path} has no {_ASKED_FIRST}: what verl composes it with is not known"
+
     def _commands(self, document: Document) -> Iterable[Claim]:
         claimed = False
         for launch in launches(document):
@@ -151,6 +160,7 @@ _TABLES = {"ppo": VERL_PPO, "sft": VERL_SFT, "engine": VERL_SFT_ENGINE, "ray": V
 _ASIDES = ("main_generation", "main_eval", "model_merger", "main_perf")
 
 
+_ASKED_FIRST = "actor_rollout_ref.actor.strategy"
 _HYDRA_MAIN = r"@hydra\.main\([^()]*\)"
 _TEXT_ARGUMENT = r"(\w+)\s*=\s*([\"'])([^\"'\n]*)\2"
 
