@@ -613,9 +613,18 @@ class Block(Struct, frozen=True, eq=False, dict=True):
                 yield from self._stray_keys(entry.value, bare + ".")
             elif not {bare, path} & table.legal_keys:
                 is_data = len(mapping.entries) > _MOST_KEYS
-                nearest = () if is_data else table.nearest(bare)
+                nearest = () if is_data else self._could_be(bare, entry)
                 until = "" if table.past is None else table.past.keys.get(bare, "")
                 yield StrayKey(self, mapping, entry, path, nearest, until=until)
+
+    def _could_be(self, path: str, entry: Entry) -> tuple[str, ...]:
+        """The names near to a key that could have the value which stands there: a word is none for a section (``checkpointer``,
+        which holds other keys), unless the name is that of one but for its spelling."""
+        names = self.table.nearest(path)
+        if not isinstance(entry.value, Scalar) or entry.value.value is None:
+            return names
+        parents = self.table.parents
+        return tuple(each for each in names if each not in parents or is_misspelling(path, each))
 
     # -- writing ---------------------------------------------------------------------
 
