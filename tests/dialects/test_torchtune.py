@@ -157,6 +157,21 @@ def test_misspelt_keys_are_lost_in_silence() -> None:
 
 
 @pytest.mark.parametrize(
+    ("override", "nearest"),
+    [
+        ("checkpoint_dir=/models/llama", ()),
+        ("checkpointers=torchtune.training.FullModelHFCheckpointer", ("checkpointer",)),
+    ],
+)
+def test_a_word_is_meant_for_a_section_only_where_that_is_misspelt(
+    override: str, nearest: tuple[str, ...]
+) -> None:
+    line = f"tune run full_finetune_single_device --config llama3_1/8B_full {override}\n"
+    (stray,) = link({"run.sh": line}).runs[0].stray
+    assert stray.nearest[:1] == nearest
+
+
+@pytest.mark.parametrize(
     ("model", "checkpointer", "rewritten"),
     [
         ("llama3_1.llama3_1_8b", "FullModelHFCheckpointer", ("q", "k")),

@@ -47,6 +47,29 @@ def test_a_config_of_several_strange_keys_that_nothing_starts_gets_remarks() -> 
         assert found == [severity, severity]
 
 
+_TRL = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: a/b\nmax_length: 1024\noutput_dir: out\n"
+    "per_device_train_batch_size: 1\ngpu_memory_utilization: 0.9\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "command", "severity"),
+    [
+        ("", "", Severity.WARNING),
+        # Keys that are like none of TRL's are another program's, and so may this one be.
+        ("triton_server_url: x\n", "", Severity.INFO),
+        ("triton_server_url: x\n", "trl sft --config sft.yaml\n", Severity.WARNING),
+    ],
+)
+def test_beside_keys_of_another_program_one_that_is_only_near_gets_a_remark(
+    more: str, command: str, severity: Severity
+) -> None:
+    told = report_of({"sft.yaml": _TRL + more, "run.sh": command}).diagnoses
+    found = [each.severity for each in told if each.finding.rule.code == "OOM801"]
+    assert found == [severity]
+
+
 _DPO = """\
 from transformers import AutoModelForCausalLM
 from trl import DPOConfig, DPOTrainer

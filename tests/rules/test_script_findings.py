@@ -562,3 +562,16 @@ def test_a_carriage_return_behind_the_last_word_of_a_line_is_a_remark():
     report = check("train.sh", RECIPE.replace("\n", "\r\n"))
     (told,) = (d.finding for d in report.diagnoses if d.rule.name == "shell-broken-continuation")
     assert told.severity is Severity.INFO
+
+
+def test_of_sharding_that_raises_the_peak_nobody_says_that_it_falls():
+    """Axolotl's zero2.json keeps the optimizer in host RAM, its zero3.json does not."""
+    text = (
+        "base_model: Qwen/Qwen2.5-32B\ndatasets:\n  - path: tatsu-lab/alpaca\n    type: alpaca\n"
+        "sequence_len: 2048\nmicro_batch_size: 1\ngradient_checkpointing: true\nflash_attention: true\n"
+        "bf16: true\ndeepspeed: deepspeed_configs/zero2.json\n"
+    )
+    report = check("train.yaml", text, Options(hardware=parse_hardware("4xRTX-4090-24GB")))
+    (found,) = (d.finding for d in report.diagnoses if d.rule.code == "OOM302")
+    assert found.message == "each of 4 GPUs keeps all 61.0 GiB of weights, more than it has"
+    assert not any("the peak falls" in each for each in found.details)

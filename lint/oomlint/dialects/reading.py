@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from oomlint.dialects.entries import is_returned, is_unknown, may_differ
 from oomlint.dialects.kinds import AUTO, BadValue, OutOfRange, Undecided
 from oomlint.dialects.setting import Origin, Setting
-from oomlint.documents.base import Entry, Mapping, Name
+from oomlint.documents.base import Entry, Mapping, Name, Scalar
 from oomlint.documents.python.nodes import is_if_known
 from oomlint.documents.text import Location
 from oomlint.plan.evidence import Level
@@ -18,7 +18,7 @@ from oomlint.wording.spelling import is_misspelling
 
 if TYPE_CHECKING:
     from oomlint.dialects.block import Block
-    from oomlint.dialects.table import Renaming, Row
+    from oomlint.dialects.table import Renaming, Row, Table
 
 # What is meant by strange keys is worked out one by one. The largest framework has some 1,400 keys;
 # more in one mapping are no slips of the pen.
@@ -170,9 +170,18 @@ def stray_keys(block: Block, mapping: Mapping, prefix: str) -> Iterator[StrayKey
             yield from block.stray_keys(entry.value, bare + ".")
         elif not {bare, path} & table.legal_keys:
             is_data = len(mapping.entries) > _MOST_KEYS
-            nearest = () if is_data else table.nearest(bare)
+            nearest = () if is_data else _could_be(table, bare, entry)
             until = "" if table.past is None else table.past.keys.get(bare, "")
             yield StrayKey(block, mapping, entry, path, nearest, until=until)
+
+
+def _could_be(table: Table, path: str, entry: Entry) -> tuple[str, ...]:
+    """The names near to a key that could have the value which stands there: a word is none for a section (``checkpointer``,
+    which holds other keys), unless the name is that of one but for its spelling."""
+    names = table.nearest(path)
+    if not isinstance(entry.value, Scalar) or entry.value.value is None:
+        return names
+    return tuple(each for each in names if each not in table.parents or is_misspelling(path, each))
 
 
 def renamed_keys(block: Block) -> Iterator[tuple[StrayKey, Renaming]]:

@@ -82,6 +82,9 @@ _TRL_SFT = text(
 )
 
 
+_OF_ANOTHER = "unless a program of the project's own reads the file"
+
+
 class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
     summary = "a key that the framework does not know, and ignores or refuses"
     only_where = (Where(has="stray"),)
@@ -256,9 +259,12 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
             details = (*details, f"as it stands {nearest} is at its default, {row.default}")
         is_misspelt = row is not None and bool(row.field) and _is_spelt_alike(stray.path, nearest)
         doubt = other_reader(run, stray.block)
+        is_anothers = not _is_started(run) and _has_more_such(run, stray)
+        if is_anothers and not doubt:
+            details = (*details, _OF_ANOTHER)
         return self.finding(
             run,
-            Severity.WARNING if is_misspelt and not doubt else Severity.INFO,
+            Severity.WARNING if is_misspelt and not (doubt or is_anothers) else Severity.INFO,
             title,
             at=stray,
             details=(*details, *may_take(doubt)),
@@ -276,7 +282,7 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
             details = (*asked, *details)
         elif not _is_started(run):
             severity = Severity.INFO if _has_more_such(run, stray) else Severity.WARNING
-            details = (*details, "unless a program of the project's own reads the file")
+            details = (*details, _OF_ANOTHER)
         doubt = other_reader(run, stray.block) or stray.doubt
         if doubt:
             severity, details = Severity.INFO, (*details, *may_take(doubt))
@@ -313,7 +319,7 @@ def _has_more_such(run: Run, stray: StrayKey) -> bool:
     so that one which nothing starts is rather another program's, or a note for people."""
     return any(
         each.block is stray.block
-        and each.is_refused
+        and each.is_refused == stray.is_refused
         and not each.nearest
         and each.path != stray.path
         for each in run.stray
