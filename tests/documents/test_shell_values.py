@@ -132,6 +132,22 @@ def test_small_programs(program: list[str], given: str | None, printed: str | No
         ("X=$(dirname -- /a/b.sh)\npython t.py --x $X", ["/a"]),
         ("N=3\nA=(--x [0]*$N+[1]*$N --y 1)\npython t.py ${A[@]}", ["[0]*3+[1]*3"]),
         ("A=(--x [0]*$N --y 1)\npython t.py ${A[@]}", [UNKNOWN]),
+        # Items of associative arrays, and elements under a number that a variable holds.
+        ('declare -A m\nm["a"]=1\nm[b]="2 3"\nk=b\npython t.py --x "${m[$k]}"', ["2 3"]),
+        ('declare -A m=([a]=1 ["b c"]="/w/$N" [d]=\'x\')\npython t.py --x ${m["b c"]}', [UNKNOWN]),
+        ("N=2\ndeclare -A m=([a]=1 ['b c']=\"/w/$N\" [d]='x')\npython t.py --x ${m['b c']},${m[d]}", ["/w/2,x"]),
+        ("typeset -A m=([a]=1)\npython t.py --x ${m[c]:-9}", ["9"]),
+        ("declare -A m=([a]=1)\nm[b]+=2\npython t.py --x ${m[a]}", [UNKNOWN]),
+        ("declare -A m=([a]=1)\nm[$K]=2\npython t.py --x ${m[a]}", [UNKNOWN]),
+        ("declare -A m=([a]=1)\nif $R; then m[a]=2; fi\npython t.py --x ${m[a]}", [UNKNOWN]),
+        ("declare -A m=([a]=1)\npython t.py --x ${m[$K]}", [UNKNOWN]),
+        ("a=(1 2 4)\ni=1\npython t.py --x ${a[$i]},${a[i+1]}", ["2,4"]),
+        ("a=(1 2 4)\npython t.py --x ${a[$i]}", [UNKNOWN]),
+        # A folder, or else the hub: one model.
+        ("M=/w/big-7b\nif [[ ! -d $M ]]; then M=org/big-7b; fi\npython t.py --x $M", ["org/big-7b"]),
+        ("M=models/big-7b\n[ -d $M ] || M=org/big-7b\npython t.py --x $M", ["org/big-7b"]),
+        ("M=/w/big-7b\nif [[ ! -d $M ]]; then M=org/big-13b; fi\npython t.py --x $M", [UNKNOWN]),
+        ("M=a/big-7b\nif [[ ! -d $M ]]; then M=b/big-7b; fi\npython t.py --x $M", [UNKNOWN]),
         ("for x in 1 2; do python t.py --x $x; done", ["1", "2"]),
         # The first round runs as things stand; what later ones make of them is not known.
         ("N=3\nX=a\ni=0\nwhile (($i < $N)); do\n if ((i > 0)); then X=b; fi\n python t.py --x $X\n i=$((i + 1))\ndone", ["a"]),

@@ -281,8 +281,7 @@ class Expander:
         if parsed is None:
             yield from self._computed(self._operation(node), "", span, place)
             return
-        name, whole_array, sign, other = parsed
-        binding = self.bindings.get(name)
+        name, whole_array, sign, other, binding = parsed
         held = None if binding is None else held_text(binding)
         if sign in _ALTERNATIVE and other is not None:
             if held:
@@ -315,27 +314,45 @@ class Expander:
         chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
         yield from _referred(chunks, here, splits=place.splits)
 
-    def _parameter(self, node: Node) -> tuple[str, bool, str, Node | None] | None:
-        """Name, whether all elements of an array are meant, and what else the expansion
-        may stand for, behind which sign."""
+    def _parameter(self, node: Node) -> tuple[str, bool, str, Node | None, Variable | None] | None:
+        """Name, whether all elements of an array are meant, what else the expansion may stand for, behind which sign, and
+        what the variable holds, or the item of an associative array."""
         children = [child for child in node.children if child.type not in ("$", "${", "}")]
         if not children:
             return None
         head, *rest = children
-        whole_array = False
+        whole_array, index = False, None
         if head.type == "subscript":
-            if not self.text.of(head).endswith(("[@]", "[*]")) or not head.named_child_count:
+            whole_array = self.text.of(head).endswith(("[@]", "[*]"))
+            index = head.child_by_field_name("index")
+            if not head.named_child_count or not (whole_array or index):
                 return None
-            whole_array = True
             head = head.named_children[0]
         if head.type not in ("variable_name", "special_variable_name"):
             return None
-        whole_array = whole_array or self.text.of(head) in ("@", "*")
+        name = self.text.of(head)
+        binding = self.bindings.get(name)
+        if index is not None and not whole_array:
+            if (
+                binding is None
+                or binding.items is None
+                or (rest and rest[0].type in _ASSIGNS_DEFAULT)
+            ):
+                return None
+            binding = self._item(binding, index)
+        whole_array = whole_array or name in ("@", "*")
         if not rest:
-            return self.text.of(head), whole_array, "", None
+            return name, whole_array, "", None, binding
         if rest[0].type in _DEFAULT | _ALTERNATIVE and len(rest) == 2:
-            return self.text.of(head), whole_array, rest[0].type, rest[1]
+            return name, whole_array, rest[0].type, rest[1], binding
         return None
+
+    def _item(self, holder: Variable, index: Node) -> Variable | None:
+        """The item of an associative array under a key; nothing under a key that nobody gave it."""
+        key = self.known(index)
+        if key is None:
+            return Variable(holder.name, holder.key_span, holder.span)
+        return None if holder.items is None else holder.items.get(key)
 
     # -- what is computed -------------------------------------------------------------
 
@@ -423,10 +440,10 @@ class Expander:
         if binding.fields is None:
             known = binding.chunks is not None and index in (None, "0")
             return field_text(binding.chunks or ()) if known else None
-        number = index or "0"
-        if not number.isdigit() or int(number) >= len(binding.fields):
+        number = int(index or 0) if (index or "0").isdigit() else self.number(index or "0")
+        if number is None or not 0 <= number < len(binding.fields):
             return None
-        before = binding.fields[: int(number) + 1]
+        before = binding.fields[: number + 1]
         certain = not any(chunk.many for field in before for chunk in field)
         return field_text(before[-1]) if certain else None
 

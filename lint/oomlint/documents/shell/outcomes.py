@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,10 @@ _WORD_TYPES = frozenset(
         "simple_expansion", "command_substitution", "comment",
     }
 )  # fmt: skip
+# An id of the hub: no folder whose name says that it holds models or data.
+_ID = re.compile(
+    r"(?!(?:\w+_)?(?:models?|checkpoints?|ckpts?|weights|pretrained|cache|data|outputs?)/)[A-Za-z0-9][\w.-]*/[\w.-]+"
+)
 
 
 def any_of(
@@ -69,18 +74,32 @@ def perhaps(reader: Reader, script: ShellTree, nodes: list[Syntax]) -> None:
     reader.variables.held = dict(before)
     reader.variables.forget(names)
     reader.variables.held.update(may_hold(names, outcomes))
+    reader.variables.held.update(_alike(names, outcomes))
 
 
 def _alike(
     names: set[str], outcomes: Sequence[Mapping[str, Variable]]
 ) -> Iterator[tuple[str, Variable]]:
     """Variables that hold the same text in all outcomes of a branch, or Python wherever that lies: what it
-    runs is the same. No single place says it, so that none is edited."""
+    runs is the same; so is a model that lies in a folder, or else on the hub. No single place says it, so that none is
+    edited."""
     for name in names:
         found = [each.get(name) for each in outcomes]
         last = found[-1] if found else None
         texts = {None if each is None else held_text(each) for each in found}
         is_python = all(PYTHON.match(text or "") for text in texts)
-        if last is not None and None not in texts and (len(texts) == 1 or is_python):
+        if last is None or None in texts:
+            continue
+        on_hub = _on_hub({text for text in texts if text})
+        last = next((each for each in found if each and held_text(each) == on_hub), last)
+        if len(texts) == 1 or is_python or on_hub:
             step = Expansion(Container("value", last.span, shared=True), last.span, last.span)
             yield name, replace(last, chunks=retold(last.chunks, step))
+
+
+def _on_hub(texts: set[str]) -> str | None:
+    """The id among the spellings of one model: ``org/name`` beside folders that are called ``name``."""
+    ids = [text for text in texts if _ID.fullmatch(text)]
+    names = {text.rstrip("/").rpartition("/")[2] for text in texts}
+    are_paths = all("/" in text for text in texts)
+    return ids[0] if len(ids) == len(names) == 1 < len(texts) and are_paths else None

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 _POSITIONAL = ("@", "#", *"123456789")
 _NOWHERE = Span(0, 0)
+# ``declare -A``, and one item of what that is given.
+_ASSOCIATIVE = re.compile(r"-\w*A\w*")
+_BARE = re.compile(r"[\w./:@%+,=~^-]+")
+_ITEM = re.compile(
+    r"""\[(?:(?P<quote>["'])(?P<quoted>[^"'$`\\]*)(?P=quote)|(?P<bare>[^]"'$`\\]+))\]="""
+)
 # Where a script reads what it was started with.
 TAKES_ARGUMENTS = re.compile(r"\$(?:[@*1-9]|\{[@*1-9])|\bgetopts\b")
 
@@ -81,7 +87,7 @@ class Variables:
         """Nobody knows any more what they hold."""
         for name in names:
             if name in self.held:
-                self.held[name] = replace(self.held[name], chunks=None, fields=None)
+                self.held[name] = replace(self.held[name], chunks=None, fields=None, items=None)
             else:
                 self.held[name] = Variable(name, _NOWHERE, _NOWHERE)
 
@@ -96,7 +102,8 @@ class Variables:
     def assign(self, script: ShellTree, node: Syntax, *, exported: bool) -> Variable | None:
         name_node = node.child_by_field_name("name")
         if not script.sound(node) or name_node is None or name_node.type != "variable_name":
-            self.forget(assigned_names(script, node))
+            if not (name_node is not None and self._assign_item(script, node, name_node)):
+                self.forget(assigned_names(script, node))
             return None
         name = script.text.of(name_node)
         if exported:
@@ -104,6 +111,57 @@ class Variables:
         binding = self.binding(script, node, name_node, name)
         self.held[name] = binding
         return binding
+
+    def _assign_item(self, script: ShellTree, node: Syntax, name_node: Syntax) -> bool:
+        """``models["small"]=…`` of an associative array: whether that was understood."""
+        index = name_node.child_by_field_name("index")
+        holder = name_node.child_by_field_name("name")
+        name = "" if holder is None else script.text.of(holder)
+        known = self.held.get(name)
+        key = None if index is None else self.expander(script).known(index)
+        if not script.sound(node) or known is None or known.items is None or key is None:
+            return False
+        item = self.binding(script, node, name_node, name)
+        if any(child.type == "+=" for child in node.children):
+            return False
+        self.held[name] = replace(known, items={**known.items, key: item})
+        return True
+
+    def _assign_items(self, script: ShellTree, node: Syntax) -> bool:
+        """``declare -A models=([small]=… [large]=…)``: whether that was understood."""
+        name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if not script.sound(node) or name_node is None or value is None or value.type != "array":
+            return False
+        name = script.text.of(name_node)
+        items: dict[str, Variable] = {}
+        for child in value.named_children:
+            if child.type == "comment":
+                continue
+            span = script.text.span(child)
+            key = _ITEM.match(script.text.of(child))
+            chunks = None if key is None else self._value_of_item(script, child, key.end(), name)
+            if key is None or chunks is None:
+                return False
+            items[key["quoted"] or key["bare"]] = Variable(name, span, span, chunks)
+        place = script.text.span(node)
+        self.held[name] = Variable(name, script.text.span(name_node), place, items=items)
+        return True
+
+    def _value_of_item(
+        self, script: ShellTree, node: Syntax, behind: int, name: str
+    ) -> Field | None:
+        """What stands behind ``[small]=``: one word that is quoted or an expansion, or a bare one, of which the grammar
+        makes pieces."""
+        span = script.text.span(node)
+        place = Span(span.start + behind, span.end)
+        box = self.box(script, place, name)
+        bare = script.text.written(place)
+        if _BARE.fullmatch(bare):
+            return (Chunk(bare, (Expansion(box, place, place),)),)
+        parts = [
+            each for each in node.named_children if script.text.span(each).start >= place.start
+        ]
+        return self.expander(script).value(parts[0], box) if len(parts) == 1 else None
 
     def binding(self, script: ShellTree, node: Syntax, name_node: Syntax, name: str) -> Variable:
         """What an assignment makes the variable hold."""
@@ -168,9 +226,14 @@ class Variables:
         exports = words[0] == "export" or any(re.fullmatch(r"-\w*x\w*", w) for w in words[1:])
         if "-n" in words[1:] and words[0] == "export":
             exports = False
+        is_associative = any(_ASSOCIATIVE.fullmatch(word) for word in words[1:])
         for child in node.named_children:
             if child.type == "variable_assignment":
-                self.assign(script, child, exported=exports)
+                if not (is_associative and self._assign_items(script, child)):
+                    self.assign(script, child, exported=exports)
+            elif child.type == "variable_name" and is_associative:
+                name, span = script.text.of(child), script.text.span(child)
+                self.held[name] = Variable(name, span, span, items={})
             elif child.type == "variable_name" and exports:
                 self.exports.add(script.text.of(child))
 

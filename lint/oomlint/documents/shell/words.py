@@ -8,7 +8,7 @@ place where they are really written last. Edits choose the step at which to spli
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -110,13 +110,15 @@ def from_character(field: Field, start: int) -> Field:
 
 
 class Variable(Struct, frozen=True, eq=False):
-    """What a variable holds: ``chunks`` of a plain one, ``fields`` of an array, or neither."""
+    """What a variable holds: ``chunks`` of a plain one, ``fields`` of an array, ``items`` of an associative one, each a
+    plain variable, or none of these."""
 
     name: str
     key_span: Span
     span: Span
     chunks: tuple[Chunk, ...] | None = None
     fields: tuple[Field, ...] | None = None
+    items: Mapping[str, Variable] | None = None
 
 
 def held_text(binding: Variable) -> str | None:
