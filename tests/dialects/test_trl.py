@@ -936,3 +936,18 @@ def test_a_trainer_that_is_asked_for_steps_trains_what_the_wrapper_adapts(
     run = _run(files)
     assert run.settings.get(shared.stops) is None
     assert (run.plan.trainable.method, run.plan.trainable.r) == (method, rank)
+
+
+@pytest.mark.parametrize(
+    ("pinned", "algorithm"), [("1.5.1", "copied_rows"), ("1.6.0", "rows"), ("0.28.0", "rows")]
+)
+def test_dpo_copied_the_logits_that_it_cut(pinned: str, algorithm: str) -> None:
+    script = """\
+from trl import DPOConfig, DPOTrainer
+
+args = DPOConfig(output_dir="out", per_device_train_batch_size=4, max_length=512)
+trainer = DPOTrainer(model="Qwen/Qwen2.5-0.5B-Instruct", args=args, train_dataset=data)
+trainer.train()
+"""
+    plan = _run({"train.py": script, "requirements.txt": f"trl=={pinned}\n"}).plan
+    assert plan.loss.algorithm == algorithm

@@ -160,6 +160,13 @@ meaning.cannot_say("the model takes cross entropy of all logits", f.loss.logits_
 meaning.always(f.loss.upcast_fp32, True, "torch autocast makes cross entropy fp32")
 
 
+@meaning.derive(
+    f.loss.algorithm, source=f"{_GPT}.forward: the loss is a part of the compiled model"
+)
+def compiles_loss(run: Cells) -> Any:
+    return "compiled" if run[f.compile.enabled] else None
+
+
 @meaning.derive(f.eval.enabled, f.eval.strategy, f.eval.on_start, source=f"{SOURCE}:265")
 def evaluates(run: Cells) -> Any:
     return {f.eval.enabled: True, f.eval.strategy: "steps", f.eval.on_start: True}
