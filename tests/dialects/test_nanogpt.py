@@ -12,6 +12,7 @@ from tests.linked import link, report_of, run_of
 from oomlint.dialects import registry
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
+from oomlint.memory.traits import traits_of
 from oomlint.models.count import count_parameters
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -175,3 +176,10 @@ def test_an_assumed_vocabulary_counts_where_it_decides(layers: int, severity: st
 @pytest.mark.parametrize(("line", "algorithm"), [("", "compiled"), (" --compile=False", None)])
 def test_the_loss_is_a_part_of_the_compiled_model(line: str, algorithm: str | None) -> None:
     assert _lined(f"python train.py --batch_size=3{line}\n").plan.loss.algorithm == algorithm
+
+
+@pytest.mark.parametrize(("dropout", "has_masks"), [("0.0", False), ("0.2", True)])
+def test_dropout_of_nothing_keeps_no_masks(dropout: str, has_masks: bool) -> None:
+    dims = _run(_TRAIN.replace("dropout = 0.0", f"dropout = {dropout}")).plan.model.dims
+    assert dims is not None
+    assert traits_of(dims.arch, layer_norm=True).dropout == has_masks

@@ -35,12 +35,13 @@ def model(run: Cells) -> Any:
     hidden, heads, layers = run[own.hidden], run[own.heads], run[own.layers]
     if run[own.start] != "scratch" or not (hidden and heads and layers):
         return None
+    arch = "nanogpt_dropless" if run[own.dropout] == 0 else "nanogpt"
     dims = ModelDims(
-        arch="nanogpt", layers=layers, hidden=hidden, heads=heads, kv_heads=heads, head_dim=hidden // heads, ffn=4 * hidden,
+        arch=arch, layers=layers, hidden=hidden, heads=heads, kv_heads=heads, head_dim=hidden // heads, ffn=4 * hidden,
         vocab=run[own.vocab], tie_embeddings=True, attn_bias=bool(run[own.bias]), mlp_bias=bool(run[own.bias]), norm="ln",
         act="gelu", ctx=run[f.seq.max_len],
     )  # fmt: skip
-    return {f.model.dims: dims, f.model.arch: "nanogpt"}
+    return {f.model.dims: dims, f.model.arch: arch}
 
 
 @meaning.derive(f.model.id, source=f"{SOURCE}:189")
