@@ -78,10 +78,14 @@ def kind_of(row: Mapping[str, Any]) -> Kind:
 
 def counted(row: Mapping[str, Any], plan: Plan) -> Plan:
     """The plan of what the row's counter can see: torch's knows nothing of an engine that writes answers in a process of
-    its own, whichever GPU that is on."""
-    if not known_of(row).said.get("engine_apart"):
-        return plan
-    return plan.with_values({f.objective.rollout.engine: "vllm_server"})
+    its own, whichever GPU that is on, and takes the pool of one in its own process for allocated while that sleeps: vLLM
+    unmaps the memory behind torch's back (vllm 0.11 device_allocator/cumem.py sleep)."""
+    said = known_of(row).said
+    if said.get("engine_apart"):
+        return plan.with_values({f.objective.rollout.engine: "vllm_server"})
+    if said.get("engine_inside"):
+        return plan.with_values({f.objective.rollout.sleep: False})
+    return plan
 
 
 def measured(row: Mapping[str, Any], gpu: DeviceEstimate) -> tuple[float, float]:

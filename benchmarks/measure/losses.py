@@ -100,6 +100,20 @@ def rows(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
     return -F.logsigmoid(logps.sum(1)).mean()
 
 
+def copied_rows(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
+    """trl 0.29 to 1.5 trainer/dpo_trainer.py _compute_loss, which copies what it cuts."""
+    outputs = head(hidden)
+    logits = outputs[:, :-1].contiguous()
+    logps = by_rows(logits, labels[:, 1:])
+    if head.refers:
+        with torch.no_grad():
+            reference = head(hidden)
+            cut = reference[:, :-1].contiguous()
+            by_rows(cut, labels[:, 1:])
+    entropy(logits.detach())
+    return -F.logsigmoid(logps.sum(1)).mean()
+
+
 def sampled(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
     """trl 1.x trainer/grpo_trainer.py _get_per_token_logps_and_entropies."""
     logits = head(hidden)[:, :-1]
@@ -202,10 +216,10 @@ def in_place(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
 
 LOSSES: dict[str, Callable[[Head, Tensor, Tensor], Tensor]] = {
     loss.__name__: loss
-    for loss in (plain, preference, rows, sampled, distilled, chunked, head_chunks,
+    for loss in (plain, preference, rows, copied_rows, sampled, distilled, chunked, head_chunks,
                  recomputed_chunks, in_place)
 }  # fmt: skip
-_REFERRING = ("preference", "rows")
+_REFERRING = ("preference", "rows", "copied_rows")
 
 
 def measured(

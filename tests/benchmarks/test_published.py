@@ -213,6 +213,22 @@ def test_a_trainer_beside_an_engine_counts_its_own_alone(monkeypatch: pytest.Mon
     assert (apart.reserved_bytes, apart.reserved) == (alone.reserved_bytes, alone.reserved)
 
 
+def test_an_engine_in_the_trainers_process_counts_while_it_sleeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rollout = f.objective.rollout
+    own = _read("litgpt", _row())
+    asleep = own.with_values(
+        {rollout.engine: "vllm_colocate", rollout.gpu_mem_util: 0.1, rollout.sleep: True}
+    )
+    limits = GpuLimits(usable=80 << 30)
+    _told(monkeypatch, engine_inside=True)
+    alone = estimate(own, limits).gpu
+    counted = estimate(counters.counted(_row(), asleep), limits).gpu
+    assert alone.allocated_bytes is not None
+    assert counted.allocated_bytes == alone.allocated_bytes + (8 << 30)
+
+
 def test_no_code_asks_who_published_a_row() -> None:
     """Rows are told apart by what they say, in ``facts.toml``; code neither names a publisher nor a row."""
     asks = re.compile(

@@ -958,3 +958,18 @@ def test_a_classifier_that_sfttrainer_trains_has_no_logits_of_words(
     (run,) = link(files, "train.py").runs
     assert run.plan.eval.keeps_logits is kept
     assert run.plan.loss.logits_materialised == logits
+
+
+@pytest.mark.parametrize(
+    ("pinned", "algorithm"), [("1.5.1", "copied_rows"), ("1.6.0", "rows"), ("0.28.0", "rows")]
+)
+def test_dpo_copied_the_logits_that_it_cut(pinned: str, algorithm: str) -> None:
+    script = """\
+from trl import DPOConfig, DPOTrainer
+
+args = DPOConfig(output_dir="out", per_device_train_batch_size=4, max_length=512)
+trainer = DPOTrainer(model="Qwen/Qwen2.5-0.5B-Instruct", args=args, train_dataset=data)
+trainer.train()
+"""
+    plan = _run({"train.py": script, "requirements.txt": f"trl=={pinned}\n"}).plan
+    assert plan.loss.algorithm == algorithm

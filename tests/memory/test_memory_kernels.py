@@ -63,6 +63,8 @@ def bytes_of(found: Logits) -> tuple[float, float, float]:
         ("dropped", None, 0, 6, 0),
         # TRL: one sample after another.
         ("rows", None, 2, 6, 4),
+        # Inductor, model and loss in one graph: the half-precision logits alone, and in backward thrice their size.
+        ("compiled", None, 2, 2, 6),
     ],
 )
 def test_a_kernel_keeps_so_many_bytes_a_logit(
@@ -91,6 +93,9 @@ def test_a_reference_has_logits_of_its_own_beside_the_policys() -> None:
     for reference in ("copy", "shared_adapter_off"):
         assert logits(**pairs, objective__ref_model=reference).loss == 8 * EACH
     assert logits(**pairs, objective__ref_model="precomputed").loss == 6 * EACH
+    copied = {**pairs, "loss__algorithm": "copied_rows"}
+    assert logits(**copied).loss == 6 * EACH
+    assert logits(**copied, objective__ref_model="copy").loss == 10.5 * EACH
     simple = {**pairs, "objective__kind": "simpo"}
     assert bytes_of(logits(**simple, objective__ref_model="copy")) == (2 * EACH, 6 * EACH, 4 * EACH)
 

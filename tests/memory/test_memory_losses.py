@@ -23,6 +23,7 @@ ALGORITHMS = {
     "plain": Loss(),
     "preference": Loss(),
     "rows": Loss(algorithm="rows"),
+    "copied_rows": Loss(algorithm="copied_rows"),
     "sampled": Loss(algorithm="rows", logits_materialised="completion_only"),
     "distilled": Loss(),
     "chunked": Loss(logits_materialised="chunked", chunks=8),
@@ -32,7 +33,13 @@ ALGORITHMS = {
     ),
     "in_place": Loss(),
 }
-KINDS: dict[str, Any] = {"preference": "dpo", "rows": "dpo", "sampled": "grpo", "distilled": "gkd"}
+KINDS: dict[str, Any] = {
+    "preference": "dpo",
+    "rows": "dpo",
+    "copied_rows": "dpo",
+    "sampled": "grpo",
+    "distilled": "gkd",
+}
 
 
 def plan_of(row: dict[str, Any]) -> Plan:

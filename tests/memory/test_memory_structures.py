@@ -24,6 +24,8 @@ BLOCK, END, NORM = 36_992, 64_000, 64
 NUMEL = 2 * (BLOCK + END) + NORM
 FEED = 3 * 64 * 128
 
+NANOGPT = {"nanogpt", "nanogpt_dropless"}
+
 
 @pytest.fixture(autouse=True)
 def _uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +266,7 @@ def test_what_scores_tokens_norms_its_keys_with_a_bias() -> None:
     ("share", "classes"),
     [
         # Positions are learned, or a bias of the scores.
-        (0, {"gpt2", "gpt_bigcode", "nanogpt", "gpt_neo", "openai-gpt", "opt", "bloom", "mpt", "biogpt", "xglm", "ctrl",
+        (0, {"gpt2", "gpt_bigcode", *NANOGPT, "gpt_neo", "openai-gpt", "opt", "bloom", "mpt", "biogpt", "xglm", "ctrl",
              "whisper", "olmo_hybrid", "t5", "mt5", "umt5"}),
         (0.25, {"gptj", "gpt_neox", "codegen", "stablelm", "qwen3_next", "qwen3_5", "qwen3_5_moe"}),
         (0.4, {"phi", "litgpt_phi"}),
@@ -649,7 +651,7 @@ PHI_4 = {"phi3", "phi4_multimodal"}
         ("scaled_query", {"opt", "whisper"}),
         ("refuses_sdpa", {"bloom", "chatglm_6b", "codegen", "gemma2", "gpt_neo", "gpt_oss", "gptj", "xglm", *T5}),
         ("biased_scores", T5),
-        ("half_softmax", {"nanogpt", *T5}),
+        ("half_softmax", {*NANOGPT, *T5}),
         ("inner_dropout", T5),
         ("attention_softcap", {"gemma2"}),
         ("logit_softcap", {"gemma2", *GEMMA_3N, *GEMMA_4}),
@@ -688,13 +690,13 @@ PHI_4 = {"phi3", "phi4_multimodal"}
             "gpt2", "gpt_bigcode", "nanogpt", "openai-gpt", "biogpt", "xglm", "starcoder2", "seed_oss", "opt", "ctrl", "nomic_bert",
             "gte", *T5,
         }),
-        ("learned_positions", {"gpt2", "gpt_bigcode", "nanogpt", "gpt_neo", "openai-gpt", "opt", "biogpt", "whisper"}),
+        ("learned_positions", {"gpt2", "gpt_bigcode", *NANOGPT, "gpt_neo", "openai-gpt", "opt", "biogpt", "whisper"}),
         ("all_biases", {
-            "gpt2", "gpt_bigcode", "nanogpt", "openai-gpt", "gpt_neox", "opt", "bloom", "phi", "litgpt_phi", "whisper", "biogpt",
+            "gpt2", "gpt_bigcode", *NANOGPT, "openai-gpt", "gpt_neox", "opt", "bloom", "phi", "litgpt_phi", "whisper", "biogpt",
             "xglm", "ctrl", "starcoder2", "chatglm_6b",
         }),
         ("fused_qkv", {
-            "gpt2", "gpt_bigcode", "nanogpt", "openai-gpt", "gpt_neox", "gpt_neox_japanese", "bloom", "falcon", "mpt", "codegen",
+            "gpt2", "gpt_bigcode", *NANOGPT, "openai-gpt", "gpt_neox", "gpt_neox_japanese", "bloom", "falcon", "mpt", "codegen",
             "persimmon", "fuyu", "dbrx", "baichuan", "qwen", "chatglm", "chatglm_6b", "internlm2", "litgpt", "litgpt_phi", "modernbert",
             *PHI_4,
         }),

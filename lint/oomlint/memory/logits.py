@@ -155,7 +155,7 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
         # exponential in another, beside the logits and their fp32 cast; its backward has the log-probabilities, the
         # labels' part, the exponential and their sum at once (benchmarks/measure/parallel_loss.py).
         return Logits(4 * each, (e + 12) * each, 16 * each, norm, [])
-    if loss.algorithm == "rows":
+    if loss.algorithm in ("rows", "copied_rows"):
         return _by_rows(f, each * (_answers(f) if mode == "completion_only" else 1.0), wide, norm)
     return _plain(f, profile, tokens, wide, norm)
 
@@ -182,6 +182,10 @@ def _by_algorithm(f: Facts, each: float, e: float, wide: float, norm: float) -> 
             # their gradient beside them (flash_attn/ops/triton/cross_entropy.py).
             cast = e if wide > e else 0.0
             return Logits(wide * each, (wide + cast) * each, 2 * wide * each, norm, [])
+        case "compiled":
+            # Inductor stores neither an fp32 copy nor log-probabilities: 2 bytes a logit are kept where eager keeps 6, and backward
+            # has two of their size beside them (nanoGPT's head and loss in one graph, torch 2.13 on a CPU: 6 and 12 bytes).
+            return Logits(e * each, e * each, 3 * e * each, norm, [])
         case "overwritten":
             # accelerate hands the outputs of a model on in fp32 under autocast, and the Trainer
             # drops them with the loss (accelerate utils/operations.py convert_outputs_to_fp32).
@@ -263,7 +267,8 @@ def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:
     selective_log_softmax), and the entropy, for which the cut logits are copied.
 
     fp32 logits are kept whole, and backward has the gradients of gather, of the rows and of the
-    cut beside them; of half-precision ones a row's log-probabilities are kept.
+    cut beside them; of half-precision ones a row's log-probabilities are kept. Where the cut is copied (trl 0.29 to
+    1.5 trainer/dpo_trainer.py), that shows beside a reference alone (``benchmarks/measure/losses.py``).
     """
     assert f.regime is not None
     kind = f.plan.objective.kind
@@ -273,6 +278,9 @@ def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:
     at_loss = (2 if width == 4 else 3) * kept
     if kind in _REFERENCED and _refers(f):
         at_loss += kept
+        if f.plan.loss.algorithm == "copied_rows":
+            # The reference's are copied while the policy's copy has a name; the entropy, which copies too, is later.
+            at_loss += (1.0 if width == 4 else 1.25) * kept
     early = (4 if width == 4 or kind in REINFORCING else 2) * kept
     if kind in _LEARNS_CHOSEN:
         # A cross entropy of the chosen half keeps its log-probabilities beside those of all rows (trl 1.9 experimental/orpo/

@@ -296,6 +296,8 @@ _TRAITS: dict[str, Traits] = {
     "mt5": _T5,
     "umt5": _T5,
     "nanogpt": _NANOGPT,
+    # Dropout of nothing hands on what it gets (torch 2.13 aten/src/ATen/native/Dropout.cpp _dropout_impl).
+    "nanogpt_dropless": replace(_NANOGPT, dropout=False, attention_dropout=False),
     **_FOUNDRY_BLOCKS,
     **_OLMO_NORMS,
     **{f"{arch}_clamped": replace(found, clamped_qkv=True) for arch, found in _OLMO_NORMS.items()},

@@ -128,6 +128,7 @@ _LAYOUTS: Final[Mapping[str, _Layout]] = {
     "gpt2": _GPT2,
     "gpt_bigcode": _GPT2,
     "nanogpt": _GPT2,
+    "nanogpt_dropless": _GPT2,
     "gptj": _Layout(gated=False, mlp_bias="always", norm="ln", block_norms=1, head_bias=True),
     "gpt_neo": _Layout(gated=False, o_bias="always", mlp_bias="always", norm="ln", positions=0),
     "gpt_neox": _NEOX,

@@ -313,7 +313,7 @@ class Liger(Section, frozen=True, kw_only=True):
 
 class Loss(Section, frozen=True, kw_only=True):
     """``algorithm``: how log-probabilities come from logits, where not by one log-softmax of all.
-    By ``rows``: sample after sample, the logits kept; by a ``kernel`` that keeps the logits and
+    By ``rows``: sample after sample, the logits kept, or a copy of them beside (``copied_rows``); by a ``kernel`` that keeps the logits and
     writes their gradient beside them, or over them (``in_place``; ``overwritten``: as the model
     made them, which hands them on besides); by a ``softmax`` beside fp32 logits that becomes their
     gradient, with an entropy that keeps the logits too; by a ``log_softmax`` of which a softmax is
@@ -321,7 +321,7 @@ class Loss(Section, frozen=True, kw_only=True):
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``), or by
     ``tiles`` of a chunk and of some ``words`` of the vocabulary; by compiled ``slices`` of logits that are all there, each of
     which hands back a gradient as large as all;
-    ``dropped``: logits are computed that no loss needs. ``outputs_last``: outputs that are kept have their name
+    ``dropped``: logits are computed that no loss needs. ``compiled``: model and loss are one graph of Inductor's. ``outputs_last``: outputs that are kept have their name
     until those of the next step take it. ``twice``: the model computes its own
     loss of the same logits, which nobody needs. ``entropy`` of all logits: by a compiled kernel
     that makes nothing of their size (``fused``), or from a softmax of the ``whole``."""
@@ -331,8 +331,8 @@ class Loss(Section, frozen=True, kw_only=True):
     ) = None
     algorithm: (
         Literal[
-            "rows", "kernel", "in_place", "overwritten", "softmax", "softmax_entropy", "log_softmax",
-            "head_chunks", "recomputed_chunks", "tiles", "slices", "dropped",
+            "rows", "copied_rows", "kernel", "in_place", "overwritten", "softmax", "softmax_entropy", "log_softmax",
+            "head_chunks", "recomputed_chunks", "tiles", "slices", "dropped", "compiled",
         ]
         | None
     ) = None  # fmt: skip

@@ -21,6 +21,7 @@ class own(Private, prefix="nanogpt"):  # noqa: N801  a namespace of fields, read
     heads: int
     hidden: int
     bias: bool
+    dropout: float
     vocab: int
     steps: int
     dtype: str
@@ -36,6 +37,7 @@ NANOGPT = Table(
         Row("n_head", own.heads, POSITIVE),
         Row("n_embd", own.hidden, POSITIVE),
         Row("bias", own.bias, BOOLEAN),
+        Row("dropout", own.dropout, NUMBER),
         Row("block_size", f.seq.max_len, POSITIVE),
         Row("batch_size", f.batch.micro, POSITIVE),
         Row("gradient_accumulation_steps", own.steps, POSITIVE),

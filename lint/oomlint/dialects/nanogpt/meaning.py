@@ -35,12 +35,13 @@ def model(run: Cells) -> Any:
     hidden, heads, layers = run[own.hidden], run[own.heads], run[own.layers]
     if run[own.start] != "scratch" or not (hidden and heads and layers):
         return None
+    arch = "nanogpt_dropless" if run[own.dropout] == 0 else "nanogpt"
     dims = ModelDims(
-        arch="nanogpt", layers=layers, hidden=hidden, heads=heads, kv_heads=heads, head_dim=hidden // heads, ffn=4 * hidden,
+        arch=arch, layers=layers, hidden=hidden, heads=heads, kv_heads=heads, head_dim=hidden // heads, ffn=4 * hidden,
         vocab=run[own.vocab], tie_embeddings=True, attn_bias=bool(run[own.bias]), mlp_bias=bool(run[own.bias]), norm="ln",
         act="gelu", ctx=run[f.seq.max_len],
     )  # fmt: skip
-    return {f.model.dims: dims, f.model.arch: "nanogpt"}
+    return {f.model.dims: dims, f.model.arch: arch}
 
 
 @meaning.derive(f.model.id, source=f"{SOURCE}:189")
@@ -158,6 +159,13 @@ meaning.always(f.seq.pad, "none", f"{SOURCE}:120 get_batch")
 meaning.always(f.loss.logits_materialised, "full", f"{_GPT}.forward")
 meaning.cannot_say("the model takes cross entropy of all logits", f.loss.logits_materialised)
 meaning.always(f.loss.upcast_fp32, True, "torch autocast makes cross entropy fp32")
+
+
+@meaning.derive(
+    f.loss.algorithm, source=f"{_GPT}.forward: the loss is a part of the compiled model"
+)
+def compiles_loss(run: Cells) -> Any:
+    return "compiled" if run[f.compile.enabled] else None
 
 
 @meaning.derive(f.eval.enabled, f.eval.strategy, f.eval.on_start, source=f"{SOURCE}:265")

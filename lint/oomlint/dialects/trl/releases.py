@@ -62,6 +62,14 @@ DPO_LEAVES_ENDS = LibraryChange(
     "trl", (0, 29), "what QLoRA does not quantize becomes fp32",
     "TRL 0.28.0 and 0.29.0 trainer/dpo_trainer.py",
 )  # fmt: skip
+DPO_CUTS_LOGITS = LibraryChange(
+    "trl", (0, 29), "DPO copies no logits",
+    "TRL 0.28.0 and 0.29.0 trainer/dpo_trainer.py: logits[..., :-1, :].contiguous()",
+)  # fmt: skip
+DPO_COPIES_NO_LOGITS = LibraryChange(
+    "trl", (1, 6), "DPO copies the logits of policy and reference, cut by one token",
+    "TRL 1.5.1 and 1.6.0 trainer/dpo_trainer.py (pull request 5926)",
+)  # fmt: skip
 GRPO_NEEDS_NO_REFERENCE = LibraryChange(
     "trl", (0, 19), "beta is 0.04, which needs a reference model",
     "TRL 0.18.2 and 0.19.0 trainer/grpo_config.py", was=0.04,

@@ -51,6 +51,8 @@ from oomlint.dialects.trl.releases import (
     CHECKPOINTS,
     CHECKPOINTS_AS_TOLD,
     CHUNKS_LOSS,
+    DPO_COPIES_NO_LOGITS,
+    DPO_CUTS_LOGITS,
     DPO_LEAVES_ENDS,
     FUSES_BY_KERNEL,
     GRPO_NEEDS_NO_REFERENCE,
@@ -340,6 +342,15 @@ def algorithm(run: Cells) -> Any:
     if _fuses(run):
         return None
     if rolls_out(run) or run[f.objective.kind] in _BY_ROWS:
+        if (
+            run[f.objective.kind] == "dpo"
+            and run.has(DPO_CUTS_LOGITS)
+            and not run.has(DPO_COPIES_NO_LOGITS)
+        ):
+            return Sourced(
+                "copied_rows",
+                "TRL 1.5.1 trainer/dpo_trainer.py: outputs.logits[..., :-1, :].contiguous()",
+            )
         return Sourced("rows", _SELECTIVE)
     if not _chunks(run):
         return None
