@@ -229,3 +229,25 @@ SFTTrainer(
 """
     plan = run_of({"sft.py": script}).plan
     assert (plan.loss.logits_materialised, plan.eval.keeps_logits) == logits
+
+
+def test_how_many_ranks_a_launcher_starts_hangs_on_no_guess_of_what_they_train():
+    """A trainer of the project's own, of which nobody says what it optimises."""
+    script = """\
+from trl import ModelConfig, ScriptArguments, TrlParser
+from own import OwnConfig, OwnTrainer
+
+parser = TrlParser((ScriptArguments, OwnConfig, ModelConfig))
+script_args, args, model_args = parser.parse_args_and_config()
+OwnTrainer(model=model_args.model_name_or_path, args=args).train()
+"""
+    run = run_of(
+        {
+            "own.py": script,
+            "conf.yaml": RECIPE,
+            "a.sh": "CUDA_VISIBLE_DEVICES=0,1,2 accelerate launch --num_processes 4 own.py --config conf.yaml\n",
+        }
+    )
+    assert run.level(f.objective.kind) is Level.ASSUMED
+    assert run.plan.parallel.gpus_per_node == 4
+    assert run.level(f.parallel.gpus_per_node) <= Level.DEFAULT

@@ -190,11 +190,13 @@ def _has_init_kwargs(blocks: list[Block]) -> bool:
 def drives_one(run: Cells) -> Any:
     """PPOTrainer, and RLOOTrainer before 0.22, have an ``Accelerator`` and a loop of their own, which never come to the
     Trainer's ``nn.DataParallel``: a process that sees several GPUs trains on the first (0.12 and 0.15 too)."""
+    if not is_whole_on_one(run):
+        return None  # what it trains says nothing of ranks that a launcher starts
     kind = run[f.objective.kind]
     loops = kind == "ppo" or (
         kind == "rloo" and not run.has(RLOO_OF_TRAINER, otherwise="trl" not in run.known.untold)
     )
-    return 1 if loops and is_whole_on_one(run) else None
+    return 1 if loops else None
 
 
 @trainers.derive(
