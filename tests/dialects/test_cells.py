@@ -9,6 +9,7 @@ from oomlint.dialects.facts import facts
 from oomlint.dialects.given import Given
 from oomlint.dialects.kinds import COUNT
 from oomlint.dialects.meaning import NOTHING, Left, Meaning, Sourced, expressed, writable
+from oomlint.dialects.roots import roots_of
 from oomlint.dialects.setting import Origin, Setting
 from oomlint.dialects.surroundings import Surroundings
 from oomlint.dialects.table import Row, Table
@@ -264,7 +265,7 @@ def test_a_guess_weakens_what_follows_and_is_where_the_weakness_begins():
     meaning.assume(f.model.from_scratch, why="nobody says")(lambda run: True)
     cells = cells_of("key: 1\n", meaning=meaning)
     assert cells.level(f.total_steps) is Level.ASSUMED
-    assert cells.roots(f.total_steps) == (f.model.from_scratch,)
+    assert roots_of(cells, f.total_steps) == (f.model.from_scratch,)
 
 
 def test_who_asks_whether_a_field_is_unread_and_hears_yes_is_as_weak():

@@ -21,6 +21,7 @@ from oomlint.dialects.machine.launcher_keys import (
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.machine.meaning import launch_all_visible, launch_one_process
 from oomlint.dialects.meaning import Meaning
+from oomlint.dialects.roots import roots_of
 from oomlint.dialects.table import Row, Table
 from oomlint.documents.shell.document import parse_shell
 from oomlint.documents.text import Source
@@ -176,7 +177,7 @@ def test_what_follows_a_script_is_its_own_whoever_starts_it(
     assert set(launch.flags.entries) == {"bf16", "seed"}
     cells = _cells(launch)
     assert cells.level(open_field) is Level.UNREAD
-    (root,) = cells.roots(open_field)
+    (root,) = roots_of(cells, open_field)
     origin = cells.unreadable[root]
     assert origin.key in ("$RUN", "${RUN}")
 

@@ -184,7 +184,7 @@ def test_no_error_where_another_release_fits() -> None:
     open_still = _on(_run(text, **alone, **{"versions.trl": "1.6"}), "A100-40GB")
     cells = copy(open_still.cells)
     vars(cells)["open"] = {CHUNKS_LOSS: False}
-    doubted = judge_gpu(replace(open_still, cells=cells, _cache={}))
+    doubted = judge_gpu(replace(open_still, resolved=cells, _cache={}))
     assert certain is not None
     assert doubted is not None
     assert (certain.severity, doubted.severity) == (Severity.ERROR, Severity.INFO)

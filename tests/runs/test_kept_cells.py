@@ -17,6 +17,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.setting import Origin, Setting
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import all_rules
+from oomlint.plan.fields import f
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
@@ -60,6 +61,8 @@ def differences(files: Files, most: int = _LINES) -> list[str]:
     """Of each edit after which a run that was kept is not what it is afresh, what it is, and of what."""
     workspace = workspace_of(files)
     first = _link(workspace, files)
+    for run in first:
+        _under_options(run)  # what is asked again may be kept as well
     return [
         f"{name} with {what}: {_unlike(kept, fresh)}"
         for name, text in files.items()
@@ -87,7 +90,15 @@ def _told(run: Run) -> dict[str, Any]:
         "strays": [(stray.path, stray.block.location) for stray in run.stray],
         "wrong": [(wrong.expected, wrong.block.location) for wrong in run.wrong],
         "known": {str(field): (cells.level(field), cells.reads(field)) for field in cells.fields},
+        "under options": _under_options(run),
     }  # fmt: skip
+
+
+def _under_options(run: Run) -> dict[str, Any]:
+    """The plans of the run with other releases and with short samples, and how a field is known there."""
+    others = {repr(changes): other for changes, other in run.alternatives}
+    others["short samples"] = run.assuming({f.seq.max_len: 64})
+    return {name: (repr(other.plan), other.level(f.batch.micro)) for name, other in others.items()}
 
 
 def _of(setting: Setting) -> tuple[Any, ...]:

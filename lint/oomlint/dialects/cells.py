@@ -83,6 +83,8 @@ class Cells:
         """The leaves of the plan that may be otherwise than there; ``None`` are all that have a value."""
         self._readers = Readers(self._cells)
         self._looks = Looks()
+        self._plans: dict[str, Plan] = {}
+        """The plans that these cells make under more options."""
 
     # -- reading ---------------------------------------------------------------------
 
@@ -166,31 +168,6 @@ class Cells:
         """What a field was computed from."""
         return tuple(self.cell(field, FINAL).reads)
 
-    def roots(self, field: Any, but: Collection[Any] = ()) -> tuple[Any, ...]:
-        """The fields where the weakness of one begins: no field that they read is as weak.
-
-        Fields in ``but`` are no roots, nor are those that are as weak for nothing else; what is assumed itself is."""
-        level = self.level(field)
-        found: dict[Any, None] = {}
-        seen: set[Any] = set()
-        todo = [field]
-        while todo:
-            each = todo.pop()
-            if each in seen:
-                continue
-            seen.add(each)
-            weak = [read for read in self.reads(each) if self.level(read) >= level]
-            others = [read for read in weak if read not in but]
-            todo += others
-            if not weak or (not others and self._is_assumed(each)):
-                found[each] = None
-        return tuple(found)
-
-    def _is_assumed(self, field: Any) -> bool:
-        """Whether a field's own value is an assumption, whatever it was computed from."""
-        setting = self.setting(field)
-        return setting is not None and setting.origin.kind == "assumed"
-
     # -- the files themselves ----------------------------------------------------------
 
     @property
@@ -231,28 +208,29 @@ class Cells:
 
     def oldest(self, package: str) -> Release:
         """The oldest release of a library that may run; ``()`` where no file tells one."""
-        return self.version(package) or self._reach(package)[0]
+        from oomlint.dialects.common.fields import library
+
+        return self.version(package) or (self[library.bounds] or {}).get(package, _ANY)[0]
 
     def made(self, change: LibraryChange) -> bool | None:
         """Whether the library that runs has made a change; ``None`` where nobody pins it and both
         are possible."""
-        known = self.version(change.package)
-        if known is not None:
-            return known >= change.since
-        oldest, beyond = self._reach(change.package)
-        if change.since <= oldest:
-            return True
-        return False if change.since >= beyond else None
+        from oomlint.dialects.common.fields import library
+
+        return self._made_within(change, library.bounds)
 
     def surely_made(self, change: LibraryChange) -> bool | None:
         """The same where frameworks that nobody pins may be of any release, and not the newest: what a program is said to
         end of has to be certain."""
         from oomlint.dialects.common.fields import library
 
+        return self._made_within(change, library.sure_bounds)
+
+    def _made_within(self, change: LibraryChange, bounds: Any) -> bool | None:
         known = self.version(change.package)
         if known is not None:
             return known >= change.since
-        oldest, beyond = (self[library.sure_bounds] or {}).get(change.package, _ANY)
+        oldest, beyond = (self[bounds] or {}).get(change.package, _ANY)
         if change.since <= oldest:
             return True
         return False if change.since >= beyond else None
@@ -269,12 +247,6 @@ class Cells:
         if noted and self._trail:
             self._trail[-1].open.setdefault(change, otherwise)
         return otherwise
-
-    def _reach(self, package: str) -> tuple[Release, Release]:
-        from oomlint.dialects.common.fields import library
-
-        reach = self[library.bounds] or {}
-        return reach.get(package, _ANY)
 
     # -- the whole -------------------------------------------------------------------
 
@@ -376,6 +348,16 @@ class Cells:
         made.wished = self.wished
         return made
 
+    def plan_under(self, options: MappingABC[str, Any]) -> Plan | None:
+        """The plan under all these options of the user, if it was made of cells with the same values."""
+        return self._plans.get(_written(options))
+
+    def note_plan(self, options: MappingABC[str, Any], made: Cells) -> None:
+        """Remember the plan that comes of more options, if no place of a file was looked at for it: it is the same for as
+        long as the values here are."""
+        if made._looks.are_none:
+            self._plans[_written(options)] = made.plan()
+
     def _with(self, given: Given, known: Surroundings, changed: Iterable[Any]) -> Cells:
         made = Cells(given, self.meaning, known)
         made._near = self
@@ -403,7 +385,10 @@ class Cells:
         self._looks = earlier._looks
         placed = differing.moved | differing.replaced
         again = self._looks.changed(self._given, earlier._given, placed)
-        affected = affected.union(again, self._compute_again(again, differing.replaced))
+        others = self._compute_again(again, differing.replaced)
+        if not affected and not others:
+            self._plans = earlier._plans
+        affected = affected.union(again, others)
         if earlier._made is not None:
             self._start, self._moved = earlier._made, leaf_paths().intersection(affected)
 
@@ -544,6 +529,10 @@ def _elsewhere(cell: Cell | None, instead: MappingABC[Block, Block]) -> Cell | N
     if cell is None or cell.setting is None:
         return None
     return cell.of(elsewhere(cell.setting, instead))
+
+
+def _written(options: MappingABC[str, Any]) -> str:
+    return repr(sorted(options.items()))
 
 
 def _said_in_order(change: LibraryChange) -> tuple[object, ...]:

@@ -26,6 +26,10 @@ class Looks:
         self._placed: dict[Any, set[Any]] = {}
         """Fields of which not the value alone was read, and for which others."""
 
+    @property
+    def are_none(self) -> bool:
+        return not (self._found or self._whole or self._placed)
+
     def at_all(self, asking: Frame) -> None:
         """Note that a computation has looked at all blocks."""
         asking.count_among(self._whole)

@@ -20,6 +20,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.machine.fields import USUAL_NODE
 from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.reading import StrayKey, WrongValue
+from oomlint.dialects.roots import roots_of
 from oomlint.dialects.setting import Origin, Setting
 from oomlint.documents.base import Fact
 from oomlint.documents.text import Location, Span
@@ -64,10 +65,10 @@ class Run(Struct, frozen=True, eq=False, dict=True):
 
     name: str
     parts: Parts
-    cells: Cells
-    """Its fields, each with how it is known: what all this is read from."""
     plan: Plan
-    """The same as plain data."""
+    """Its fields as plain data."""
+    resolved: Cells | None = None
+    """What all this was read from; ``None`` of a run whose plan was known without, until somebody asks for more."""
     stray: tuple[StrayKey, ...] = ()
     """Keys that the framework does not know."""
     redeclared: frozenset[str] = frozenset()
@@ -90,6 +91,11 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     """What others worked out about this very run."""
 
     # -- what it is ------------------------------------------------------------------
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Its fields, each with how it is known."""
+        return resolve(self.parts, self.changes) if self.resolved is None else self.resolved
 
     @property
     def dialect(self) -> Dialect:
@@ -194,8 +200,8 @@ class Run(Struct, frozen=True, eq=False, dict=True):
 
     def roots(self, field: Any, but: Collection[Any] = ()) -> tuple[str, ...]:
         """The fields where what a weakly known one follows from was lost: assumed, or not read; none of ``but``
-        (:meth:`Cells.roots`)."""
-        return self.cells.roots(field, but)
+        (:func:`~oomlint.dialects.roots.roots_of`)."""
+        return roots_of(self.cells, field, but)
 
     def is_explicit(self, field: Any) -> bool:
         """Whether a file of this run says it (rather than a default or a derivation)."""
@@ -419,15 +425,30 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     def _resolved(self, parts: Parts, changes: MappingABC[Any, Any]) -> Run:
         key = repr((sorted(parts.options.items()), sorted(changes.items())))
         if key not in self._cache:
-            self._cache[key] = self._with_cells(parts, resolve(parts, changes), changes)
+            self._cache[key] = self._with(parts, changes) if changes else self._under(parts)
         found: Run = self._cache[key]
         return found
+
+    def _under(self, parts: Parts) -> Run:
+        """This run as its files are, under more options: over edits that change no value of theirs it is the same."""
+        if self.changes or self.parts.based_on is not None:
+            return self._with(parts, {})
+        plan = self.cells.plan_under(parts.options)
+        if plan is not None:
+            plan = plan.with_values({"name": self.name})
+            return replace(self, parts=parts, plan=plan, resolved=None, _cache={}, remembered={})
+        made = self._with(parts, {})
+        self.cells.note_plan(parts.options, made.cells)
+        return made
+
+    def _with(self, parts: Parts, changes: MappingABC[Any, Any]) -> Run:
+        return self._with_cells(parts, resolve(parts, changes), changes)
 
     def _with_cells(self, parts: Parts, cells: Cells, changes: MappingABC[Any, Any]) -> Run:
         return replace(
             self,
             parts=parts,
-            cells=cells,
+            resolved=cells,
             plan=cells.plan(self.name),
             wished=dict(cells.wished),
             changes=dict(changes),
@@ -447,8 +468,8 @@ def build_run(
     return Run(
         name=name,
         parts=parts,
-        cells=cells,
         plan=cells.plan(name),
+        resolved=cells,
         stray=tuple(parts.dialect.strays(cells)),
         wrong=tuple(wrong for wrong in cells.given.wrong if not is_unused(wrong, cells)),
         unreadable=cells.unreadable,
