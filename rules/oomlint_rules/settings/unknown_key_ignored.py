@@ -60,6 +60,7 @@ from oomlint.linting.rule import (
     RenameKey,
     Rule,
     Severity,
+    When,
     Where,
     asking,
     short,
@@ -82,7 +83,7 @@ _TRL_SFT = text(
 )
 
 
-class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
+class UnknownKeyIgnored(Rule, code="OOM801", may_end=True, fixes=Applicability.SAFE):
     summary = "a key that the framework does not know, and ignores or refuses"
     only_where = (Where(has="stray"),)
     is_of_text = True
@@ -288,7 +289,7 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
             details=details,
             confidence="high" if stray.nearest else "medium",
             proposals=_rename(stray),
-            ends_the_run=True,
+            ends=When.SETTINGS,
         )
 
 
