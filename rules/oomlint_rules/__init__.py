@@ -13,9 +13,9 @@ def listed() -> Iterator[ListedRule]:
     """Every rule by code, none of them imported: see :mod:`.index`."""
     from oomlint_rules.index import ROWS
 
-    for code, name, module, cls, looks_at_merges, *wheres in ROWS:
+    for code, name, module, cls, looks_at_merges, may_end, *wheres in ROWS:
         only_where = tuple(Where(**where) for where in wheres)
-        yield ListedRule(code, name, _loader(module, cls), looks_at_merges, only_where)
+        yield ListedRule(code, name, _loader(module, cls), looks_at_merges, may_end, only_where)
 
 
 def rules() -> Iterator[type[Rule]]:

@@ -14,7 +14,8 @@ from oomlint.plan.fields import Field, path_of
 
 INDEX = Path(__file__).with_name("index.py")
 
-_HEAD = '''"""By code: name, module, class, whether it looks at merges, and what of the runs it looks at.
+_HEAD = '''"""By code: name, module, class, whether it looks at merges, whether what it finds may end
+a run, and what of the runs it looks at.
 
 Written by ``python -m oomlint_rules`` from the rules themselves, so that listing and selecting rules
 imports none of them; do not edit.
@@ -34,7 +35,7 @@ def index_text() -> str:
     rows = []
     for rule in sorted(_rules(), key=lambda rule: rule.code):
         where = rule.__module__.removeprefix("oomlint_rules.")
-        row = (rule.code, rule.name, where, rule.__name__, rule.looks_at_merges)
+        row = (rule.code, rule.name, where, rule.__name__, rule.looks_at_merges, rule.may_end)
         rows.append(f"    {(*row, *map(_said, rule.only_where))!r},\n")
     return _HEAD + "".join(rows) + ")\n"
 

@@ -52,8 +52,10 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
 def title(peak: Peak, judgement: Judgement) -> str:
     """``needs 294 of 79.1 GiB per GPU in the backward pass (risk 97 %)``; where something that was not
     read decides, the verdict before it: ``unknown whether it fits: needs ...``; of a run whose misspelt keys
-    are taken for what they mean, it says so; of one that fits as it is read, what it needs otherwise."""
+    are taken for what they mean, it says so; of one that ends before, what it would need; of one that fits as it is read, what it needs otherwise."""
     as_meant = judgement.meant is not None
+    if judgement.endings:
+        return words.short_need(peak, as_meant=as_meant, is_open=True, most=_LONGEST)
     if judgement.verdict != "unknown" or peak.severity is not Severity.INFO:
         return words.short_need(peak, as_meant=as_meant, most=_LONGEST)
     start = f"{words.UNKNOWN.one}: "

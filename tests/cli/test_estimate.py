@@ -39,7 +39,8 @@ PLAN = {
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN_KEYS = {
     "name", "framework", "files", "plan", "hardware", "gpu", "host", "disk", "assumptions",
-    "verdict", "unpredicted", "evidence", "risk", "as_meant", "causes", "way",
+    "verdict", "unpredicted", "evidence", "risk", "as_meant", "endings", "causes",
+    "way",
 }  # fmt: skip
 
 

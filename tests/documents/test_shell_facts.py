@@ -240,6 +240,7 @@ def test_a_carriage_return_behind_a_backslash_cuts_each_command_and_is_told_once
     assert (fact.kind, fact.detail["reason"]) == ("broken-continuation", "carriage-return")
     assert document.source.position(fact.location.span.start) == (4, 10)
     assert fact.detail["names_interpreter"]
+    assert document.source.edited(fact.mend).text == document.source.text.replace("\r", "")
     # What is meant is read all the same.
     assert document.commands[-2].flags.entries["a"].value.value == "1"
 

@@ -1239,7 +1239,7 @@ def test_ways_are_told_one_after_another() -> None:
 def test_a_run_without_hardware_is_told_which_cards_hold_it() -> None:
     forecast = SimpleNamespace(
         estimate=given(40 * GIB), hardware=None, verdict="unknown", because=(), because_of="",
-        evidence=None, host_limit=None, name="it", risk=None,
+        evidence=None, host_limit=None, name="it", risk=None, endings=(),
     )  # fmt: skip
     said = words.conclusion(forecast)  # type: ignore[arg-type]
     assert said == f"hardware unknown; {words._cards(40 * GIB)}"

@@ -78,7 +78,7 @@ _NEEDS = (
 # A verdict, in the words in force or in any that were ever used for one; not "fits on: A100-40GB".
 _VERDICTS = re.compile(
     r"\bunknown whether it fits\b|\b(?:may|(?:probably )?does|will) not fit\b|\b(?:tight|good) fit\b"
-    r"|(?<![GM]iB )\btoo much\b|\bclose to the limit\b|\bmay need more\b|\bfits\b(?! on\b| without --)"
+    r"|\bends before its first step\b|(?<![GM]iB )\btoo much\b|\bclose to the limit\b|\bmay need more\b|\bfits\b(?! on\b| without --)"
 )
 _LIMITS = re.compile(r"\([^()]*usable per GPU[^()]*\)")
 
@@ -355,7 +355,9 @@ def _verdicts(printed: str) -> set[str]:
 
 
 def _words_of(judgement: Judgement) -> set[str]:
-    return {words.verdict_words(each) for each in (judgement, judgement.written)}
+    """Of its memory, and of one that ends before, that it does."""
+    readings = (judgement, judgement.written)
+    return {said(each).one for each in readings for said in (words.wording, words.of_memory)}
 
 
 @pytest.mark.slow

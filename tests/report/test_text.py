@@ -237,5 +237,7 @@ def test_what_ranks_without_a_card_would_need_is_a_remark_beside_that_they_do_no
     }
     assert [each.judgement.name for each in troubles(report_of(files, hardware="8xA100-40GB"))]
     without = report_of(files, hardware="4xA100-40GB")
-    assert not troubles(without)
+    (trouble,) = troubles(without)
+    assert [each.code for each in trouble.judgement.endings] == ["OOM706"]
+    assert not trouble.judgement.is_lost
     assert {d.rule.code for d in without.diagnoses if d.severity is Severity.ERROR} == {"OOM706"}

@@ -10,7 +10,8 @@ const KEYS = ["hardware", "hostMemory", "configuration", "select", "ignore"] as 
 
 interface Verdict {
   name: string;
-  verdict: "fits" | "tight" | "does_not_fit" | "unknown";
+  // What becomes of the run: that it ends before its first step, or whether its memory suffices.
+  outcome: "fits" | "tight" | "does_not_fit" | "unknown" | "ends";
   short: string;
   text: string;
 }
@@ -20,13 +21,14 @@ interface Card {
   gib: number;
 }
 
-const ICONS: Record<Verdict["verdict"], string> = {
+const ICONS: Record<Verdict["outcome"], string> = {
   fits: "$(check)",
   tight: "$(warning)",
   does_not_fit: "$(error)",
   unknown: "$(question)",
+  ends: "$(error)",
 };
-const ORDER: Verdict["verdict"][] = ["does_not_fit", "tight", "unknown", "fits"];
+const ORDER: Verdict["outcome"][] = ["ends", "does_not_fit", "tight", "unknown", "fits"];
 
 const verdicts = new Map<string, Verdict[]>();
 let server: Server;
@@ -111,14 +113,14 @@ function refresh(status: vscode.StatusBarItem): void {
     status.hide();
     return;
   }
-  const worst = [...runs].sort((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict))[0];
-  status.text = `${ICONS[worst.verdict]} ${worst.short}`;
+  const worst = [...runs].sort((a, b) => ORDER.indexOf(a.outcome) - ORDER.indexOf(b.outcome))[0];
+  status.text = `${ICONS[worst.outcome]} ${worst.short}`;
   status.tooltip = `${runs.map((run) => run.text).join("\n")}\n\nClick to choose the hardware`;
   status.command = "oomlint.pickHardware";
   status.backgroundColor =
-    worst.verdict === "does_not_fit"
+    worst.outcome === "ends" || worst.outcome === "does_not_fit"
       ? new vscode.ThemeColor("statusBarItem.errorBackground")
-      : worst.verdict === "tight"
+      : worst.outcome === "tight"
         ? new vscode.ThemeColor("statusBarItem.warningBackground")
         : undefined;
   status.show();

@@ -149,7 +149,7 @@ def _runs(given: CheckRequest, paths: tuple[str, ...], output: _Output) -> int:
         ways: dict[str, Fix] = {}
         if output.format == "json":
             for job, each in reports:
-                if any(judgement_of(run).is_in_trouble for run in each.runs):
+                if any(judgement_of(run).wants_way for run in each.runs):
                     ways |= _ways(job)
     _print(judged, output, ways)
     complain(report.errors)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from oomlint.diagnose import Examination
 from oomlint.diagnose.comparison import PeakComparison
 from oomlint.diagnose.frames import Frame
@@ -111,9 +113,10 @@ def _predicted(examination: Examination) -> str:
 
 
 def _sentence(run: Run) -> str:
-    """The prediction for a run as it is written, and which keys of it do nothing there."""
+    """The prediction for a run as it is written, and which keys of it do nothing there. What it died of came after what
+    would have ended it."""
     ignored = ", ".join(each.key.path for each in run.meant_otherwise)
-    told = sentence(judgement_of(run).written)
+    told = sentence(replace(judgement_of(run).written, endings=()))
     return f"{told} (as written, where {ignored} does nothing)" if ignored else told
 
 

@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from oomlint.documents.text import Location
-
 if TYPE_CHECKING:
     from oomlint.datasets import Lengths
     from oomlint.datasets.registry import Checkout
+    from oomlint.dialects.ending import Ending
     from oomlint.hardware import Hardware
     from oomlint.models import ModelFacts
-
-
-class Ending(Struct, frozen=True, eq=False):
-    """Why a program is sure to end before it trains, in words, and where; of a key that has another name now, which."""
-
-    why: str
-    at: Location
-    now: str = ""
 
 
 class Surroundings(Struct, frozen=True, eq=False):

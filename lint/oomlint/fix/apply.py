@@ -149,7 +149,7 @@ def _is_to_do(report: Report, paths: frozenset[str], level: Applicability) -> bo
 
 
 def _fails(diagnosis: Diagnosis) -> bool:
-    return diagnosis.run is not None and judgement_of(diagnosis.run).is_in_trouble
+    return diagnosis.run is not None and judgement_of(diagnosis.run).wants_way
 
 
 def _groups(report: Report) -> list[frozenset[str]]:

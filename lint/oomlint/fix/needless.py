@@ -31,6 +31,8 @@ WORDS_FOR_RISK = "leaves a risk of"
 def why_unasked(run: Run, finding: Finding) -> str | None:
     """Why nobody may need what fixes a finding, if that is so."""
     if finding.severity < Severity.WARNING:
+        if judgement_of(run).endings and finding.resource in ("gpu", "host"):
+            return "the run ends before it needs that"
         if finding.resource in ("gpu", "host") and judgement_of(run).is_lost:
             return "it is not sure enough that the run needs it; `oomlint fit --apply 1` writes a way out"
         return "nothing here says that it is needed"
@@ -85,9 +87,8 @@ def unless_stopped(found: Sequence[Diagnosis], level: Applicability) -> list[Dia
 
 
 def _stops(diagnosis: Diagnosis) -> bool:
-    """Whether a finding says that the run ends before its first step, whatever it needs."""
-    finding = diagnosis.finding
-    return finding.severity is Severity.ERROR and finding.resource is None
+    """Whether a finding says that the run ends before its first step, whatever training needs."""
+    return diagnosis.finding.ends_the_run and not diagnosis.finding.starves
 
 
 def _unless_stopped(

@@ -83,7 +83,7 @@ def planned_report(
     ``lowest`` is carried all the same, for people to see, unless what its rule proposes is of the level, and what others
     would do stays.
     """
-    runs = {run.name: run for run in report.runs if judgement_of(run).is_in_trouble}
+    runs = {run.name: run for run in report.runs if judgement_of(run).wants_way}
     troubles = {
         name: _Trouble(run, tuple(about), options, level, lowest)
         for name, run in runs.items()
@@ -166,8 +166,8 @@ def _planned(diagnosis: Diagnosis, troubles: Mapping[str, _Trouble]) -> Diagnosi
 
 
 def _is_about(diagnosis: Diagnosis, name: str) -> bool:
-    run = diagnosis.run
-    return run is not None and run.name == name and diagnosis.finding.is_of_need
+    run, finding = diagnosis.run, diagnosis.finding
+    return run is not None and run.name == name and (finding.is_of_need or finding.starves)
 
 
 def _unless_lost(diagnosis: Diagnosis, options: Options, lowest: Applicability) -> Diagnosis:

@@ -144,6 +144,8 @@ def _comparable(value: Any) -> Any:
 
 
 def _is_worse(old: Run, new: Run) -> bool:
+    if judgement_of(new).endings and not judgement_of(old).endings:
+        return True
     was, now = judgement_of(old).verdict, judgement_of(new).verdict
     if was in _VERDICTS and now in _VERDICTS:
         return _VERDICTS.index(now) > _VERDICTS.index(was)

@@ -9,7 +9,7 @@ change brings; how bad something is follows from the risk (:mod:`oomlint.judgeme
 from oomlint.judgement.cards import card_holds, smallest_card
 from oomlint.judgement.change import Relief, is_needed_by_any_samples, may_survive, relief
 from oomlint.judgement.doubts import confidence, settled
-from oomlint.judgement.engine import EngineShare, engine_share, starves_engine
+from oomlint.judgement.engine import EngineShare, engine_share, feeding, starves_engine
 from oomlint.judgement.evidence import is_open
 from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
@@ -60,6 +60,7 @@ __all__ = [
     "depends_on_data",
     "engine_share",
     "exceeds",
+    "feeding",
     "gpus_of_job",
     "is_needed_by_any_samples",
     "is_open",

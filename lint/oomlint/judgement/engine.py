@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Any
+
 from msgspec import Struct
 
 from oomlint.memory.rollout import least_engine_weights
 from oomlint.plan import Plan
+from oomlint.plan.fields import f
+
+# Of a card, beside the weights: less caches a few answers only.
+_CACHE = 0.1
+# Heads and vocabularies divide by these (vllm config/model.py verify_with_parallel_config).
+_PARTS = (2, 4, 8)
 
 
 class EngineShare(Struct, frozen=True):
@@ -37,3 +47,19 @@ def starves_engine(plan: Plan, card: int | None) -> bool:
     """
     found = engine_share(plan, card)
     return found is not None and found.is_too_small
+
+
+def feeding(plan: Plan, card: int | None, ranks: int) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """What lets a starved engine start, in words and in fields, the mildest first: its weights shared among more of the
+    ranks, or the share of the card that they need, rounded up to a twentieth."""
+    rollout, engine = plan.objective.rollout, engine_share(plan, card)
+    if engine is None or rollout.gpu_mem_util is None:
+        return
+    for parts in _PARTS:
+        if parts > (rollout.tp or 1) and ranks % parts == 0:
+            title = f"share the engine's weights among {parts} GPUs"
+            yield title, {f.objective.rollout.tp: parts}
+    share = rollout.gpu_mem_util * engine.weights / engine.allowed
+    least = ceil((share + _CACHE) * 20) / 20
+    if least < 1:
+        yield f"give the engine {least:.0%} of the card", {f.objective.rollout.gpu_mem_util: least}

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from oomlint.dialects.common.fields import shared
 from oomlint.judgement import unread
-from oomlint.judgement.contradicted import contradicted_by, contradiction, outlived
+from oomlint.judgement.contradicted import contradicted_by, contradiction
+from oomlint.judgement.endings import declared
 from oomlint.judgement.launch import hangs_on_launch
 from oomlint.judgement.plausible import PLAUSIBLE, is_by_name, plausible_of
 from oomlint.judgement.severity import EVEN, TIGHT
@@ -105,9 +106,10 @@ def rests_on(run: Run) -> tuple[Basis, ...]:
 
 
 def left_open(evidence: Evidence) -> str:
-    """What was not read and decides whether a run fits, or is in trouble at all, in words; empty where nothing does."""
+    """What was not read and decides whether a run fits, or is in trouble at all, in words; empty where nothing does. That
+    the run ends before is said by itself."""
     deciding = (b for b in evidence.rests_on if b.level is Level.UNREAD and (b.decides or b.eases))
-    words = tuple(dict.fromkeys(basis.why for basis in deciding))
+    words = tuple(dict.fromkeys(b.why for b in deciding if b.field not in unread.ENDS))
     if len(words) > _MOST_NAMED:
         words = (*words[: _MOST_NAMED - 1], f"{len(words) - _MOST_NAMED + 1} more were not read")
     return enumerated(words)
@@ -275,22 +277,17 @@ def _of_commits(run: Run) -> Iterator[Basis]:
             )
 
 
-# What a figure counts for once the program gets to a step, and on the cards that it is for.
-_FOR_NOTHING = {
-    shared.refused: "what the program is once it gets to a step",
-    shared.stops: "what the program is once it gets to a step",
-    shared.other_cards: "what it needs on other cards",
-}
+_ONCE_MENDED = "what the program is once it gets to a step"
 
 
 def _of_end(run: Run) -> Iterator[Basis]:
-    """That the program is sure to end before its first step: what it would need counts only once that is mended, and
-    nobody knows what it is then. Or that it is for other accelerators than those of the machine."""
-    for field, key in _FOR_NOTHING.items():
-        said = run.settings.get(field)
-        is_outlived = field == shared.refused and bool(outlived(run))
-        if said is not None and run.level(field) <= Level.DEFAULT and not is_outlived:
-            yield _in_vain(run, field, key)
+    """That the program declares that it ends before its first step: what it would need counts only once that is mended,
+    and nobody knows what it is then. Or that it is for other accelerators than those of the machine."""
+    for field in declared(run):
+        yield _in_vain(run, field, _ONCE_MENDED)
+    cards = shared.other_cards
+    if run.settings.get(cards) is not None and run.level(cards) <= Level.DEFAULT:
+        yield _in_vain(run, cards, "what it needs on other cards")
 
 
 def _in_vain(run: Run, field: Any, key: str) -> Basis:

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomlint.dialects.ending import Ending, When
 from oomlint.judgement.cards import cards_that_hold
 from oomlint.judgement.doubts import Doubt, doubts
+from oomlint.judgement.endings import endings_of
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open, weakest_of_claims
 from oomlint.judgement.measured import measured_words
 from oomlint.judgement.peak import counts_as_run, is_up_to_data, risk_of, unfounded
 from oomlint.judgement.releases import over_releases
 from oomlint.judgement.risk_model import risk_in
-from oomlint.judgement.severity import EVEN, LOST, TIGHT, Verdict, verdict_at
+from oomlint.judgement.severity import EVEN, LOST, TIGHT, Outcome, Verdict, verdict_at
 from oomlint.plan import Plan
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -122,6 +124,9 @@ class Forecast(Struct, frozen=True, dict=True):
     """Whether all that it would die of hangs on values that nobody says."""
     measured: str = ""
     """What was measured of the run, or of one like it, from which its prediction starts."""
+    endings: tuple[Ending, ...] = ()
+    """What is sure to end the run before its first step, in the order in which it gets there: all else is of the run once
+    that is mended."""
 
     @cached_property
     def bounded(self) -> Bounded:
@@ -143,6 +148,16 @@ class Forecast(Struct, frozen=True, dict=True):
         is_hard = self.risk is not None and (self.risk.host or 0.0) >= LOST
         is_soft = self.is_guessed or (self.is_up_to_data and not is_hard)
         return "tight" if found == "does_not_fit" and is_soft else found
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether it is the engine beside the training that ends the run, for lack of its share."""
+        return bool(self.endings) and self.endings[0].when is When.ENGINE
+
+    @property
+    def outcome(self) -> Outcome:
+        """What becomes of the run: that it ends comes before whether it would fit."""
+        return "ends" if self.endings else self.verdict
 
     @property
     def cards(self) -> tuple[Gpu, ...]:
@@ -184,8 +199,11 @@ def with_gpus(run: Run) -> tuple[Run, tuple[Assumption, ...]]:
     return run.placed, (Assumption(f.parallel.gpus_per_node, USUAL_NODE, why),)
 
 
-def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
-    """The forecast of a run as it is given, keys read as ``because`` says; where the number of GPUs matters and nobody says it, one
+def forecast_of(
+    run: Run, because: tuple[str, ...] = (), endings: tuple[Ending, ...] | None = None
+) -> Forecast:
+    """The forecast of a run as it is given, keys read as ``because`` says, with ``endings`` where these are those of
+    another reading; where the number of GPUs matters and nobody says it, one
     node of eight is assumed and listed."""
     probe, assumed = with_gpus(run)
     whole = Risk.of(run)
@@ -211,6 +229,7 @@ def forecast_of(run: Run, because: tuple[str, ...] = ()) -> Forecast:
         is_up_to_data=is_at_risk and is_up_to_data(run),
         is_guessed=_is_guessed(run, whole),
         measured=measured_words(run),
+        endings=endings_of(run) if endings is None else endings,
     )
 
 

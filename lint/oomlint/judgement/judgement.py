@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from oomlint.judgement.forecast import Forecast, Risk, forecast_of, of_plan
 from oomlint.judgement.peak import Peak, judge_gpu, judge_host, read_as
-from oomlint.judgement.severity import TIGHT, Verdict
+from oomlint.judgement.severity import TIGHT, Outcome, Verdict
 
 if TYPE_CHECKING:
+    from oomlint.dialects.ending import Ending
     from oomlint.hardware import Hardware
     from oomlint.judgement.causes import Cause
     from oomlint.plan import Plan
@@ -62,6 +63,26 @@ class Judgement(Struct, frozen=True):
         return self.spoken.verdict
 
     @property
+    def endings(self) -> tuple[Ending, ...]:
+        """What is sure to end the run as it stands before its first step, in the order in which it gets there."""
+        return self.written.endings
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether it is the engine beside the training that ends the run, for lack of its share."""
+        return self.written.is_starved
+
+    @property
+    def wants_way(self) -> bool:
+        """Whether a run is in trouble for its memory, an engine's share of it included, and nothing else ends it."""
+        return self.is_starved if self.endings else self.is_in_trouble
+
+    @property
+    def outcome(self) -> Outcome:
+        """Of the reading that findings speak of; that the run ends comes first."""
+        return self.spoken.outcome
+
+    @property
     def risk(self) -> Risk | None:
         return self.spoken.risk
 
@@ -83,7 +104,10 @@ def judgement_of(run: Run | Judgement) -> Judgement:
     known: Judgement | None = run.remembered.get("judgement")
     if known is None:
         written = forecast_of(run)
-        meant = None if run.intended is run else forecast_of(run.intended, read_as(run))
+        meant = None
+        if run.intended is not run:
+            # A key that is refused ends the run as it stands, whatever is meant by it.
+            meant = forecast_of(run.intended, read_as(run), written.endings)
         peaks = tuple(sorted(_at_risk(run), key=_risk, reverse=True))
         known = run.remembered["judgement"] = Judgement(
             written=written,

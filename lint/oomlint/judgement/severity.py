@@ -10,6 +10,8 @@ from oomlint.plan.evidence import Level
 Confidence = Literal["high", "medium", "low"]
 Resource = Literal["gpu", "host", "disk", "shm"]
 Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
+Outcome = Literal["fits", "tight", "does_not_fit", "unknown", "ends"]
+"""What becomes of a run: ``ends`` before its first step, else its verdict."""
 
 # The words of a verdict are ranges of the risk. From a half on a run rather dies than not.
 TIGHT, EVEN, LOST = 0.2, 0.5, 0.8

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 # What ends a program before its first step.
 ENDS = (shared.refused, shared.stops)
-REFUSED = (shared.refused,)
-"""Of these what is an error of its own, beside which all that the program would do is a remark."""
 ELSEWHERE = shared.other_cards
 """That it is for other cards than those of the machine: how many of these it drives is no matter then."""
 

@@ -65,8 +65,9 @@ class Wording(Struct, frozen=True):
     many: str
 
 
-# From the worst to what nobody can tell; of two for one verdict the first is of runs that rather die than not.
-DOES_NOT_FIT, PROBABLY_NOT, MAY_NOT_FIT, FITS, UNKNOWN = WORDINGS = (
+# From the worst to what nobody can tell: first what never gets to need memory; of two for one verdict the first is of runs that rather die than not.
+ENDS, DOES_NOT_FIT, PROBABLY_NOT, MAY_NOT_FIT, FITS, UNKNOWN = WORDINGS = (
+    Wording("✗", "ends before its first step", "end before their first step"),
     Wording("✗", "does not fit", "do not fit"),
     Wording("!", "probably does not fit", "probably do not fit"),
     Wording("!", "may not fit", "may not fit"),
@@ -82,7 +83,13 @@ _OF_VERDICT: Mapping[Verdict, Wording] = {
 
 
 def wording(judged: Forecast | Judgement) -> Wording:
-    """The verdict on a run: one that is called tight fits, or dies, more likely than not."""
+    """What becomes of a run: that it ends before its first step comes before whether it would fit."""
+    return ENDS if judged.endings else of_memory(judged)
+
+
+def of_memory(judged: Forecast | Judgement) -> Wording:
+    """The verdict on the memory of a run, of one that ends on what it would need once that is mended: one that is
+    called tight fits, or dies, more likely than not."""
     is_lost = judged.risk is not None and judged.risk.is_lost
     found = _OF_VERDICT[judged.verdict]
     return PROBABLY_NOT if found is MAY_NOT_FIT and is_lost else found
@@ -100,13 +107,41 @@ def verdict_words(judged: Forecast | Judgement) -> str:
 
 def verdict_of_it(judged: Forecast | Judgement) -> str:
     """``it does not fit``, to stand behind a number."""
-    words = wording(judged)
+    words = of_memory(judged)
     return words.one if words is UNKNOWN else f"it {words.one}"
 
 
 def verdict_with_reason(forecast: Forecast) -> str:
-    """``does not fit``; of one that is open, what leaves it so."""
-    return verdict_words(forecast) + left_open(forecast)
+    """``does not fit``; of one that is open, what leaves it so; of one that ends, what ends it and what comes then."""
+    return once_mended(forecast, left_open(forecast))
+
+
+def ending(judged: Forecast | Judgement) -> str:
+    """``ends before its first step: bf16 cannot be perhaps (and 1 more)``; empty of a run that gets there."""
+    if not judged.endings:
+        return ""
+    more = len(judged.endings) - 1
+    also = f" (and {more} more)" if more else ""
+    return f"{ENDS.one}: {judged.endings[0].why}{also}"
+
+
+def once_mended(judged: Forecast | Judgement, about: str = "") -> str:
+    """``does not fit``, with what there is to say about it behind; of a run that ends before, that first: ``ends before its
+    first step: …; once that is mended it does not fit``."""
+    verdict = of_memory(judged).one + about
+    return f"{ending(judged)}; {then(judged)}{verdict}" if judged.endings else verdict
+
+
+def then(judged: Forecast | Judgement) -> str:
+    """What stands between the end of a run and the verdict on its memory. An engine that starves wants more of the card:
+    the verdict is not on what the run needs with that."""
+    lead, it = once(judged), "" if judged.is_starved else " it"
+    return f"{lead}, " if of_memory(judged) is UNKNOWN else f"{lead}{it} "
+
+
+def once(judged: Forecast | Judgement) -> str:
+    """``once that is mended``, of what a run that ends needs then."""
+    return "the rest" if judged.is_starved else "once that is mended"
 
 
 UP_TO_DATA = "no file says how long its samples are; with short ones it fits"
@@ -130,6 +165,11 @@ def short_need(peak: Peak, *, as_meant: bool, is_open: bool = False, most: int) 
     if not as_meant:
         shorter.insert(0, f"{verb} {_amount(peak, when(peak.phase))}{_or(peak)}{risk}")
     return next((text for text in shorter if len(text) <= most), shorter[-1])
+
+
+def open_need(peak: Peak) -> str:
+    """``would need 120 to 148 of 23.5 GiB per GPU in the backward pass``, of which nobody knows whether it comes to that."""
+    return f"would need {_amount(peak, when(peak.phase))}{_or(peak)}"
 
 
 def otherwise(peak: Peak) -> str:
@@ -177,9 +217,11 @@ def _bare(size: int) -> str:
 
 def in_trouble(judgement: Judgement) -> str:
     """The verdict on a run in trouble, in one line: what it needs, and by which reading."""
-    needs = " and ".join(need(peak).removeprefix("needs ") for peak in judgement.peaks)
+    is_open = bool(judgement.endings) and judgement.verdict == "unknown"
+    said, verb = (open_need, "would need ") if is_open else (need, "needs ")
+    needs = " and ".join(said(peak).removeprefix(verb) for peak in judgement.peaks)
     where = "" if judgement.hardware is None else f" {judgement.hardware.name}"
-    text = f"{verdict_words(judgement)}{where}: needs {needs}"
+    text = once_mended(judgement, where) + (f": {verb}{needs}" if needs else "")
     return text if judgement.meant is None else f"{text}; {both_readings(judgement)}"
 
 
@@ -245,7 +287,7 @@ def other_reading(judgement: Judgement) -> str:
     """``as written: predicted peak 18.8 GiB per GPU …: fits …``; empty where there is one reading."""
     if judgement.meant is None:
         return ""
-    return f"as written: {peaks(judgement.written)}: {conclusion(judgement.written)}"
+    return f"as written: {peaks(judgement.written)}: {_of_memory(judgement.written)[1]}"
 
 
 # -- a run in one line -------------------------------------------------------------------
@@ -262,7 +304,7 @@ def verdict_first(forecast: Forecast) -> str:
     hardware = forecast.hardware
     if hardware is None or forecast.estimate.gpu.peak_bytes is None:
         return f"{peaks(forecast)}: {conclusion(forecast)}"
-    verdict = f"{verdict_words(forecast)} {hardware.name}{left_open(forecast)}"
+    verdict = once_mended(forecast, f" {hardware.name}{left_open(forecast)}")
     return f"{verdict}: {peaks(forecast)} {limits(forecast, hardware)}"
 
 
@@ -278,15 +320,32 @@ def peaks(forecast: Forecast) -> str:
 
 
 def conclusion(forecast: Forecast) -> str:
-    """What the numbers mean for the hardware, or which cards would do."""
+    """What becomes of the run: what ends it, if anything does; what the numbers mean for the hardware, or which cards would
+    do."""
+    is_verdict, words = _of_memory(forecast)
+    if not forecast.endings:
+        return words
+    if forecast.estimate.gpu.peak_bytes is None:
+        words = f"no prediction: {words}"
+    lead = then(forecast) if is_verdict else ""
+    return f"{ending(forecast)}; {lead}{words}"
+
+
+def without_prediction(forecast: Forecast) -> str:
+    """``no prediction: the model acme/house is not known …``; of one that ends besides, that first."""
+    return conclusion(forecast) if forecast.endings else f"no prediction: {conclusion(forecast)}"
+
+
+def _of_memory(forecast: Forecast) -> tuple[bool, str]:
+    """Whether there is a verdict, and it, or why there is none."""
     gpu = forecast.estimate.gpu
     if gpu.peak_bytes is None:
-        return why_unpredicted(forecast)
+        return False, why_unpredicted(forecast)
     hardware = forecast.hardware
     if hardware is None:
-        return f"hardware unknown; {_cards(gpu.peak_bytes)}"
-    words = f"{verdict_words(forecast)} {hardware.name}"
-    return f"{words} {limits(forecast, hardware)}{left_open(forecast)}"
+        return False, f"hardware unknown; {_cards(gpu.peak_bytes)}"
+    words = f"{of_memory(forecast).one} {hardware.name}"
+    return True, f"{words} {limits(forecast, hardware)}{left_open(forecast)}"
 
 
 def left_open(forecast: Forecast) -> str:

@@ -20,7 +20,7 @@ from oomlint.errors import FileError, InternalError, UsageError, in_words
 from oomlint.files.workspace import Workspace
 from oomlint.judgement import judgement_of
 from oomlint.linting.diagnosis import Diagnosis as Diagnosis, Given, Told as Told
-from oomlint.linting.refusals import beside_refusals
+from oomlint.linting.endings import RulesOnEndings, beside_endings, is_of_a_sibling
 from oomlint.linting.rule import Applicability, Finding, ListedRule, Rule, Severity
 from oomlint.linting.suppressions import Suppression, suppressions, unused_findings
 from oomlint.linting.unused_parts import UnusedParts
@@ -56,6 +56,10 @@ class Selection(Struct, frozen=True):
         chosen = max(_match(word, rule) for word in words)
         refused = max((_match(word, rule) for word in self.ignore), default=0)
         return chosen > refused
+
+    def believes(self, rule: type[Rule] | ListedRule) -> bool:
+        """Whether the user does not ignore what a rule says; which rules are selected to be told of is no matter."""
+        return replace(self, select=()).takes(rule)
 
     def ignored_in(self, rule: type[Rule], path: str) -> bool:
         return any(
@@ -184,7 +188,7 @@ class Report(Results, frozen=True, eq=False):
         return any(
             each.severity >= Severity.WARNING
             and each.run is not None
-            and (each.finding.proposals or each.finding.is_of_need)
+            and (each.finding.proposals or each.finding.is_of_need or each.finding.starves)
             for each in self.diagnoses
         )
 
@@ -217,7 +221,13 @@ def lint(
     those files is kept.
     """
     linked = link(
-        workspace, names, options, explicit=explicit, elsewhere=elsewhere, earlier=earlier
+        workspace,
+        names,
+        options,
+        explicit=explicit,
+        elsewhere=elsewhere,
+        earlier=earlier,
+        others_train=others_train,
     )
     return judged(
         workspace,
@@ -238,14 +248,18 @@ def link(
     explicit: frozenset[str] = frozenset(),
     elsewhere: MappingABC[str, str] | None = None,
     earlier: Iterable[Run] = (),
+    others_train: bool = False,
 ) -> Linked:
-    """The runs of the files ``names``, of which nothing is said yet."""
+    """The runs of the files ``names``, of which nothing is said yet; the rules are asked what ends them once somebody
+    wants to know."""
     dialects = dialects_in_force(options.plugins, options.profiles)
-    linker = Linker(workspace, dialects.items, options.link)
+    asked = RulesOnEndings(workspace, options)
+    linker = Linker(workspace, dialects.items, replace(options.link, find_endings=asked))
     apart = {path: stand_in(path) for path in options.elsewhere.files}
     linked = linker.link(
         names, explicit=explicit, elsewhere={**(elsewhere or {}), **apart}, earlier=earlier
     )
+    asked.unused = UnusedParts(linked, others_train=others_train)
     linked.errors[:0] = _named(workspace, dialects.errors)
     return linked if options.about is None else _about(linked, options.about)
 
@@ -364,7 +378,7 @@ def _check(
         try:
             for made in rule.check(run):
                 finding = unused.told(made, run)
-                if _is_of_a_sibling(finding, run):
+                if is_of_a_sibling(finding, run):
                     continue
                 if not options.selection.ignored_in(finding.rule, finding.location.path):
                     found.append(finding)
@@ -375,20 +389,13 @@ def _check(
             errors.append(InternalError(path, f"rule {rule.name}{whose} failed: {in_words(error)}"))
         if timings is not None:
             timings[rule.name] = timings.get(rule.name, 0.0) + perf_counter() - start
-    for finding in beside_refusals(found):
+    for finding in beside_endings(found, run):
         diagnosis = Diagnosis(finding, run, partial(_fix_for, run, finding))
         if timings is not None:
             start, name = perf_counter(), finding.rule.name
             diagnosis = replace(diagnosis, ask=Given(diagnosis.fix))
             timings[name] = timings.get(name, 0.0) + perf_counter() - start
         yield diagnosis
-
-
-def _is_of_a_sibling(finding: Finding, run: Run) -> bool:
-    """Whether a finding speaks of a file that the run is only guessed to have, by its sibling's
-    launch line: it is the sibling's, and two files that may never meet cannot disagree."""
-    places = (finding.location, *(note.location for note in finding.notes))
-    return run.is_started_by_guess and any(p.path in run.guessed_files for p in places)
 
 
 def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, 
 from msgspec import Struct, field
 
 from oomlint.dialects.block import Block
+from oomlint.dialects.ending import When as When
 from oomlint.dialects.reading import StrayKey
 from oomlint.documents.base import Entry, Fact
 from oomlint.documents.text import Edit, Location
 from oomlint.judgement import unread
-from oomlint.judgement.contradicted import outlived
 from oomlint.judgement.evidence import weakest_of_claims
 from oomlint.judgement.peak import Peak, judge_gpu
 from oomlint.judgement.severity import (
@@ -171,11 +171,18 @@ class Finding(Struct, frozen=True, eq=False):
     notes: tuple[Note, ...] = ()
     evidence: Level | None = None
     """How well that is known on which the finding rests; ``None`` where it rests on no value."""
-    ends_the_run: bool = False
-    """Whether what it says, if it is sure, ends the program as it reads its settings."""
-    stops_later: bool = False
-    """Whether what it says, if it is sure, ends the program behind that and before its first step: as the Trainer is made, as
-    DeepSpeed takes the model, with the first allocation."""
+    ends: When | None = None
+    """How far the run gets that what it says ends before its first step, if it is sure; ``None`` where it ends nothing."""
+
+    @property
+    def ends_the_run(self) -> bool:
+        """Whether it is sure of what ends the run before its first step."""
+        return self.ends is not None and self.severity is Severity.ERROR
+
+    @property
+    def starves(self) -> bool:
+        """Whether it is sure that the engine cannot start beside the training: what the run has is to be shared otherwise."""
+        return self.ends is When.ENGINE and self.ends_the_run
 
     @property
     def is_of_need(self) -> bool:
@@ -280,8 +287,7 @@ class FindingOptions(TypedDict, total=False):
     limit: float | None
     proposals: Iterable[Proposal]
     notes: Iterable[Note]
-    ends_the_run: bool
-    stops_later: bool
+    ends: When | None
 
 
 class Rule:
@@ -314,6 +320,9 @@ class Rule:
     is_of_text: ClassVar[bool] = False
     """It speaks of what files say, which is wrong whatever becomes of the run; so does family 9."""
 
+    may_end: ClassVar[bool] = False
+    """Whether what it finds may end a run before its first step: what it is sure of is part of the run's judgement."""
+
     is_headline: ClassVar[bool] = False
     """Whether it says of a run that it is in trouble, and others then say what that comes of."""
 
@@ -339,6 +348,7 @@ class Rule:
         name: str | None = None,
         fixes: Applicability | None = None,
         cost: int | None = None,
+        may_end: bool | None = None,
         **others: Any,
     ) -> None:
         super().__init_subclass__(**others)
@@ -347,6 +357,8 @@ class Rule:
             cls.name = name or cls.__module__.rpartition(".")[2].replace("_", "-")
         if fixes is not None:
             cls.applicability = fixes
+        if may_end is not None:
+            cls.may_end = may_end
         if cost is not None:
             cls.cost = cost
 
@@ -371,8 +383,7 @@ class Rule:
         limit: float | None = None,
         proposals: Iterable[Proposal] = (),
         notes: Iterable[Note] = (),
-        ends_the_run: bool = False,
-        stops_later: bool = False,
+        ends: When | None = None,
     ) -> Finding:
         """A finding of this rule.
 
@@ -386,8 +397,8 @@ class Rule:
                 they are not given here.
             confidence: ``high`` where neither says it.
             predicted, limit: bytes.
-            ends_the_run: what it says may be what ends the program, so that it comes no later than that.
-            stops_later: what it says ends the program before its first step, but not as it reads its settings.
+            ends: how far the run gets that what it says ends before its first step; a rule that says so is asked for the
+                judgement of a run too, so that its head has ``may_end``.
         """
         if judged is not None:
             resource = resource or judged.resource
@@ -396,7 +407,7 @@ class Rule:
         told = (at,) if isinstance(at, str) else at if isinstance(at, tuple) else ()
         evidence, lost = _evidence(run, (*told, *rests_on), resource if holds_peak else None)
         severity = bound(severity, evidence)
-        if self._comes_too_late(run) and not ends_the_run:
+        if self._is_for_other_cards(run):
             severity = Severity.INFO
         details = tuple(details)
         if evidence is Level.UNREAD:
@@ -420,8 +431,7 @@ class Rule:
             else tuple(proposals),
             notes=tuple(notes),
             evidence=evidence,
-            ends_the_run=ends_the_run,
-            stops_later=stops_later,
+            ends=ends,
         )
 
     @classmethod
@@ -429,14 +439,11 @@ class Rule:
         """Whether it speaks of what files say, whatever becomes of the run."""
         return cls.is_of_text or cls.code[3:4] in _FAMILIES_OF_TEXT
 
-    def _comes_too_late(self, run: Run) -> bool:
-        """Whether it speaks of what a program would do that ends before its first step, or of how cards are driven that it
-        is not for."""
-        ends = (*unread.REFUSED, *((unread.ELSEWHERE,) if self.code[3:4] == _OF_LAUNCH else ()))
-        said = [end for end in ends if run.settings.get(end) is not None]
-        if self.tells_of_text() or not said:
+    def _is_for_other_cards(self, run: Run) -> bool:
+        """Whether it speaks of how cards are driven that the program is not for."""
+        if self.code[3:4] != _OF_LAUNCH or self.tells_of_text():
             return False
-        return said != [*unread.REFUSED] or not outlived(run)
+        return run.settings.get(unread.ELSEWHERE) is not None
 
     def error(self, run: Run, message: str, **told: Unpack[FindingOptions]) -> Finding:
         return self.finding(run, Severity.ERROR, message, **told)
@@ -469,11 +476,22 @@ class ListedRule(Struct, frozen=True, eq=False):
     name: str
     load: Callable[[], type[Rule]]
     looks_at_merges: bool = False
+    may_end: bool = False
     only_where: tuple[Where, ...] = ()
     origin: str = ""
 
     def check(self, run: Run) -> Iterable[Finding]:
-        """What the rule finds in a run; its module is imported if the run is one of its own."""
+        """What the rule finds in a run; its module is imported if the run is one of its own. What may end the run is looked
+        for once, for its judgement and for who is told."""
+        if not self.may_end:
+            return self._found(run)
+        key = f"found by {self.code}"
+        if key not in run.remembered:
+            run.remembered[key] = tuple(self._found(run))
+        known: tuple[Finding, ...] = run.remembered[key]
+        return known
+
+    def _found(self, run: Run) -> Iterable[Finding]:
         if self.only_where and not any(where.holds(run) for where in self.only_where):
             return ()
         return self.load()().check(run)
@@ -485,6 +503,7 @@ class ListedRule(Struct, frozen=True, eq=False):
             rule.name,
             lambda: rule,
             looks_at_merges=rule.looks_at_merges,
+            may_end=rule.may_end,
             only_where=rule.only_where,
             origin=rule.origin,
         )

@@ -58,6 +58,15 @@ def suppressions(workspace: Workspace, path: str) -> tuple[Suppression, ...]:
     return tuple(_suppressions(source, spans))
 
 
+def silences(workspace: Workspace, finding: Finding) -> bool:
+    """Whether a comment at one of the places of a finding asks to ignore it."""
+    return any(
+        each.reaches(location.span.start) and each.covers(finding.rule)
+        for location in (finding.location, *(note.location for note in finding.notes))
+        for each in suppressions(workspace, location.path)
+    )
+
+
 def _suppressions(source: Source, comments: Sequence[Span]) -> Iterator[Suppression]:
     alone = {line for line, starts in _lines_of(source, comments) if starts}
     pattern = re.compile(_COMMENT)

@@ -28,19 +28,22 @@ class UnusedParts:
         """The finding, a remark if it speaks of what nobody uses; of a run the first of them says so."""
         if finding.severity <= Severity.INFO:
             return finding
-        if _says_what_is_missing(finding, run):
-            return finding
-        why = self._why_of_place(finding, run)
-        if why:
-            return replace(finding, severity=Severity.INFO, details=(*finding.details, why))
-        why = run.parts.why_unused(run)
+        why = self.why(finding, run)
         if not why:
             return finding
         details = finding.details
-        if run.name not in self._told:
-            self._told.add(run.name)
+        is_of_run = why == run.parts.why_unused(run)
+        if not is_of_run or run.name not in self._told:
             details = (*details, why)
+        if is_of_run:
+            self._told.add(run.name)
         return replace(finding, severity=Severity.INFO, details=details)
+
+    def why(self, finding: Finding, run: Run) -> str:
+        """Why nobody meets what a finding speaks of, in words; empty where somebody may."""
+        if _says_what_is_missing(finding, run):
+            return ""
+        return self._why_of_place(finding, run) or run.parts.why_unused(run)
 
     def _why_of_place(self, finding: Finding, run: Run) -> str:
         path = finding.location.path

@@ -16,6 +16,7 @@ from oomlint.judgement.words import (
     other_reading,
     sentence,
     verdict_first,
+    verdict_words,
 )
 from oomlint.lsp.keys import knobs
 from oomlint.lsp.project import Analysis
@@ -83,6 +84,7 @@ def status(analysis: Analysis) -> dict[str, object]:
             {
                 "name": judged.name,
                 "verdict": judged.verdict,
+                "outcome": judged.outcome,
                 "short": _short(judged.spoken),
                 "text": "; ".join(filter(None, (sentence(judged.spoken), other_reading(judged)))),
             }
@@ -102,7 +104,9 @@ def _short(forecast: Forecast) -> str:
 
 
 def marked(forecast: Forecast) -> str:
-    """``≈ 86.5 GiB / 79.1 GiB ✗``"""
+    """``≈ 86.5 GiB / 79.1 GiB ✗``; of a run that ends before, that behind it."""
+    if forecast.endings:
+        return f"{_short(forecast)} {mark(forecast)} {verdict_words(forecast)}"
     is_judged = forecast.hardware is not None and forecast.estimate.gpu.peak_bytes is not None
     return f"{_short(forecast)} {mark(forecast)}" if is_judged else _short(forecast)
 

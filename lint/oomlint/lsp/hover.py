@@ -15,7 +15,8 @@ from oomlint.documents.text import Span
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Judgement, judgement_of
 from oomlint.judgement.unpredicted import why_unpredicted
-from oomlint.judgement.words import meaning
+from oomlint.judgement.unread import ENDS
+from oomlint.judgement.words import ending, meaning
 from oomlint.linting.engine import Diagnosis, all_rules
 from oomlint.linting.suppressions import suppressions
 from oomlint.lsp.alternatives import Alternative, alternatives
@@ -114,6 +115,7 @@ def _about(analysis: Analysis, keys: list[Key]) -> str:
     parts = [
         *filter(None, [sentences(key.row)]),
         *dict.fromkeys(lines),
+        *_ends(judgement_of(key.run)),
         *_cost(analysis, key),
         *_basis(judgement_of(key.run)),
         *_notes(key),
@@ -154,10 +156,17 @@ def _known(run: Run, field: Any) -> str:
     return "\n".join(lines)
 
 
+def _ends(judgement: Judgement) -> Iterator[str]:
+    """That the run never gets to need what is said of it."""
+    if judgement.endings:
+        yield f"The run {escaped(ending(judgement))}. Once that is mended:"
+
+
 def _basis(judgement: Judgement) -> Iterator[str]:
     """What the prediction rests on, the widest swing first."""
     evidence = judgement.spoken.evidence
-    bases = () if evidence is None else evidence.rests_on
+    found = () if evidence is None else evidence.rests_on
+    bases = [basis for basis in found if basis.field not in ENDS]
     if not bases:
         return
     lines = [f"- {escaped(basis_sentence(basis))}" for basis in bases[:_MOST_BASES]]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from oomlint.dialects.ending import Ending
 from oomlint.judgement import Judgement, judgement_of, words
 from oomlint.judgement.peak import reckoned_with
 from oomlint.judgement.severity import verdict_at
+from oomlint.judgement.unread import ENDS
+from oomlint.linting.endings import comes_first
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.headlines import suffices, worst_first
 from oomlint.linting.rule import Finding, Severity
 from oomlint.report.excerpts import excerpt, finding_lines, fix_lines
-from oomlint.report.paint import VERDICT_STYLES, Paint, visible
+from oomlint.report.floods import is_flood, kind, the_same
+from oomlint.report.paint import OUTCOME_STYLES, Paint, visible
 from oomlint.report.places import LineIndex
 from oomlint.report.wrapping import glued, wrapped
 from oomlint.wording.amounts import gib
@@ -30,12 +34,15 @@ _MOST_WEAK = 2
 
 class Trouble(Struct, frozen=True, eq=False, dict=True):
     """A run that rather dies than not, with what is said of it: ``headlines`` first, then its ``causes``, the
-    worst first. ``way`` is the fix that makes it fit, a safe one before one that is not."""
+    worst first. ``way`` is the fix that makes it fit, a safe one before one that is not. Of one that ends before its first
+    step, that comes first; of one that would fit besides, there are no headlines."""
 
     judgement: Judgement
     headlines: tuple[Told, ...]
     explaining: tuple[Told, ...]
     """What says of which parts the need is, in the report's order."""
+    enders: tuple[Told, ...] = ()
+    """What says that it ends, in the order in which it gets there."""
 
     @cached_property
     def causes(self) -> tuple[Told, ...]:
@@ -51,12 +58,19 @@ class Trouble(Struct, frozen=True, eq=False, dict=True):
     @property
     def leader(self) -> Told:
         """What is told first: the worst cause that a rule names, else that the run is in trouble."""
-        return self.causes[0] if self.causes else self.headline
+        return (
+            self.causes[0] if self.causes else self.headline if self.headlines else self.enders[0]
+        )
 
     @property
     def way(self) -> Told | None:
-        """The finding whose fix is the way out: that of the need most at risk, and it suffices."""
-        return next((d for d in self._mending if suffices(d)), None)
+        """The finding whose fix is the way out: that of the need most at risk, and it suffices; of an engine that
+        starves what feeds it."""
+        return next((d for d in (*self._feeding, *self._mending) if suffices(d)), None)
+
+    @property
+    def _feeding(self) -> list[Told]:
+        return [d for d in self.enders if d.finding.starves and d.applicable is not None]
 
     @property
     def help(self) -> Told | None:
@@ -101,16 +115,34 @@ def troubles(report: Results) -> list[Trouble]:
         if diagnosis.run is not None:
             said.setdefault(diagnosis.run.name, []).append(diagnosis)
     for run in report.runs:
-        about = said.get(run.name, ())
+        about, judgement = said.get(run.name, ()), judgement_of(run)
         headlines = tuple(d for d in about if d.rule.is_headline)
+        enders = _enders(judgement, about)
         worst = max((each.severity for each in headlines), default=None)
-        if worst is not None and (worst > Severity.INFO or judgement_of(run).is_lost):
+        if worst is not None and (worst > Severity.INFO or judgement.is_lost or enders):
             least = min(Severity.WARNING, worst)
             causes = (
-                d for d in about if d not in headlines and is_cause(d.finding, at_least=least)
+                d
+                for d in about
+                if d not in headlines and d not in enders and is_cause(d.finding, at_least=least)
             )
-            found.append(Trouble(judgement_of(run), headlines, tuple(causes)))
+            found.append(Trouble(judgement, headlines, tuple(causes), enders))
+        elif enders:
+            found.append(Trouble(judgement, (), (), enders))
     return found
+
+
+def _enders(judgement: Judgement, about: Sequence[Told]) -> tuple[Told, ...]:
+    """The findings on a run that tell of what ends it, each once."""
+    found = (
+        next((d for d in about if d.finding.ends is not None and _tells(d, each)), None)
+        for each in judgement.endings
+    )
+    return tuple(dict.fromkeys(each for each in found if each is not None))
+
+
+def _tells(diagnosis: Told, ending: Ending) -> bool:
+    return diagnosis.rule.code == ending.code and diagnosis.finding.location == ending.at
 
 
 def ways_in(report: Results) -> Mapping[str, Fix]:
@@ -129,26 +161,78 @@ def is_cause(finding: Finding, at_least: Severity = Severity.WARNING) -> bool:
     return finding.resource in ("gpu", "host") and finding.severity >= at_least
 
 
-def block(trouble: Trouble, places: LineIndex, paint: Paint, width: int) -> Iterator[str]:
-    """The lines of a block."""
+def alike_runs(found: Sequence[Trouble]) -> Iterator[tuple[Trouble, Sequence[Trouble]]]:
+    """The runs in trouble in their order, each with those that are told with it: many that end of the same cause, and of
+    which the same is to be said once that is mended."""
+    groups: dict[Hashable, list[Trouble]] = {}
+    for each in found:
+        groups.setdefault(_kind(each), []).append(each)
+    for each in found:
+        group = groups[_kind(each)]
+        if not is_flood([other.enders[0] for other in group if other.enders]):
+            yield each, ()
+        elif each is group[0]:
+            yield each, group[1:]
+
+
+def _kind(trouble: Trouble) -> Hashable:
+    judged = trouble.judgement
+    hardware = None if judged.hardware is None else judged.hardware.name
+    return tuple(map(kind, trouble.enders)) or id(trouble), hardware, words.of_memory(judged)
+
+
+def block(
+    trouble: Trouble,
+    places: LineIndex,
+    paint: Paint,
+    width: int,
+    *,
+    others: Sequence[Trouble] = (),
+    verbose: bool = False,
+) -> Iterator[str]:
+    """The lines of a block; ``others`` are runs of which it holds too, ``verbose`` names all files of theirs."""
     judgement = trouble.judgement
     hardware = judgement.hardware
     where = f"   {hardware.name}" if hardware is not None else ""
-    yield f"{paint(visible(judgement.name), 'bold')}{paint(where, 'dim')}"
-    yield from _verdict(judgement, paint, width)
+    more = f" and {len(others)} more runs" if others else ""
+    yield f"{paint(visible(judgement.name) + more, 'bold')}{paint(where, 'dim')}"
+    yield from _verdict(trouble, paint, width, is_one=not others)
     leader = trouble.leader
     yield ""
+    if trouble.enders:
+        for number, each in enumerate(trouble.enders):
+            yield from finding_lines(each, places, paint, width, indent="  ")
+            if others:
+                same = [other.enders[number] for other in others]
+                yield from wrapped(the_same(same, each, every=verbose), width, "    ", "      ")
+            yield from fix_lines(each, paint, width, indent="    ")
+        yield from _once_mended(trouble, places, width, is_one=not others)
+        return
     yield from _leading(leader, trouble, places, paint, width)
-    yield from _others(trouble, leader, places, paint, width)
+    for diagnosis in trouble.causes:
+        if diagnosis is not leader:
+            yield from _in_a_line("also", diagnosis, trouble, places, width)
     yield from _way(trouble, paint, width)
 
 
-def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
+def _verdict(trouble: Trouble, paint: Paint, width: int, *, is_one: bool) -> Iterator[str]:
+    judgement = trouble.judgement
+    if not is_one:
+        codes = ", ".join(dict.fromkeys(each.rule.code for each in trouble.enders))
+        mended = words.of_memory(judgement)
+        they = "," if mended is words.UNKNOWN else " they"
+        text = f"{words.ENDS.mark} {words.ENDS.many} ({codes}); once that is mended{they} {mended.many}"
+        yield from wrapped(
+            text, width, "  ", "    ", paint=partial(paint, style=OUTCOME_STYLES["ends"])
+        )
+        return
     spoken = judgement.spoken
+    is_open = spoken.verdict == "unknown"
     for number, each in enumerate(judgement.peaks):
-        style = VERDICT_STYLES[verdict_at(each.risk or 0.0)]
-        head = "and" if number else f"{words.mark(spoken)} {words.verdict_words(spoken)}"
-        text, first = f"{head}: {words.need(each)}", "    " if number else "  "
+        style = OUTCOME_STYLES["ends" if spoken.endings else verdict_at(each.risk or 0.0)]
+        head = "and" if number else f"{words.mark(spoken)} {_head(trouble)}"
+        needs = words.open_need(each) if spoken.endings and is_open else words.need(each)
+        text, first = f"{head}: {needs}", "    " if number else "  "
         yield from wrapped(text, width, first, "    ", paint=partial(paint, style=style))
     if judgement.meant is not None:
         yield from wrapped(words.both_readings(judgement), width, "    ", "    ")
@@ -160,11 +244,46 @@ def _verdict(judgement: Judgement, paint: Paint, width: int) -> Iterator[str]:
     peak = judgement.peaks[0] if judgement.peaks else None
     weak = () if spoken.evidence is None else spoken.evidence.rests_on
     told: dict[str, str] = {}
-    for basis in weak:
+    for basis in (each for each in weak if each.field not in ENDS):
         # The widest swing stands first, and one file that is taken to count is told once.
         told.setdefault(words.basis_words(basis), words.elsewise(basis, peak))
     for text, instead in islice(told.items(), _MOST_WEAK):
         yield from wrapped(f"rests on: {visible(text)}{instead}", width, "    ", "      ")
+
+
+def _head(trouble: Trouble) -> str:
+    """``does not fit``; of a run that ends, by which rules' findings, which follow, and what comes once these are mended."""
+    judged = trouble.judgement
+    if not trouble.enders:
+        return words.once_mended(judged)
+    codes = ", ".join(dict.fromkeys(each.rule.code for each in trouble.enders))
+    ends = f"{words.ENDS.one} ({codes})"
+    return f"{ends}; {words.then(judged)}{words.of_memory(judged).one}"
+
+
+def _once_mended(trouble: Trouble, places: LineIndex, width: int, *, is_one: bool) -> Iterator[str]:
+    """What the run comes to once what ends it is mended, a line each; of several not what each needs."""
+    causes = trouble.causes if is_one else ()
+    if causes or trouble.judgement.is_lost:
+        yield ""
+    for each in causes:
+        # Loading comes first where it is later that the run ends.
+        lead = "also" if comes_first(each.finding, trouble.judgement.endings[0]) else "then"
+        yield from _in_a_line(lead, each, trouble, places, width)
+    if trouble.judgement.is_lost:
+        yield from wrapped("then: `oomlint fit` looks for what makes it fit", width, "  ", "    ")
+
+
+def _in_a_line(
+    lead: str, diagnosis: Told, trouble: Trouble, places: LineIndex, width: int
+) -> Iterator[str]:
+    at = diagnosis.finding.location
+    is_named = at.path == trouble.judgement.name
+    where = f"line {places.start(at).line}" if is_named else places.head(at)
+    place = glued(f"({diagnosis.rule.code}, {where})")
+    yield from wrapped(
+        visible(f"{lead}: {diagnosis.finding.message} ") + place, width, "  ", "    "
+    )
 
 
 def _leading(
@@ -190,22 +309,6 @@ def _largest_part(
     if lowered is not None:
         part = "it" if lowered is judgement.causes[0] else lowered.words
         yield from wrapped(f"what lowers {part}: {lowered.remedy}", width, "    ", "    ")
-
-
-def _others(
-    trouble: Trouble, leader: Told, places: LineIndex, paint: Paint, width: int
-) -> Iterator[str]:
-    """What else the need is made of, a line each."""
-    for diagnosis in trouble.causes:
-        if diagnosis is leader:
-            continue
-        at = diagnosis.finding.location
-        is_named = at.path == trouble.judgement.name
-        where = f"line {places.start(at).line}" if is_named else places.head(at)
-        place = glued(f"({diagnosis.rule.code}, {where})")
-        yield from wrapped(
-            visible(f"also: {diagnosis.finding.message} ") + place, width, "  ", "    "
-        )
 
 
 def _way(trouble: Trouble, paint: Paint, width: int) -> Iterator[str]:
@@ -238,14 +341,21 @@ def counts(judged: Sequence[Judgement]) -> str:
 
 def _counted(judged: Sequence[Judgement]) -> Iterator[str]:
     """How many runs have each verdict, the worst first; those that have none by what they lack."""
-    predicted = [each for each in judged if not each.spoken.estimate.unknown]
-    # A host that is too small kills whatever the GPU is.
-    placed = [e for e in predicted if e.hardware is not None or e.verdict != "unknown"]
+    # A host that is too small kills whatever the GPU is, and what ends a run whatever it needs.
+    placed = [each for each in judged if each.endings or _is_placed(each)]
     for wording in words.WORDINGS:
         number = sum(words.wording(each) is wording for each in placed)
         if number:
             yield f"{number} {wording.one if number == 1 else wording.many}"
-    if len(placed) < len(predicted):
-        yield f"{len(predicted) - len(placed)} without known hardware"
-    if len(predicted) < len(judged):
-        yield f"{len(judged) - len(predicted)} without a prediction"
+    left = [each for each in judged if not (each.endings or _is_placed(each))]
+    unplaced = [e for e in left if not e.spoken.estimate.unknown]
+    if unplaced:
+        yield f"{len(unplaced)} without known hardware"
+    if len(unplaced) < len(left):
+        yield f"{len(left) - len(unplaced)} without a prediction"
+
+
+def _is_placed(judged: Judgement) -> bool:
+    """Whether something is predicted and held against what there is."""
+    is_held = judged.hardware is not None or judged.verdict != "unknown"
+    return is_held and not judged.spoken.estimate.unknown

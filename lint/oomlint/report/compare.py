@@ -18,7 +18,7 @@ from oomlint.judgement.comparison import (
 )
 from oomlint.judgement.unpredicted import why_unpredicted
 from oomlint.judgement.words import PHASE_WORDS, conclusion, peaks
-from oomlint.report.paint import VERDICT_STYLES, Paint, visible
+from oomlint.report.paint import OUTCOME_STYLES, Paint, visible
 from oomlint.report.runs import run_object
 from oomlint.report.shapes import (
     ChangeShape,
@@ -55,7 +55,7 @@ def _lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
         others = [path for path in forecast.files if path != forecast.name]
         if others:
             yield f"   with {visible(', '.join(others))}"
-        style = VERDICT_STYLES[forecast.verdict]
+        style = OUTCOME_STYLES[forecast.outcome]
         text = conclusion(forecast)
         if judged.meant is not None:
             meant = judged.meant

@@ -6,9 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from oomlint.hardware import usable_bytes
 from oomlint.judgement import Forecast, Judgement
-from oomlint.judgement.words import PHASE_WORDS, conclusion, limits, meaning, other_reading
+from oomlint.judgement.words import (
+    PHASE_WORDS,
+    conclusion,
+    limits,
+    meaning,
+    other_reading,
+    without_prediction,
+)
 from oomlint.memory import DeviceEstimate, HostEstimate
-from oomlint.report.paint import VERDICT_STYLES, Paint, visible
+from oomlint.report.paint import OUTCOME_STYLES, Paint, visible
 from oomlint.wording.amounts import gib
 
 _PLAIN = Paint()
@@ -40,11 +47,11 @@ def _run(judgement: Judgement, paint: Paint) -> Iterator[str]:
         yield f"  {meaning(forecast)}, as all numbers here"
         yield f"  {other_reading(judgement)}"
     if forecast.bounded.estimate.gpu.peak_bytes is None:
-        yield f"  no prediction: {conclusion(forecast)}"
+        yield f"  {without_prediction(forecast)}"
         return
     yield from _needs(forecast, paint)
     yield ""
-    style = VERDICT_STYLES[forecast.verdict]
+    style = OUTCOME_STYLES[forecast.outcome]
     yield paint(f"verdict: {conclusion(forecast)}", style)
     yield f"fits on: {fits_on(forecast)}"
     if forecast.measured:

@@ -11,8 +11,15 @@ from msgspec import Struct
 from oomlint.judgement import Forecast, Judgement, judgement_of
 from oomlint.judgement.alternatives import ways_out
 from oomlint.judgement.planner import Aim, HardwareOption, Move, Way
-from oomlint.judgement.unpredicted import why_unpredicted
-from oomlint.judgement.words import left_open, limits, meaning, verdict_of_it
+from oomlint.judgement.words import (
+    ending,
+    left_open,
+    limits,
+    meaning,
+    once,
+    verdict_of_it,
+    without_prediction,
+)
 from oomlint.report.paint import Paint, visible
 from oomlint.report.runs import as_json, run_object
 from oomlint.report.shapes import FitShape, FittingShape, LaunchedShape, MoveShape, WayShape
@@ -66,8 +73,12 @@ class Fitting(Struct, frozen=True):
 
     @property
     def is_settled(self) -> bool:
-        """The run fits, or what makes it fit is known."""
-        return bool(self.ways) or self.only_hardware or not judgement_of(self.run).is_lost
+        """The run fits, or what makes it fit is known; one that ends before its first step does not, unless it is an engine
+        that a way feeds."""
+        judgement = judgement_of(self.run)
+        if judgement.endings and not (judgement.is_starved and self.ways):
+            return False
+        return bool(self.ways) or self.only_hardware or not judgement.is_lost
 
 
 def render(fittings: Sequence[Fitting], paint: Paint = _PLAIN) -> str:
@@ -79,7 +90,7 @@ def render(fittings: Sequence[Fitting], paint: Paint = _PLAIN) -> str:
 
 def _unpredicted(fitting: Fitting, paint: Paint) -> str:
     head = paint(f"{visible(fitting.run.name)} ({fitting.run.framework})", "bold")
-    return f"{head}: no prediction: {why_unpredicted(judgement_of(fitting.run).spoken)}"
+    return f"{head}: {without_prediction(judgement_of(fitting.run).spoken)}"
 
 
 def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
@@ -102,7 +113,7 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
         if fitting.launched is None:
             yield from _beyond(run)
     elif forecast.verdict in ("fits", "tight") and not fitting.hardware:
-        yield "  nothing has to change"
+        yield f"  nothing has to change{' for that' if forecast.endings else ''}"
     if fitting.launched is not None:
         yield from _launch(fitting.launched)
     if fitting.hardware:
@@ -115,7 +126,10 @@ def _fitting(fitting: Fitting, paint: Paint) -> Iterator[str]:
 def _readings(judgement: Judgement) -> Iterator[str]:
     """What the run needs as it is; of one with misspelt keys, as it is meant and as it is written."""
     spoken = judgement.spoken
-    yield f"  {f'as meant, {meaning(spoken)}' if spoken.because else 'as it is'}: {_needs(spoken)}"
+    if spoken.endings:
+        yield from _wrapped(ending(spoken), "  ", "    ")
+    as_it_is = once(spoken) if spoken.endings else "as it is"
+    yield f"  {f'as meant, {meaning(spoken)}' if spoken.because else as_it_is}: {_needs(spoken)}"
     if judgement.meant is not None:
         yield f"  as written: {_needs(judgement.written)}"
 
@@ -227,7 +241,8 @@ def _way_out(fitting: Fitting) -> Fix | None:
     """The first way, where it is one out of trouble."""
     from oomlint.fix.planned import fix_of
 
-    is_one = fitting.aim is None and judgement_of(fitting.run).is_in_trouble
+    judgement = judgement_of(fitting.run)
+    is_one = fitting.aim is None and (judgement.is_in_trouble or judgement.is_starved)
     return fix_of(fitting.ways[0]) if is_one and fitting.ways else None
 
 

@@ -20,6 +20,7 @@ from oomlint.judgement.words import (
     meaning,
     other_reading,
     verdict_words,
+    without_prediction,
 )
 from oomlint.memory import Assumption, DeviceEstimate, HostEstimate
 from oomlint.report.estimates import NEVER, fits_on, in_gib, reserved_words
@@ -53,7 +54,7 @@ def _contents(judged: Sequence[Judgement]) -> str:
 
 
 def _badge(forecast: Forecast) -> str:
-    return f'<span class="badge {forecast.verdict}">{verdict_words(forecast)}</span>'
+    return f'<span class="badge {forecast.outcome}">{verdict_words(forecast)}</span>'
 
 
 def _run(judgement: Judgement, number: int) -> str:
@@ -72,7 +73,8 @@ def _parts(judgement: Judgement) -> Iterator[str]:
         yield f"<p>{escape(other_reading(judgement))}</p>"
     gpu, host = forecast.bounded.estimate.gpu, forecast.bounded.estimate.host
     if gpu.peak_bytes is None:
-        yield f"<p><strong>No prediction: {escape(conclusion(forecast))}</strong></p>"
+        said = without_prediction(forecast)
+        yield f"<p><strong>{escape(said[:1].upper() + said[1:])}</strong></p>"
         return
     hardware = forecast.hardware
     yield f'<p class="conclusion">{escape(conclusion(forecast))}</p>'
@@ -268,7 +270,7 @@ section { margin: 1.25rem 0; padding: 1rem 1.25rem; border-radius: .5rem; backgr
 nav ul { padding-left: 1.25rem; }
 .badge { display: inline-block; padding: 0 .6em; border: 1px solid; border-radius: 1em;
   font-size: .9rem; font-weight: 600; vertical-align: middle; white-space: nowrap; }
-.fits { color: var(--good); } .tight { color: var(--tight); } .does_not_fit { color: var(--bad); }
+.fits { color: var(--good); } .tight { color: var(--tight); } .does_not_fit, .ends { color: var(--bad); }
 .unknown { color: var(--quiet); }
 .conclusion { font-weight: 600; }
 table { border-collapse: collapse; width: 100%; }

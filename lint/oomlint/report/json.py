@@ -8,7 +8,7 @@ from oomlint.errors import FileError
 from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.headlines import leaders
-from oomlint.linting.rule import Applicability
+from oomlint.linting.rule import Applicability, Finding
 from oomlint.report.blocks import is_cause, ways_in
 from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.runs import as_json, edit_object, run_object
@@ -84,10 +84,16 @@ def finding_object(
         "run": None if diagnosis.run is None else diagnosis.run.name,
         "cause_bytes": _cause_bytes(diagnosis),
         "evidence": None if finding.evidence is None else cast("Any", finding.evidence.word),
+        "ends": ends_word(finding),
         "url": url(finding.rule),
         "fingerprint": prints.of(diagnosis),
         "follows": None if leader is None else prints.of(leader),
     }
+
+
+def ends_word(finding: Finding) -> Any:
+    """``after_load``, how far a run gets that a finding is sure to end before its first step; mostly ``None``."""
+    return finding.ends.word if finding.ends is not None and finding.ends_the_run else None
 
 
 def _cause_bytes(diagnosis: Told) -> int | None:

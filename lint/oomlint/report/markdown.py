@@ -20,7 +20,7 @@ from oomlint.wording.amounts import gib, of_gib
 
 SIGNS = {"error": "❌", "warning": "⚠️", "info": "\N{INFORMATION SOURCE}\N{VARIATION SELECTOR-16}"}  # fmt: skip
 
-_BESIDE = {"tight": "⚠️ ", "does_not_fit": "❌ "}
+_BESIDE = {"tight": "⚠️ ", "does_not_fit": "❌ ", "ends": "❌ "}
 
 # Of a run with misspelt keys: the other reading is what its author means.
 AS_WRITTEN = "as written"
@@ -112,7 +112,7 @@ def _row(forecast: Forecast, reading: str) -> str:
 
 def verdict(forecast: Forecast) -> str:
     """The verdict as a cell of a table, with what leaves it open."""
-    return _BESIDE.get(forecast.verdict, "") + escaped(verdict_with_reason(forecast))
+    return _BESIDE.get(forecast.outcome, "") + escaped(verdict_with_reason(forecast))
 
 
 def line(diagnosis: Told, places: LineIndex) -> str:

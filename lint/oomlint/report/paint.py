@@ -26,7 +26,13 @@ _CODES = {
     "removed": "31",
     "hunk": "36",
 }
-VERDICT_STYLES = {"fits": "good", "tight": "tight", "does_not_fit": "bad", "unknown": "dim"}
+OUTCOME_STYLES = {
+    "fits": "good",
+    "tight": "tight",
+    "does_not_fit": "bad",
+    "unknown": "dim",
+    "ends": "bad",
+}
 
 
 class Paint(Struct, frozen=True):

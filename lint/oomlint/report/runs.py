@@ -13,6 +13,7 @@ from oomlint.plan import plan_to_dict
 from oomlint.report.secrets import masked
 
 if TYPE_CHECKING:
+    from oomlint.dialects.ending import Ending
     from oomlint.documents.text import Edit
     from oomlint.fix.edits import Fix
     from oomlint.judgement.doubts import Doubt
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from oomlint.report.shapes import (
         CauseShape,
         EditShape,
+        EndingShape,
         EvidenceShape,
         GpuShape,
         HardwareShape,
@@ -62,6 +64,7 @@ def run_object(judgement: Judgement, way: Fix | None = None) -> RunShape:
             "risk": risk_object(meant.risk),
             "verdict": meant.verdict,
         },
+        "endings": [ending_object(ending) for ending in judgement.endings],
         "causes": [cause_object(cause) for cause in judgement.causes],
         "way": None if way is None else way_object(judgement, way),
     }
@@ -130,6 +133,17 @@ def cause_object(cause: Cause) -> CauseShape:
         "path": cause.at.path,
         "line": cause.line,
         "remedy": cause.remedy,
+    }
+
+
+def ending_object(ending: Ending) -> EndingShape:
+    return {
+        "what": ending.why,
+        "when": None if ending.when is None else cast("Any", ending.when.word),
+        "path": ending.at.path,
+        "line": ending.line,
+        "code": ending.code or None,
+        "name": ending.name or None,
     }
 
 

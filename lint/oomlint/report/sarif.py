@@ -9,6 +9,7 @@ from urllib.parse import quote
 from oomlint.documents.text import Location, by_path
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.rule import Rule, Severity
+from oomlint.report.json import ends_word
 from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.runs import as_json
 from oomlint.wording.addresses import REPOSITORY
@@ -102,6 +103,9 @@ def _result(diagnosis: Told, rule_index: int, places: LineIndex, print_: str) ->
         "partialFingerprints": {"primaryLocationLineHash": print_, "oomlint/v1": print_},
         "properties": {"precision": _PRECISION[finding.confidence]},
     }
+    ends = ends_word(finding)
+    if ends is not None:
+        out["properties"]["endsRun"] = ends
     related = [
         {**_place(note.location, places), "id": number, "message": {"text": note.message}}
         for number, note in enumerate(finding.notes)

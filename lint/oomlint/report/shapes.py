@@ -13,6 +13,10 @@ EvidenceLevel = Literal["measured", "stated", "fact", "default", "assumed", "unr
 """How a value is known, best first."""
 
 
+EndedWhen = Literal["settings", "before_load", "after_load", "engine"]
+"""How far a run gets that ends before its first step."""
+
+
 class PointShape(TypedDict):
     """A place in a file: 1-based line and column in code points, 0-based offset."""
 
@@ -71,6 +75,8 @@ class FindingShape(TypedDict):
     cause_bytes: int | None
     """What the finding speaks of, as a part of the need of its run that is at risk."""
     evidence: EvidenceLevel | None
+    ends: EndedWhen | None
+    """Of a finding that is sure of what ends its run before its first step, how far that gets."""
     url: str
     fingerprint: str
     follows: str | None
@@ -197,6 +203,19 @@ class CauseShape(TypedDict):
     remedy: str | None
 
 
+class EndingShape(TypedDict):
+    """What is sure to end a run before its first step, whatever memory there is; ``when``: while its settings are read,
+    before the model is loaded, once it is, or as the engine starts that writes its answers; ``null`` where it is not known
+    which. ``code`` and ``name`` are the rule's that tells of it, if one does."""
+
+    what: str
+    when: EndedWhen | None
+    path: str
+    line: int | None
+    code: str | None
+    name: str | None
+
+
 class WayOutShape(TypedDict):
     """The cheapest change that makes a run fit. ``changes`` are fields of the plan and their new values,
     misspelt keys under their right names included; the bytes are the peaks that are predicted then."""
@@ -211,7 +230,8 @@ class WayOutShape(TypedDict):
 
 
 class RunShape(TypedDict):
-    """``unpredicted``: which fact is missing where ``gpu`` has no peak, in words."""
+    """``unpredicted``: which fact is missing where ``gpu`` has no peak, in words. ``endings``: what ends the run before its
+    first step, in the order in which it gets there; all else is of the run once that is mended."""
 
     name: str
     framework: str | None
@@ -227,6 +247,7 @@ class RunShape(TypedDict):
     risk: RiskShape | None
     evidence: EvidenceShape | None
     as_meant: AsMeantShape | None
+    endings: list[EndingShape]
     causes: list[CauseShape]
     way: WayOutShape | None
     """``null`` where the run is not in trouble, or no change of its files is known to help."""

@@ -9,9 +9,10 @@ from oomlint.judgement.words import left_open, sentence
 from oomlint.linting.engine import Results
 from oomlint.linting.rule import Applicability
 from oomlint.report.applied import applied_lines, files_changed
-from oomlint.report.blocks import block, counts, troubles
+from oomlint.report.blocks import alike_runs, block, counts, troubles
 from oomlint.report.excerpts import finding_lines, fix_lines
-from oomlint.report.paint import VERDICT_STYLES, Paint, visible
+from oomlint.report.floods import alike, the_same
+from oomlint.report.paint import OUTCOME_STYLES, Paint, visible
 from oomlint.report.places import LineIndex
 from oomlint.report.wrapping import terminal_width, wrapped
 from oomlint.runs.run import Run
@@ -43,7 +44,8 @@ def render(
     ``show_fixes`` what was fixed."""
     width = terminal_width()
     parts = [
-        "".join(line + "\n" for line in lines) + "\n" for lines in _blocks(report, paint, width)
+        "".join(line + "\n" for line in lines) + "\n"
+        for lines in _blocks(report, paint, width, verbose=verbose)
     ]
     if verbose or not quiet:
         parts += [line + "\n" for line in _runs(report, paint, width, only_open=not verbose)]
@@ -59,34 +61,39 @@ def render(
     return "".join(parts)
 
 
-def _blocks(report: Results, paint: Paint, width: int) -> Iterator[Iterator[str]]:
-    places, found = LineIndex(report), troubles(report)
-    in_blocks = {id(d) for trouble in found for d in (*trouble.headlines, *trouble.causes)}
-    for trouble in found:
-        yield block(trouble, places, paint, width)
-    for diagnosis in report.diagnoses:
-        if id(diagnosis) not in in_blocks:
-            yield iter(
-                [
-                    *finding_lines(diagnosis, places, paint, width),
-                    *fix_lines(diagnosis, paint, width, indent="  "),
-                ]
-            )
+def _blocks(report: Results, paint: Paint, width: int, *, verbose: bool) -> Iterator[Iterator[str]]:
+    """A block for each run in trouble for its memory, then the other findings; what many files have alike once."""
+    places = LineIndex(report)
+    found = [trouble for trouble in troubles(report) if trouble.headlines]
+    told: set[int] = set()
+    for trouble, others in alike_runs(found):
+        for each in (trouble, *others):
+            told.update(id(d) for d in (*each.headlines, *each.causes, *each.enders))
+        yield block(trouble, places, paint, width, others=others, verbose=verbose)
+    rest = [diagnosis for diagnosis in report.diagnoses if id(diagnosis) not in told]
+    for diagnosis, same in alike(rest):
+        lines = [*finding_lines(diagnosis, places, paint, width)]
+        if same:
+            lines += wrapped(the_same(same, diagnosis, every=verbose), width, "  ", "    ")
+        yield iter([*lines, *fix_lines(diagnosis, paint, width, indent="  ")])
 
 
 def _runs(report: Results, paint: Paint, width: int, *, only_open: bool) -> Iterator[str]:
     """The prediction of every run; or only of those that have none, or of which something that was not read
     decides: of several parts of no run each has none for the same reason, and the count says how many."""
     told = _told(report)
+    ended = {trouble.judgement.name for trouble in troubles(report) if trouble.enders}
     if only_open and len(told) > 1 and all(_is_idle(judgement_of(run)) for run in told):
         return
     for run in told if only_open else report.runs:
         forecast = judgement_of(run).spoken
         is_open = forecast.estimate.unknown or (forecast.hardware and left_open(forecast))
-        if only_open and not is_open:
+        # What ends a run is told by a finding, if any rule tells of it.
+        is_told = run.name in ended if forecast.endings else not is_open
+        if only_open and is_told:
             continue
         for line in wrapped(visible(sentence(forecast)), width, "", "  "):
-            yield paint(line, VERDICT_STYLES[forecast.verdict])
+            yield paint(line, OUTCOME_STYLES[forecast.outcome])
 
 
 def _told(report: Results) -> Sequence[Run | Judgement]:

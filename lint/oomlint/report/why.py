@@ -13,7 +13,7 @@ from oomlint.dialects.common.fields import library
 from oomlint.judgement import judgement_of
 from oomlint.judgement.evidence import Basis, level_of, moves, rests_on
 from oomlint.judgement.unpredicted import why_unpredicted
-from oomlint.judgement.unread import in_words
+from oomlint.judgement.unread import ENDS, in_words
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import path_of
 from oomlint.plan.model import ModelDims
@@ -85,6 +85,14 @@ def render(run: Run, field: Any | None, paint: Paint = _PLAIN) -> str:
 def _overview(run: Run, paint: Paint) -> Iterator[str]:
     yield paint(visible(run.name), "bold")
     forecast = judgement_of(run).spoken
+    for each in forecast.endings:
+        where = f" ({visible(each.at.path)}:{each.line})" if each.line is not None else ""
+        yield from wrap(
+            f"It ends before its first step: {visible(each.why)}{where}.",
+            _WIDTH,
+            initial_indent="  ",
+            subsequent_indent="    ",
+        )
     if forecast.estimate.unknown:
         yield from wrap(
             f"There is no prediction: {why_unpredicted(forecast)}.",
@@ -93,7 +101,7 @@ def _overview(run: Run, paint: Paint) -> Iterator[str]:
             subsequent_indent="  ",
         )
         return
-    bases = rests_on(run)
+    bases = [basis for basis in rests_on(run) if basis.field not in ENDS]
     if not bases:
         level = LEVEL_WORDS[level_of(run)]
         yield f"  The prediction rests on what the files say and what is known (at worst: {level})."

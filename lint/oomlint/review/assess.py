@@ -52,7 +52,7 @@ class RunChange(Struct, frozen=True):
         if before is None or after is None:
             return True
         return any(
-            (one.verdict, one.estimate) != (other.verdict, other.estimate)
+            (one.outcome, one.estimate) != (other.outcome, other.estimate)
             for one, other in ((before.spoken, after.spoken), (before.written, after.written))
         )
 
@@ -235,9 +235,10 @@ def _worse(concerned: Iterable[tuple[Run, Run | None]], report: Report) -> list[
 
 
 def _alarms(diagnosis: Diagnosis) -> bool:
-    """Whether a finding is more than a remark, or a remark on what a run rather dies of."""
+    """Whether a finding is more than a remark, or a remark on what a run rather dies of that gets there."""
     run, is_of_memory = diagnosis.run, diagnosis.finding.predicted_bytes is not None
-    is_lost = is_of_memory and run is not None and judgement_of(run).is_lost
+    judged = None if run is None else judgement_of(run)
+    is_lost = is_of_memory and judged is not None and judged.is_lost and not judged.endings
     return is_lost or diagnosis.severity > Severity.INFO
 
 
@@ -252,7 +253,7 @@ def _cards(
     have in common."""
     turns, beside = changed
     changes = {run.name: run for run in runs if run.after is not None}
-    leads = {each.judgement.name: each for each in troubles(report)}
+    leads = {each.judgement.name: each for each in troubles(report) if not each.enders}
     told: set[str] = set()
     for cause in blame.causes(worse, turns, now.relinked):
         names = [each.after.name for each in cause.worse]

@@ -11,6 +11,7 @@ from msgspec import Struct
 from oomlint import __version__
 from oomlint.documents.text import Source
 from oomlint.judgement import Forecast
+from oomlint.judgement.words import ending
 from oomlint.linting.rule import Severity
 from oomlint.report import diff
 from oomlint.report.markdown import AS_WRITTEN, SIGNS, escaped, line, sentence, verdict
@@ -120,7 +121,8 @@ def _news(assessment: Assessment) -> Iterator[str]:
     for run in _moved(assessment):
         assert run.before is not None
         assert run.after is not None
-        outcome = run.before.verdict == "fits", run.after.verdict, _sign(run)
+        was, now = run.before.outcome == "fits", run.after.outcome
+        outcome = was, now, ending(run.after), _sign(run)
         groups.setdefault(outcome, []).append(run)
     for runs in groups.values():
         yield f"{_sign(runs[0])} {sentence(cards.news(runs))}"
@@ -150,7 +152,7 @@ def _moved(assessment: Assessment) -> list[RunChange]:
 def _has_moved(run: RunChange) -> bool:
     if run.before is None or run.after is None:
         return False
-    if run.before.verdict != run.after.verdict or run.before.hardware != run.after.hardware:
+    if run.before.outcome != run.after.outcome or run.before.hardware != run.after.hardware:
         return True
     pairs = ((blame.peak(run.before, r), blame.peak(run.after, r)) for r in ("gpu", "host"))
     return any((a is None) != (b is None) or abs((a or 0) - (b or 0)) > _NEWS * (a or 1) for a, b in pairs)  # fmt: skip
@@ -160,6 +162,8 @@ def _sign(run: RunChange) -> str:
     """For the better, for the worse, or neither."""
     assert run.before is not None
     assert run.after is not None
+    if (run.before.outcome == "ends") != (run.after.outcome == "ends"):
+        return SIGNS["error"] if run.after.endings else "✅"
     was, now = blame.rank(run.before), blame.rank(run.after)
     if was == now:
         sizes = blame.peak(run.before, "gpu") or 0, blame.peak(run.after, "gpu") or 0

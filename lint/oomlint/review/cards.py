@@ -150,11 +150,11 @@ def news(runs: Sequence[RunChange]) -> str:
         what = f"{now} {_EACH['host']} instead of {was}"
     if was == now:
         what = f"{now} {_EACH['host']} as before"
-    if first.after.verdict == "unknown":
+    if first.after.outcome in ("unknown", "ends"):
         return f"{who}: {quiet(verdict(first.after.spoken))}"
     if first.after.verdict == "fits":
         fit = "fits" if is_one else "fit"
-        change = f"still {fit}" if first.before.verdict == "fits" else f"{fit} now"
+        change = f"still {fit}" if first.before.outcome == "fits" else f"{fit} now"
         return f"{who} {change}: {what}"
     return f"{who} {'needs' if is_one else 'need'} {what}, and {verdict(first.after.spoken)}"
 

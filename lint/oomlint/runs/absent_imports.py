@@ -16,9 +16,9 @@ from itertools import chain
 from pathlib import Path
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, PLAIN, TORCHRUN
-from oomlint.dialects.surroundings import Ending
 from oomlint.documents.base import Document, Fact, PythonDocument, Scalar
 from oomlint.errors import FileError
 from oomlint.files.ignored import Ignored
@@ -85,9 +85,9 @@ class AbsentImports:
             if fact.kind == "imports-module":
                 why = self._why_absent(fact, script, launch, document)
                 if why:
-                    return Ending(why, fact.location)
+                    return Ending(why, fact.location, When.SETTINGS)
             if fact.kind == "ends-early" and not is_claimed and not fact.detail["guards"]:
-                return Ending(fact.detail["why"], fact.location)
+                return Ending(fact.detail["why"], fact.location, When.SETTINGS)
         return None
 
     def _why_absent(self, fact: Fact, script: str, launch: Launch, document: PythonDocument) -> str:

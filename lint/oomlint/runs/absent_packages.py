@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from oomlint.dialects.base import Claim
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, DEEPSPEED_LAUNCHER
-from oomlint.dialects.surroundings import Ending
 from oomlint.documents.base import Scalar
 from oomlint.documents.text import Location
 from oomlint.files.reference_index import texts_below
@@ -58,7 +58,7 @@ class AbsentPackages:
         if from_file not in self._without:
             self._without[from_file] = self._is_without(from_file)
         where = Location(from_file, launch.anchor)
-        return Ending(_WHY, where) if self._without[from_file] else None
+        return Ending(_WHY, where, When.SETTINGS) if self._without[from_file] else None
 
     def _is_without(self, from_file: str) -> bool:
         texts = self._workspace.requirements(from_file)

@@ -54,6 +54,7 @@ def asides(
                 options=options.values,
                 hardware=options.hardware,
                 why_unused=why_unused,
+                find_endings=options.find_endings,
             )
             yield build_run(name, parts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as MappingABC
+from collections.abc import Callable, Iterable, Mapping as MappingABC
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -11,6 +11,7 @@ from oomlint.errors import FileError
 from oomlint.runs.run import Run
 
 if TYPE_CHECKING:
+    from oomlint.dialects.ending import Ending
     from oomlint.hardware import Hardware
     from oomlint.runs.unused import Unused
 
@@ -23,6 +24,8 @@ class LinkOptions(Struct, frozen=True):
     values: MappingABC[str, Any] = field(default_factory=dict)
     margin: float = 0.85
     as_written: bool = False
+    find_endings: Callable[[Run], Iterable[Ending]] = lambda _run: ()
+    """What the rules are sure of that ends a run before its first step; nothing where none are asked."""
 
 
 class Linked(Struct):

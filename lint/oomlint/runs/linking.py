@@ -66,9 +66,9 @@ from oomlint.runs.vendored.readers import OwnReaders, options_of_training
 if TYPE_CHECKING:
     from oomlint.datasets.registry import Checkout
     from oomlint.dialects.block import Block
+    from oomlint.dialects.ending import Ending
     from oomlint.dialects.machine.launch import Launch
     from oomlint.dialects.reading import Reading
-    from oomlint.dialects.surroundings import Ending
     from oomlint.runs.absent_files import AbsentFiles
     from oomlint.runs.absent_imports import AbsentImports
     from oomlint.runs.absent_packages import AbsentPackages
@@ -367,6 +367,7 @@ class Linker:
             find_ending=(
                 _nothing if launch is None else partial(self._ending_of, launch, claim.path, claims)
             ),
+            find_endings=self.options.find_endings,
             find_unlisted=partial(self._unlisted, main.path),
             find_unset=self._is_unset,
             unlinked_config="" if launch is None else self._unlinked(launch, claim.path, blocks),

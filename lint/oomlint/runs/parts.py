@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.ending import Ending
 from oomlint.dialects.given import Given
 from oomlint.dialects.reading import Reading
-from oomlint.dialects.surroundings import Ending, Surroundings
+from oomlint.dialects.surroundings import Surroundings
 from oomlint.dialects.whole import whole
 from oomlint.documents.text import Location
 from oomlint.plan.evidence import Level
@@ -93,6 +94,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     """What is not known of a config for DeepSpeed or Accelerate that an option names to the program, in words."""
     find_ending: Callable[[], Ending | None] = lambda: None
     """What is sure to end the program as it imports, if anything is."""
+    find_endings: Callable[[Run], Iterable[Ending]] = lambda _run: ()
+    """What the rules are sure of that ends a run before its first step, as far as the user does not say otherwise."""
     find_unlisted: Callable[[Iterable[str], str | None, Checkout], str] = (
         lambda _names, _folder, _framework: ""
     )

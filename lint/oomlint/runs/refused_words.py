@@ -13,8 +13,8 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping as MappingABC, Sequence
 
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.machine.launch import Launch
-from oomlint.dialects.surroundings import Ending
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Node, Scalar
 from oomlint.documents.python.composed_configs import (
     Composition,
@@ -67,7 +67,9 @@ class RefusedWords:
         for entry in words if layers else ():
             if _lacks(layers, entry.key.split(".")):
                 why = f"Hydra refuses {entry.key}, a key that the config of {posixpath.basename(program)} has not"
-                return Ending(why, Location(launch.document.source.path, entry.key_span))
+                return Ending(
+                    why, Location(launch.document.source.path, entry.key_span), When.SETTINGS
+                )
         return None
 
     def _program(self, launch: Launch, from_file: str) -> str | None:

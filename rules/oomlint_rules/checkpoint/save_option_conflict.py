@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import release_of
 from oomlint.runs.run import Run
@@ -54,7 +54,7 @@ _STOPS = "transformers stops with an error"
 _STOPS_LATE = f"{_STOPS} once the model is loaded"
 
 
-class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9):
+class SaveOptionConflict(Rule, code="OOM507", may_end=True, fixes=Applicability.UNSAFE, cost=9):
     summary = "options of saving that transformers refuses together"
     only_where = (
         Where(plan={f.save.load_best_at_end: (True,)}),
@@ -159,7 +159,7 @@ class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9
                 ),
             ],
             notes=[self.note(run, f.save.save_only_model, f"{only} is set here")],
-            stops_later=True,
+            ends=When.LOADED,
         )
 
     def _sharded(self, run: Run) -> Finding:
@@ -177,7 +177,7 @@ class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9
                 ),
             ],
             notes=[self.note(run, f.parallel.fsdp.state_dict, "the state dict is sharded")],
-            stops_later=True,
+            ends=When.LOADED,
         )
 
     def _strategies(self, run: Run) -> Iterable[Finding]:
@@ -206,7 +206,7 @@ class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9
                 ]
                 if evaluates != "no"
                 else [],
-                stops_later=True,
+                ends=When.LOADED,
             )
         elif saves == "steps" and _misses(plan.save.every, plan.eval.every):
             yield self.error(
@@ -220,7 +220,7 @@ class SaveOptionConflict(Rule, code="OOM507", fixes=Applicability.UNSAFE, cost=9
                     ),
                     _STOPS,
                 ),
-                stops_later=True,
+                ends=When.LOADED,
             )
 
 

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
-from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, line, mended, text
@@ -73,7 +73,7 @@ _TRL = text(
 )
 
 
-class GrpoBatchSemantics(Rule, code="OOM612", fixes=Applicability.UNSAFE, cost=8):
+class GrpoBatchSemantics(Rule, code="OOM612", may_end=True, fixes=Applicability.UNSAFE, cost=8):
     summary = "a round of generation that holds no whole groups of answers"
     only_where = (
         Where(plan={f.objective.rollout.generation_batch: KNOWN, f.objective.rollout.n: KNOWN}),
@@ -116,7 +116,7 @@ class GrpoBatchSemantics(Rule, code="OOM612", fixes=Applicability.UNSAFE, cost=8
                 at=(f.objective.rollout.n,),
                 details=("the run stops with an error", "it takes at least 2 answers to a prompt"),
                 confidence="high",
-                stops_later=True,
+                ends=When.LOADED,
             )
             return
         if f.parallel.world in origin.inputs and (run.is_started_by_guess or not _counted(run)):
@@ -138,6 +138,7 @@ class GrpoBatchSemantics(Rule, code="OOM612", fixes=Applicability.UNSAFE, cost=8
             ),
             confidence="medium",
             proposals=_proposals(run, total, group, least),
+            ends=When.LOADED,
         )
 
 

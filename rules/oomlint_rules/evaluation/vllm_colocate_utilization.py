@@ -37,19 +37,28 @@ Where the engine sleeps, or runs as a server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import ceil
 from typing import Any
 
 from oomlint.errors import CannotEdit
 from oomlint.judgement import (
     EngineShare,
     engine_share,
+    feeding,
     judgement_of,
     most_severe,
     relief,
     starves_engine,
 )
-from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import (
+    KNOWN,
+    Applicability,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    When,
+    Where,
+)
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -80,18 +89,15 @@ _STARVED = (
     .replace("3B-Instruct", "14B-Instruct")
     .replace("--max_length", "--vllm_tensor_parallel_size {parts} --max_length")
     .replace("--per_device_train_batch_size 4", "--per_device_train_batch_size 1")
+    .replace("--gradient_accumulation_steps 2", "--gradient_accumulation_steps 4")
 )
 
 # Below this share an engine rarely has room for weights and a useful cache (TRL's default).
 _USUAL = 0.3
 _HALF = 0.5
-# Of a card, beside the weights: less caches a few answers only.
-_CACHE = 0.1
-# Heads and vocabularies divide by these (vllm config/model.py verify_with_parallel_config).
-_PARTS = (2, 4, 8)
 
 
-class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cost=3):
+class VllmColocateUtilization(Rule, code="OOM606", may_end=True, fixes=Applicability.SAFE, cost=3):
     summary = "the generation engine on the training cards takes too large a share of them"
     only_where = (
         Where(
@@ -147,7 +153,8 @@ class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cos
                 "share its weights among more GPUs (tensor parallel), or raise its share where training has room",
             ),
             resource="gpu",
-            proposals=list(_feeding(run, engine)),
+            proposals=list(_feeding(run)),
+            ends=When.ENGINE,
         )
 
     def _kept(self, run: Run, share: float) -> Iterable[Finding]:
@@ -185,22 +192,11 @@ class VllmColocateUtilization(Rule, code="OOM606", fixes=Applicability.SAFE, cos
         )
 
 
-def _feeding(run: Run, engine: EngineShare) -> Iterator[Proposal]:
-    """What lets the engine start and leaves training enough, the mildest first."""
+def _feeding(run: Run) -> Iterator[Proposal]:
+    """What lets the engine start and leaves training enough, the mildest first; where that takes more than one change, a
+    plan for the run is its fix."""
     ranks = run.placed.plan.parallel.world or 1
-    now = run.plan.objective.rollout.tp or 1
-    ways: list[tuple[str, dict[Any, Any]]] = [
-        (f"share the engine's weights among {parts} GPUs", {f.objective.rollout.tp: parts})
-        for parts in _PARTS
-        if parts > now and ranks % parts == 0
-    ]
-    share = run.plan.objective.rollout.gpu_mem_util or 1.0
-    least = ceil((share * engine.weights / engine.allowed + _CACHE) * 20) / 20
-    if least < 1:
-        ways.append(
-            (f"give the engine {least:.0%} of the card", {f.objective.rollout.gpu_mem_util: least})
-        )
-    for title, changes in ways:
+    for title, changes in feeding(run.plan, run.limits.gpu_bytes, ranks):
         try:
             changed = run.what_if(changes)
         except CannotEdit:

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import shared
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import axolotl, example, llama_factory, mended
@@ -58,7 +58,7 @@ _AXOLOTL = axolotl(
 _FP32 = _AXOLOTL.replace("fp16: true", "fp16: false")
 
 
-class FlashAttnUnsupportedGpu(Rule, code="OOM109", fixes=Applicability.SAFE, cost=0):
+class FlashAttnUnsupportedGpu(Rule, code="OOM109", may_end=True, fixes=Applicability.SAFE, cost=0):
     summary = "FlashAttention does not run on this card, or in fp32"
     only_where = (
         Where(plan={f.model.attn_impl: ("flash2", "flash3")}, has_card=True),
@@ -107,5 +107,6 @@ class FlashAttnUnsupportedGpu(Rule, code="OOM109", fixes=Applicability.SAFE, cos
             at=(f.model.attn_impl, f.model.id),
             details=("training stops at the first batch", "with bf16 on it runs, and needs less"),
             rests_on=(shared.stops,),
+            ends=When.LOADED,
             proposals=[_SDPA],
         )

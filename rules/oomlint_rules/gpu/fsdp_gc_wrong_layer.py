@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.fields import hf
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, mended, text
@@ -72,7 +72,7 @@ _SCRIPT = text(
 )
 
 
-class FsdpGcWrongLayer(Rule, code="OOM113", fixes=Applicability.SAFE, cost=2):
+class FsdpGcWrongLayer(Rule, code="OOM113", may_end=True, fixes=Applicability.SAFE, cost=2):
     summary = "the trainer's gradient checkpointing is on under FSDP, which has its own"
     only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
@@ -102,6 +102,7 @@ class FsdpGcWrongLayer(Rule, code="OOM113", fixes=Applicability.SAFE, cost=2):
                 at=hf.checkpointing,
                 details=("transformers refuses to start with both",),
                 proposals=[Proposal.set("leave checkpointing to FSDP", off)],
+                ends=When.LOADED,
             )
             return
         yield self.info(

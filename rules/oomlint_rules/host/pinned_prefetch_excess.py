@@ -37,7 +37,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.judgement import settled, severity_of_need
-from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import (
+    KNOWN,
+    Applicability,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    When,
+    Where,
+)
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -61,7 +70,7 @@ _VISION = LLAMA_FACTORY.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-VL-7B-I
 )
 
 
-class PinnedPrefetchExcess(Rule, code="OOM411", fixes=Applicability.SAFE):
+class PinnedPrefetchExcess(Rule, code="OOM411", may_end=True, fixes=Applicability.SAFE):
     summary = "so many batches are prepared ahead that they fill RAM, or none can be"
     only_where = (Where(meant={f.data.prefetch: KNOWN}),)
     explains = ("dataloader",)
@@ -119,6 +128,7 @@ class PinnedPrefetchExcess(Rule, code="OOM411", fixes=Applicability.SAFE):
             at=_FIELD,
             details=(f"{run.key(f.data.workers)} is 0", "transformers stops with an error"),
             proposals=removal(f"remove {key}", run.origin(_FIELD)),
+            ends=When.LOADED,
         )
 
     def _waiting(self, run: Run, plan: Plan, workers: int, prefetch: int) -> Iterable[Finding]:

@@ -106,6 +106,7 @@ from oomlint.dialects.reading import StrayKey
 from oomlint.documents.base import Fact
 from oomlint.documents.text import Edit, Location
 from oomlint.judgement.contradicted import fact_of_end, outlived, place_of_end
+from oomlint.judgement.endings import declared, named
 from oomlint.linting.rule import (
     MOST_OF_A_TITLE,
     Applicability,
@@ -115,6 +116,7 @@ from oomlint.linting.rule import (
     RenameKey,
     Rule,
     Severity,
+    When,
     Where,
 )
 from oomlint.runs.run import Run
@@ -181,13 +183,14 @@ class EndsBeforeTraining(Rule, code="OOM905", fixes=Applicability.SAFE):
             yield self._with_the_newest(run)
             return
         why = str(refused.value)
-        named = _named(why)
-        is_long = len(named) > MOST_OF_A_TITLE
+        said = named(why)
+        is_long = len(said) > MOST_OF_A_TITLE
         place, shown = run.settings.get(shared.refused_at), outlived(run)
+        ending = declared(run).get(shared.refused)
         yield self.finding(
             run,
             Severity.INFO if shown else Severity.ERROR,
-            _cut(named),
+            _cut(said),
             at=place_of_end(run) or shared.refused,
             details=(
                 *((why,) if is_long else ()),
@@ -197,6 +200,7 @@ class EndsBeforeTraining(Rule, code="OOM905", fixes=Applicability.SAFE):
             ),
             rests_on=(shared.refused,),
             proposals=_renamed(run, None if place is None else place.value, fact_of_end(run)),
+            ends=None if ending is None else ending.when or When.SETTINGS,
         )
 
     def _with_the_newest(self, run: Run) -> Finding:
@@ -205,7 +209,7 @@ class EndsBeforeTraining(Rule, code="OOM905", fixes=Applicability.SAFE):
         place = run.settings.get(shared.refused_lately_at)
         return self.info(
             run,
-            _cut(_named(why)),
+            _cut(named(why)),
             at=shared.refused_lately if place is None else place.value,
             details=(
                 "no file pins the library: with its newest release the program ends before its first step",
@@ -215,13 +219,8 @@ class EndsBeforeTraining(Rule, code="OOM905", fixes=Applicability.SAFE):
         )
 
 
-def _named(why: str) -> str:
-    """A reason with files by their names alone."""
-    return " ".join(word.rpartition("/")[2] or word for word in why.split())
-
-
-def _cut(named: str) -> str:
-    return f"{named[: MOST_OF_A_TITLE - 1]}…" if len(named) > MOST_OF_A_TITLE else named
+def _cut(said: str) -> str:
+    return f"{said[: MOST_OF_A_TITLE - 1]}…" if len(said) > MOST_OF_A_TITLE else said
 
 
 def _renamed(run: Run, at: Location | None, fact: Fact | None) -> Iterable[Proposal]:

@@ -36,13 +36,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.reading import WrongValue
-from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Severity, Where, short
+from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Severity, When, Where, short
 from oomlint.runs.run import Run
 from oomlint_rules._conditions import may_take, other_reader
 from oomlint_rules._examples import example
 
 
-class InvalidValue(Rule, code="OOM904"):
+class InvalidValue(Rule, code="OOM904", may_end=True):
     summary = "a value that the framework refuses"
     only_where = (Where(has="wrong"),)
 
@@ -118,7 +118,7 @@ class InvalidValue(Rule, code="OOM904"):
                 short(f"{wrong.entry.key} cannot be {_as_written(wrong)}", MOST_OF_A_TITLE),
                 at=wrong.location,
                 details=(f"{wrong.block.table.name}: {wrong.expected}", *may_take(doubt)),
-                ends_the_run=True,
+                ends=When.SETTINGS,
             )
 
 

@@ -53,7 +53,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Finding, Rule, Severity, Where, short
+from oomlint.linting.rule import Finding, Rule, Severity, When, Where, short
 from oomlint.runs.parts import MissingFile
 from oomlint.runs.run import Run
 from oomlint_rules._examples import axolotl, command, example
@@ -63,7 +63,7 @@ _RUN = axolotl("meta-llama/Llama-3.1-8B", "micro_batch_size: 1\ngradient_checkpo
 _LONGEST_SHOWN = 50
 
 
-class ReferencedFileMissing(Rule, code="OOM902"):
+class ReferencedFileMissing(Rule, code="OOM902", may_end=True):
     summary = "a file that the config names cannot be found or used"
     only_where = (Where(has="missing"),)
 
@@ -177,6 +177,7 @@ class ReferencedFileMissing(Rule, code="OOM902"):
                 "the command ends before anything is loaded",
                 *_where_instead(missing),
             ),
+            ends=When.SETTINGS,
         )
 
     def _without_program(self, run: Run, missing: MissingFile, name: str) -> Finding:
@@ -190,6 +191,7 @@ class ReferencedFileMissing(Rule, code="OOM902"):
                 "the project has its folder, or one of that name in another package",
                 "the command ends before anything is loaded",
             ),
+            ends=When.SETTINGS,
         )
 
 

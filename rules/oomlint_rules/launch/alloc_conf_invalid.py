@@ -43,6 +43,7 @@ from oomlint.linting.rule import (
     Proposal,
     Rule,
     Severity,
+    When,
     Where,
     asking,
 )
@@ -70,7 +71,7 @@ def _with(conf: str) -> str:
     return f"export PYTORCH_CUDA_ALLOC_CONF={conf}\n{command('')}"
 
 
-class AllocConfInvalid(Rule, code="OOM713", fixes=Applicability.SAFE):
+class AllocConfInvalid(Rule, code="OOM713", may_end=True, fixes=Applicability.SAFE):
     summary = "settings of torch's allocator that it refuses or ignores"
     only_where = (Where(plan={f.env.alloc_conf: KNOWN}), Where(facts=("alloc-conf-after-import",)))
 
@@ -160,7 +161,7 @@ class AllocConfInvalid(Rule, code="OOM713", fixes=Applicability.SAFE):
             at=f.env.alloc_conf,
             details=details,
             proposals=[Proposal.set(f"write {right}", changes)] if right else [],
-            stops_later=_STOPS in details,
+            ends=When.LOADED if _STOPS in details else None,
         )
 
 

@@ -22,8 +22,8 @@ as a script and which a parser refuses: nothing trains.
 
 End every line but the last with a backslash and nothing after it, and keep comments above the
 command; convert line ends with `dos2unix`, and keep them with `*.sh text eol=lf` in
-`.gitattributes`. The fix inserts the backslash, removes what follows it, or moves the comment up. The
-options then take effect for the first time: read the prediction again.
+`.gitattributes`. The fix inserts the backslash, removes what follows it, moves the comment up, or takes the carriage
+returns of a script away. The options then take effect for the first time: read the prediction again.
 
 ## When not to
 
@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.documents.base import Fact
-from oomlint.linting.rule import Applicability, Finding
+from oomlint.linting.rule import Applicability, Finding, When
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example
 from oomlint_rules._scripts import FactRule, mending
@@ -87,6 +87,7 @@ _MOST_MOVED = 3
 class ShellBrokenContinuation(
     FactRule,
     code="OOM703",
+    may_end=True,
     fact=("broken-continuation", "return-at-end"),
     fixes=Applicability.SAFE,
 ):
@@ -110,6 +111,7 @@ class ShellBrokenContinuation(
         ),
         example(
             {"train.sh": f"{_HEAD} \\\r\n    {_MODEL} \\\r\n    --low_cpu_fsdp\r\n"},
+            {"train.sh": f"{_HEAD} \\\n    {_MODEL} \\\n    --low_cpu_fsdp\n"},
             why="lines end in a carriage return",
         ),
     )
@@ -150,4 +152,11 @@ class ShellBrokenContinuation(
             return self.info(run, title, at=fact, details=details)
         loss = "the command gets a carriage return as its last argument, and the lines below are commands of their own"
         title = "lines end in a carriage return, so that the backslash continues nothing"
-        return self.error(run, title, at=fact, details=[loss, *details], ends_the_run=True)
+        return self.error(
+            run,
+            title,
+            at=fact,
+            details=[loss, *details],
+            proposals=mending("end the lines in a line feed alone", fact),
+            ends=When.SETTINGS,
+        )

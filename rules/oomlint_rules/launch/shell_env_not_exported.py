@@ -86,6 +86,7 @@ class ShellEnvNotExported(
     FactRule, code="OOM702", fact="env-not-exported", fixes=Applicability.SAFE
 ):
     summary = "a variable that is set and not exported, so the training never sees it"
+    is_of_text = True
 
     bad = (
         example(

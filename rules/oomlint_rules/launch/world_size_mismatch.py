@@ -57,7 +57,7 @@ from oomlint.judgement import (
     says_ranks,
     slot_missing,
 )
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, When
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -70,7 +70,7 @@ _REFUSES = "sbatch refuses it (Requested node configuration is not available)"
 _DEGREES = ("tp", "pp", "cp", "ulysses")
 
 
-class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8):
+class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.UNSAFE, cost=8):
     summary = "the number of processes does not go with the number of GPUs"
 
     bad = (
@@ -174,6 +174,7 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             at=(scene.gpus_per_node, _PROCESSES),
             details=(f"no node has room for the job: {_REFUSES}, or it waits for ever",),
             rests_on=(scene.gpus_per_node,),
+            ends=When.SETTINGS,
         )
 
     def _against_visible(
@@ -230,6 +231,7 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
                 ),
             ),
             proposals=_align(run, gpus),
+            ends=None if _is_reckoned(run) else When.SETTINGS,
         )
 
     def _degrees(self, run: Run) -> Iterable[Finding]:
@@ -252,6 +254,7 @@ class WorldSizeMismatch(Rule, code="OOM706", fixes=Applicability.UNSAFE, cost=8)
             at=fields,
             details=(f"a group is {named}",),
             rests_on=(f.parallel.world,),
+            ends=When.LOADING,
         )
 
 

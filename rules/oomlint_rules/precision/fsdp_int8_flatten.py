@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import axolotl, example
@@ -60,7 +60,7 @@ _INTEGERS = frozenset({"uint8", "int8"})
 _REFUSED = 'it stops with "Cannot flatten integer dtype tensors" once the model is loaded'
 
 
-class FsdpInt8Flatten(Rule, code="OOM202", fixes=Applicability.UNSAFE, cost=7):
+class FsdpInt8Flatten(Rule, code="OOM202", may_end=True, fixes=Applicability.UNSAFE, cost=7):
     summary = "FSDP cannot flatten weights that are stored as integers"
     only_where = (Where(plan={f.parallel.backend: ("fsdp1",)}),)
 
@@ -114,6 +114,7 @@ class FsdpInt8Flatten(Rule, code="OOM202", fixes=Applicability.UNSAFE, cost=7):
                     Applicability.UNSAFE,
                 )
             ],
+            ends=When.LOADED,
         )
 
     def _integer_storage(self, run: Run) -> Finding:
@@ -131,4 +132,5 @@ class FsdpInt8Flatten(Rule, code="OOM202", fixes=Applicability.UNSAFE, cost=7):
             proposals=[
                 Proposal.set(f"store 4-bit weights as {wanted}", {f.quant.storage_dtype: wanted})
             ],
+            ends=When.LOADED,
         )

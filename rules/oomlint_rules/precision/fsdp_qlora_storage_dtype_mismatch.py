@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import example, text
@@ -66,7 +66,7 @@ _SCRIPT = text(
 _HALVES = ("bf16", "fp16", "fp32")
 
 
-class FsdpQloraStorageDtypeMismatch(Rule, code="OOM209", fixes=Applicability.SAFE):
+class FsdpQloraStorageDtypeMismatch(Rule, code="OOM209", may_end=True, fixes=Applicability.SAFE):
     summary = "4-bit weights are stored in another type than the rest of the model"
     only_where = (Where(plan={f.parallel.backend: ("fsdp1",), f.quant.method: ("bnb4",)}),)
 
@@ -95,6 +95,7 @@ class FsdpQloraStorageDtypeMismatch(Rule, code="OOM209", fixes=Applicability.SAF
             proposals=[
                 Proposal.set(f"store 4-bit weights as {loaded}", {f.quant.storage_dtype: loaded})
             ],
+            ends=When.LOADED,
         )
 
 

@@ -36,7 +36,16 @@ from collections.abc import Iterable
 
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.judgement import relief
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where, short
+from oomlint.linting.rule import (
+    Applicability,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    When,
+    Where,
+    short,
+)
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, command, example
@@ -46,7 +55,7 @@ _LAYERWISE = f"{AXOLOTL}optimizer: galore_adamw_layerwise\n"
 _SWITCHES = (lf.galore, lf.apollo)
 
 
-class GaloreNoSaving(Rule, code="OOM211", fixes=Applicability.UNSAFE, cost=7):
+class GaloreNoSaving(Rule, code="OOM211", may_end=True, fixes=Applicability.UNSAFE, cost=7):
     summary = "GaLore or APOLLO in a setting that takes back what it saves"
     only_where = (
         Where(plan={f.optimizer.kind: ("galore", "apollo")}),
@@ -97,6 +106,7 @@ class GaloreNoSaving(Rule, code="OOM211", fixes=Applicability.UNSAFE, cost=7):
                 f"{short(name)} works in one process only, and the run has {run.plan.parallel.world}",
                 at=f.optimizer.name,
                 details=("transformers stops with an error",),
+                ends=When.LOADED,
             )
 
     def _upcast(self, run: Run) -> Iterable[Finding]:

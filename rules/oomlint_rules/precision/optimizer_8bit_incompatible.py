@@ -31,15 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import (
-    KNOWN,
-    Applicability,
-    Finding,
-    Proposal,
-    Rule,
-    Where,
-    short,
-)
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, When, Where, short
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example
@@ -50,7 +42,9 @@ _BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit")
 _NOT_TENSOR_PARALLEL = (*_BITSANDBYTES, "paged_adamw_8bit")
 
 
-class Optimizer8bitIncompatible(Rule, code="OOM210", fixes=Applicability.UNSAFE, cost=7):
+class Optimizer8bitIncompatible(
+    Rule, code="OOM210", may_end=True, fixes=Applicability.UNSAFE, cost=7
+):
     summary = "an optimizer that this way of sharding refuses"
     only_where = (Where(plan={f.optimizer.name: KNOWN}, dialects=("axolotl",)),)
 
@@ -91,6 +85,7 @@ class Optimizer8bitIncompatible(Rule, code="OOM210", fixes=Applicability.UNSAFE,
             at=f.optimizer.name,
             details=cure,
             proposals=proposals,
+            ends=When.SETTINGS,
         )
 
 

@@ -42,6 +42,7 @@ from oomlint.linting.rule import (
     Proposal,
     Rule,
     Severity,
+    When,
     Where,
     short,
 )
@@ -72,7 +73,7 @@ _QLORA = AXOLOTL.replace("meta-llama/Llama-3.1-8B", "{model}") + (
 )
 
 
-class PtqBaseIgnoresQuantizationBit(Rule, code="OOM213", fixes=Applicability.SAFE):
+class PtqBaseIgnoresQuantizationBit(Rule, code="OOM213", may_end=True, fixes=Applicability.SAFE):
     summary = "a wish to quantize on loading, for a checkpoint that is quantized already"
     only_where = (Where(plan={f.quant.requested_bits: KNOWN}),)
 
@@ -129,6 +130,7 @@ class PtqBaseIgnoresQuantizationBit(Rule, code="OOM213", fixes=Applicability.SAF
                     "transformers refuses to quantize it again, while it loads the model",
                     "name a 16-bit copy of the model",
                 ),
+                ends=When.LOADING,
             )
         else:
             yield self._found(
@@ -146,6 +148,7 @@ class PtqBaseIgnoresQuantizationBit(Rule, code="OOM213", fixes=Applicability.SAF
         message: str,
         details: tuple[str, ...],
         proposals: Iterable[Proposal] = (),
+        ends: When | None = None,
     ) -> Finding:
         return self.finding(
             run,
@@ -155,6 +158,7 @@ class PtqBaseIgnoresQuantizationBit(Rule, code="OOM213", fixes=Applicability.SAF
             details=details,
             resource="gpu",
             proposals=proposals,
+            ends=ends,
         )
 
     @staticmethod

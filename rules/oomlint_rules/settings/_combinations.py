@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from oomlint.dialects.setting import Origin
 from oomlint.documents.base import UNKNOWN
-from oomlint.linting.rule import Applicability, Finding, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Rule, Severity, When
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
 from oomlint_rules._conditions import may_take, other_reader
@@ -58,7 +58,7 @@ def refusals(
             proposals=removal(f"remove {place.key}", place, Applicability.UNSAFE)
             if combination.drop and place is not None
             else (),
-            ends_the_run=True,
+            ends=When.SETTINGS,
         )
 
 

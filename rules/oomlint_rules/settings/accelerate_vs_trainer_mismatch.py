@@ -52,7 +52,7 @@ from oomlint.dialects.common.fields import (
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.setting import Setting
-from oomlint.linting.rule import Applicability, Finding, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Rule, Severity, When
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -102,7 +102,7 @@ def _loop(optimizer: str) -> dict[str, str]:
 _BY_FILE = "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
 
 
-class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE):
+class AccelerateVsTrainerMismatch(Rule, code="OOM804", may_end=True, fixes=Applicability.SAFE):
     summary = "Accelerate's config and the trainer's arguments both say how to shard"
 
     bad = (
@@ -260,7 +260,7 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE)
                 at=origin.location if origin.location is not None else field,
                 details=(f"Accelerate stops with an error, because {own.value} alone may say it",),
                 proposals=removal(f"remove {origin.key}", origin),
-                stops_later=True,
+                ends=When.LOADED,
             )
 
     def _accumulation(self, run: Run) -> Iterable[Finding]:
@@ -280,7 +280,7 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE)
             details=("transformers stops with an error where the two differ",),
             proposals=removal("leave accumulation to the trainer", origin),
             notes=[self.note(run, f.batch.grad_accum, f"the trainer accumulates {steps} times")],
-            stops_later=True,
+            ends=When.LOADED,
         )
 
     def _optimizers(self, run: Run) -> Iterable[Finding]:
@@ -295,6 +295,7 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", fixes=Applicability.SAFE)
                 "it stops with an error before the first step",
                 "leave the optimizer out of the DeepSpeed config, or have the script make a DummyOptim",
             ),
+            ends=When.LOADED,
         )
 
     def _precision(self, run: Run) -> Iterable[Finding]:

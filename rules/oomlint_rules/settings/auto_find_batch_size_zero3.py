@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, When, Where
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange
 from oomlint.runs.run import Run
@@ -47,7 +47,7 @@ STOPS = LibraryChange(
 )
 
 
-class AutoFindBatchSizeZero3(Rule, code="OOM813", fixes=Applicability.SAFE):
+class AutoFindBatchSizeZero3(Rule, code="OOM813", may_end=True, fixes=Applicability.SAFE):
     summary = "a batch size cannot be looked for under ZeRO-3"
     only_where = (Where(plan={f.batch.auto_micro: (True,), **UNDER_ZERO_3}),)
 
@@ -94,5 +94,5 @@ class AutoFindBatchSizeZero3(Rule, code="OOM813", fixes=Applicability.SAFE):
             else ("no file pins transformers, and before 4.45 nothing stops there",),
             proposals=[Proposal.set(f"switch {key} off", {f.batch.auto_micro: False})],
             notes=[self.note(run, f.parallel.zero.stage, "the stage is 3")],
-            stops_later=True,
+            ends=When.LOADED,
         )

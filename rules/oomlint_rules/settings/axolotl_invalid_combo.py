@@ -226,7 +226,7 @@ _TABLE = (
 )
 
 
-class AxolotlInvalidCombo(Rule, code="OOM807", fixes=Applicability.UNSAFE, cost=8):
+class AxolotlInvalidCombo(Rule, code="OOM807", may_end=True, fixes=Applicability.UNSAFE, cost=8):
     summary = "settings that Axolotl refuses together"
     only_where = (Where(dialects=("axolotl",)),)
 

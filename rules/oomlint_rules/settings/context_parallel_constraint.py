@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import KNOWN, Applicability, Finding, Proposal, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, command, example, fsdp, mended
@@ -54,7 +54,7 @@ def _fsdp(version: int) -> str:
     return fsdp(f"fsdp_version: {version}", more=f"parallelism_config:\n{sizes}")
 
 
-class ContextParallelConstraint(Rule, code="OOM817", fixes=Applicability.SAFE):
+class ContextParallelConstraint(Rule, code="OOM817", may_end=True, fixes=Applicability.SAFE):
     summary = "context parallelism with settings that it is refused with"
     only_where = (Where(plan={f.parallel.cp: KNOWN}),)
 
@@ -155,11 +155,12 @@ class ContextParallelConstraint(Rule, code="OOM817", fixes=Applicability.SAFE):
     def _refused(
         self, run: Run, why: str, field: Any, *proposals: Proposal, details: tuple[str, ...] = ()
     ) -> Finding:
+        """Axolotl's schema refuses it, Accelerate as the Trainer is made."""
         return self.error(
             run,
             f"context parallelism over {run.plan.parallel.cp} ranks {why}",
             at=(field, _SIZE),
             details=(*details, "the run stops with an error"),
             proposals=proposals,
-            stops_later=True,
+            ends=When.SETTINGS if run.dialect.name == "axolotl" else When.LOADED,
         )

@@ -34,7 +34,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Finding, Rule, Severity, Where
+from oomlint.linting.rule import Finding, Rule, Severity, When, Where
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import enumerated
 from oomlint_rules._examples import command, deepspeed, example, text
@@ -69,7 +69,7 @@ _AUTO = deepspeed('"stage": 3, "reduce_bucket_size": "auto"')
 _NUMBERS = _AUTO.replace('"enabled": "auto"', '"enabled": true').replace('"auto"', "1")
 
 
-class DsAutoWithoutHf(Rule, code="OOM815"):
+class DsAutoWithoutHf(Rule, code="OOM815", may_end=True):
     summary = "a DeepSpeed config says auto, and no trainer fills it in"
     only_where = (Where(frameworks=("deepspeed",)),)
 
@@ -113,7 +113,7 @@ class DsAutoWithoutHf(Rule, code="OOM815"):
                 at=at or origins[0].location or (),
                 details=parts,
                 confidence="medium",
-                stops_later=bool(batch) and _is_read(run),
+                ends=When.LOADED if batch and _is_read(run) else None,
             )
 
 

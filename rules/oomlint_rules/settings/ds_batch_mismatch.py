@@ -42,7 +42,7 @@ from math import prod
 
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.judgement import says_ranks
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example, text
@@ -87,7 +87,7 @@ def _json(micro: str, accumulation: str, total: str) -> str:
 _COMPARED = ((ds.micro, f.batch.micro), (ds.grad_accum, f.batch.grad_accum))
 
 
-class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
+class DsBatchMismatch(Rule, code="OOM802", may_end=True, fixes=Applicability.SAFE):
     summary = "the DeepSpeed config and the trainer do not agree on the batch"
     only_where = (Where(plan={f.parallel.backend: ("zero",)}),)
 
@@ -162,7 +162,7 @@ class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
                 notes=[self.note(run, passed, f"the trainer's value, {given.value}")]
                 if run.is_explicit(passed)
                 else (),
-                stops_later=True,
+                ends=When.LOADED,
             )
 
     def _product(self, run: Run) -> Iterable[Finding]:
@@ -201,7 +201,7 @@ class DsBatchMismatch(Rule, code="OOM802", fixes=Applicability.SAFE):
             at=ds.train_batch,
             rests_on=() if ranks is None else (f.parallel.dp,),
             # On a machine with other cards it may be right: what is needed there is worth to be known.
-            stops_later=ranks is None,
+            ends=When.LOADED if ranks is None else None,
             details=(
                 f"{spelled} = {product}",
                 f"{'transformers' if compares else 'DeepSpeed'} stops with an error",

@@ -41,7 +41,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.deepspeed.keys import ds
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, When
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example
 from oomlint_rules.settings._trainer import trainer_compares
@@ -64,7 +64,7 @@ def _json(bf16: str, fp16: str) -> str:
 _SWITCHES = ((ds.bf16, "bf16"), (ds.fp16, "fp16"))
 
 
-class DsPrecisionMismatch(Rule, code="OOM803", fixes=Applicability.UNSAFE, cost=7):
+class DsPrecisionMismatch(Rule, code="OOM803", may_end=True, fixes=Applicability.UNSAFE, cost=7):
     summary = "the DeepSpeed config and the trainer do not agree on the precision"
 
     bad = (
@@ -147,7 +147,7 @@ class DsPrecisionMismatch(Rule, code="OOM803", fixes=Applicability.UNSAFE, cost=
                 Proposal.set(f"leave {switch} to the trainer", {field: None}, Applicability.UNSAFE)
             ],
             notes=[self.note(run, "amp", f"the trainer {trains}")],
-            stops_later=True,
+            ends=When.LOADED,
         )
 
     def _both(self, run: Run) -> Finding:
@@ -159,5 +159,5 @@ class DsPrecisionMismatch(Rule, code="OOM803", fixes=Applicability.UNSAFE, cost=
                 Proposal.set("switch fp16 off", {ds.fp16: False}, Applicability.UNSAFE),
             ],
             notes=[self.note(run, ds.bf16, "bf16 is switched on here")],
-            stops_later=True,
+            ends=When.LOADED,
         )

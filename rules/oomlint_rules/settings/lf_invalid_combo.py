@@ -201,7 +201,7 @@ def _runs_alone(run: Run) -> bool:
     return launched and alone and all(block.table.name == "python" for block in blocks)
 
 
-class LfInvalidCombo(Rule, code="OOM806", fixes=Applicability.UNSAFE, cost=8):
+class LfInvalidCombo(Rule, code="OOM806", may_end=True, fixes=Applicability.UNSAFE, cost=8):
     summary = "settings that LLaMA-Factory refuses together"
     only_where = (Where(dialects=("llama-factory",), frameworks=("llama-factory",)),)
 

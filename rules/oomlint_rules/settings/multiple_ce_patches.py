@@ -32,7 +32,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oomlint.dialects.axolotl.keys import own
-from oomlint.linting.rule import Applicability, Finding, Proposal, RemoveKey, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, RemoveKey, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example
@@ -49,7 +49,7 @@ _LIGER = "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n"
 _FUSED = f"{AXOLOTL}{_LIGER}liger_fused_linear_cross_entropy: true\n"
 
 
-class MultipleCePatches(Rule, code="OOM808", fixes=Applicability.SAFE):
+class MultipleCePatches(Rule, code="OOM808", may_end=True, fixes=Applicability.SAFE):
     summary = "more than one replacement for the cross entropy loss"
     only_where = (Where(dialects=("axolotl",)),)
 
@@ -81,7 +81,7 @@ class MultipleCePatches(Rule, code="OOM808", fixes=Applicability.SAFE):
             proposals=[Proposal(f"keep {kept} alone", tuple(wishes))]
             if len(wishes) == len(others)
             else [],
-            stops_later=True,
+            ends=When.SETTINGS,
         )
 
 

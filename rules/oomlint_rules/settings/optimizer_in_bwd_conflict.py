@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, example, mended, script, text
@@ -67,7 +67,7 @@ _TORCHTUNE = text(
 )
 
 
-class OptimizerInBwdConflict(Rule, code="OOM814", fixes=Applicability.UNSAFE, cost=8):
+class OptimizerInBwdConflict(Rule, code="OOM814", may_end=True, fixes=Applicability.UNSAFE, cost=8):
     summary = "an optimizer that steps in the backward pass, with accumulation or clipping"
     only_where = (Where(plan={f.optimizer.in_backward: (True,)}),)
 
@@ -134,5 +134,6 @@ class OptimizerInBwdConflict(Rule, code="OOM814", fixes=Applicability.UNSAFE, co
             at=field,
             details=(why, "the framework stops with an error"),
             proposals=proposals,
-            stops_later=True,
+            # torchtune's recipe as it is made, the Trainer with its optimizer.
+            ends=When.LOADING if run.dialect.name == "torchtune" else When.LOADED,
         )

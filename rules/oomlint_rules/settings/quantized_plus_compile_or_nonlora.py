@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.quantization import WITHOUT_GRADIENT
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, example, mended, script, text
@@ -58,7 +58,9 @@ _TRL = text(
 _ADAPTER = "adapter: qlora\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\n"
 
 
-class QuantizedPlusCompileOrNonlora(Rule, code="OOM816", fixes=Applicability.UNSAFE, cost=8):
+class QuantizedPlusCompileOrNonlora(
+    Rule, code="OOM816", may_end=True, fixes=Applicability.UNSAFE, cost=8
+):
     summary = "quantized weights are to be trained without an adapter"
     only_where = (
         Where(
@@ -107,7 +109,7 @@ class QuantizedPlusCompileOrNonlora(Rule, code="OOM816", fixes=Applicability.UNS
                     Applicability.UNSAFE,
                 )
             ],
-            stops_later=True,
+            ends=When.LOADED,
         )
 
 

@@ -38,7 +38,16 @@ from collections.abc import Iterable
 
 from oomlint.dialects.reading import StrayKey
 from oomlint.dialects.table import Renaming
-from oomlint.linting.rule import Applicability, Finding, Proposal, RenameKey, Rule, Severity, short
+from oomlint.linting.rule import (
+    Applicability,
+    Finding,
+    Proposal,
+    RenameKey,
+    Rule,
+    Severity,
+    When,
+    short,
+)
 from oomlint.runs.run import Run
 from oomlint_rules._examples import (
     AXOLOTL,
@@ -61,7 +70,7 @@ def _fsdp(key: str) -> str:
     )
 
 
-class RenamedKey(Rule, code="OOM805", fixes=Applicability.SAFE):
+class RenamedKey(Rule, code="OOM805", may_end=True, fixes=Applicability.SAFE):
     summary = "a key that newer versions of the framework call otherwise"
 
     bad = (
@@ -113,7 +122,7 @@ class RenamedKey(Rule, code="OOM805", fixes=Applicability.SAFE):
             details=(f"{renaming.since} {did}", *((renaming.advice,) if renaming.advice else ())),
             confidence="high" if severity is Severity.ERROR else "medium",
             proposals=proposals,
-            ends_the_run=renaming.effect != "ignored",
+            ends=None if renaming.effect == "ignored" else When.SETTINGS,
         )
 
 

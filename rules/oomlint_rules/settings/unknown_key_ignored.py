@@ -60,6 +60,7 @@ from oomlint.linting.rule import (
     RenameKey,
     Rule,
     Severity,
+    When,
     Where,
     asking,
     short,
@@ -85,7 +86,7 @@ _TRL_SFT = text(
 _OF_ANOTHER = "unless a program of the project's own reads the file"
 
 
-class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
+class UnknownKeyIgnored(Rule, code="OOM801", may_end=True, fixes=Applicability.SAFE):
     summary = "a key that the framework does not know, and ignores or refuses"
     only_where = (Where(has="stray"),)
     is_of_text = True
@@ -294,7 +295,7 @@ class UnknownKeyIgnored(Rule, code="OOM801", fixes=Applicability.SAFE):
             details=details,
             confidence="high" if stray.nearest else "medium",
             proposals=_rename(stray),
-            ends_the_run=True,
+            ends=When.SETTINGS,
         )
 
 

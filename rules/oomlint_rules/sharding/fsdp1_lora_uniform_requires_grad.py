@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, accelerate, example, mended
@@ -64,7 +64,7 @@ def _fsdp(original: str) -> str:
     )
 
 
-class Fsdp1LoraUniformRequiresGrad(Rule, code="OOM309", fixes=Applicability.SAFE):
+class Fsdp1LoraUniformRequiresGrad(Rule, code="OOM309", may_end=True, fixes=Applicability.SAFE):
     summary = "FSDP1 is to flatten trained and frozen weights into one parameter"
     only_where = (
         Where(
@@ -119,5 +119,5 @@ class Fsdp1LoraUniformRequiresGrad(Rule, code="OOM309", fixes=Applicability.SAFE
             ),
             resource="gpu",
             proposals=[Proposal.set("keep the original parameters", {_ORIGINAL: True})],
-            stops_later=True,
+            ends=When.LOADED,
         )

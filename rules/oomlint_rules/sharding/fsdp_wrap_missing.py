@@ -39,7 +39,16 @@ from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import fsdp
 from oomlint.judgement import Relief, relief
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where, short
+from oomlint.linting.rule import (
+    Applicability,
+    Finding,
+    Proposal,
+    Rule,
+    Severity,
+    When,
+    Where,
+    short,
+)
 from oomlint.models.architectures import block_classes
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -57,7 +66,7 @@ def _fsdp(lines: str) -> str:
     return accelerate("FSDP", f"fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n{lines}")
 
 
-class FsdpWrapMissing(Rule, code="OOM304", fixes=Applicability.SAFE, cost=1):
+class FsdpWrapMissing(Rule, code="OOM304", may_end=True, fixes=Applicability.SAFE, cost=1):
     summary = "FSDP gathers the whole model at once because nothing wraps its blocks"
     only_where = (Where(plan={f.parallel.backend: ("fsdp1", "fsdp2")}),)
 
@@ -166,7 +175,7 @@ class FsdpWrapMissing(Rule, code="OOM304", fixes=Applicability.SAFE, cost=1):
                 f"remove {run.key(_CLASSES)}, so that the model's own block class counts",
                 run.origin(_CLASSES),
             ),
-            stops_later=True,
+            ends=When.LOADED,
         )
 
 

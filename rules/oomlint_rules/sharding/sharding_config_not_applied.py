@@ -50,7 +50,7 @@ from oomlint.dialects.accelerate.passed_by import PassedBy, passed_by
 from oomlint.dialects.common.fields import fsdp, ref
 from oomlint.dialects.machine.fields import launch
 from oomlint.judgement import Relief, judge_gpu, relief
-from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, When
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import accelerate, command, deepspeed, example, mended, text
@@ -83,7 +83,9 @@ _RECIPES = (
 )
 
 
-class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, cost=4):
+class ShardingConfigNotApplied(
+    Rule, code="OOM308", may_end=True, fixes=Applicability.UNSAFE, cost=4
+):
     summary = "a sharding setup stands in the files and the run does not use it"
 
     bad = (
@@ -172,6 +174,7 @@ class ShardingConfigNotApplied(Rule, code="OOM308", fixes=Applicability.UNSAFE, 
                 "DeepSpeed and FSDP in one run: the trainer stops with an error",
                 at=(fsdp.enabled, ref.deepspeed),
                 details=("it stops once the model is loaded", "keep one of them"),
+                ends=When.LOADED,
             )
 
     def _nested(self, run: Run, nested: PassedBy) -> Iterable[Finding]:

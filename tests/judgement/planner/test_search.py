@@ -12,6 +12,7 @@ from oomlint.judgement.planner import search
 from oomlint.judgement.planner.moves import Move
 from oomlint.judgement.planner.search import Near, Search, Way
 from oomlint.memory import DeviceEstimate, Estimate, HostEstimate
+from oomlint.plan import Plan
 from oomlint.runs.run import Limits
 
 GIB = 2**30
@@ -136,7 +137,8 @@ class Told(Search, frozen=True):
 def searching(lost: bool = True, **told: Way | None) -> Told:
     named = {"h": HALF, "l": LESS, "a": ADAPTER}
     ways = {tuple(named[letter].title for letter in name): found for name, found in told.items()}
-    run: Any = SimpleNamespace(told=ways, intended=SimpleNamespace(lost=lost))
+    intended, no_limits = SimpleNamespace(lost=lost, plan=Plan()), SimpleNamespace(gpu_bytes=None)
+    run: Any = SimpleNamespace(told=ways, intended=intended, limits=no_limits)
     nothing: Any = None
     return Told(run, nothing, nothing, nothing, None, 1.0, None, search.Effort())
 

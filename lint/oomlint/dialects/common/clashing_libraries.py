@@ -18,9 +18,9 @@ from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.library_tables import CALLED, Reach, beginning, library_of, reach_of
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.surroundings import Ending
 from oomlint.documents.base import Fact
 from oomlint.plan.library_changes import Release, release_of
 
@@ -82,7 +82,7 @@ def _clashes(run: Cells, *, lately: bool) -> Iterator[Ending]:
             first = next((each for each in failing if each.takes(by.oldest)), None)
             first = first if _covers(failing, by) else None
         if first is not None:
-            yield Ending(_said(first, run), fact.location)
+            yield Ending(_said(first, run), fact.location, When.SETTINGS)
 
 
 def _covers(failing: Sequence[Import], by: Reach) -> bool:

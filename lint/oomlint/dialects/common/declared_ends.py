@@ -7,14 +7,14 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.fields import shared
+from oomlint.dialects.ending import Ending
 from oomlint.dialects.meaning import Meaning, Sourced
-from oomlint.dialects.surroundings import Ending
 
 
 def declare_end(
     meaning: Meaning, find: Callable[[Cells], Ending | None], *, source: str, lately: bool = False
 ) -> None:
-    """Declare what ``find`` finds of a run: of several ends the first counts, and place and name are those of that one.
+    """Declare what ``find`` finds of a run: of several ends the first counts, and what else is said is of that one.
 
     Args:
         lately: it ends with the newest release of a library, and not with others that the project allows.
@@ -39,6 +39,11 @@ def declare_end(
 
     if lately:
         return
+
+    @meaning.derive(shared.refused_when)
+    def when(run: Cells) -> Any:
+        found = told(run)
+        return None if found is None else found.when
 
     @meaning.derive(shared.refused_name)
     def name(run: Cells) -> Any:

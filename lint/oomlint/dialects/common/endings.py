@@ -13,6 +13,7 @@ from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.gone_keys import gone_keys
 from oomlint.dialects.common.refused_arguments import refused_arguments
 from oomlint.dialects.common.refused_options import refused_options
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.library_tables import (
     CALLED,
     ReachIn,
@@ -22,7 +23,6 @@ from oomlint.dialects.library_tables import (
 )
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning, Sourced
-from oomlint.dialects.surroundings import Ending
 from oomlint.documents import kind_of
 from oomlint.documents.base import Fact
 from oomlint.plan.library_changes import LibraryChange
@@ -69,7 +69,7 @@ def _first_gone(run: Cells, reach_in: ReachIn) -> Ending | None:
             assert reach is not None
             why = why_no_name(module, name, reach)
             if why is not None:
-                return Ending(why, fact.location)
+                return Ending(why, fact.location, When.SETTINGS)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from oomlint.dialects.ending import When
 from oomlint.documents.text import Location
 from oomlint.plan.fields import Private
 from oomlint.plan.library_changes import Release
@@ -14,8 +15,8 @@ class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read lik
     tells. ``loads``: the dtype that the
     weights are in before training touches them; ``load.dtype`` where a dialect says nothing else. ``stops``: why the
     program is sure to end before its first step, whatever memory there is, in words; ``refused``: the same, where it is
-    an error that no rule but one for these tells, and ``refused_at`` the place, where it is one of a file;
-    ``refused_name``: what the release that runs calls a key there that it refuses by its former name;
+    an error that no rule but one for these tells, ``refused_at`` the place, where it is one of a file, and ``refused_when``
+    how far it gets, where that is known; ``refused_name``: what the release that runs calls a key there that it refuses by its former name;
     ``refused_lately``: what ends it with the newest release of a library and not with earlier ones, where the project
     allows both, and ``refused_lately_at`` the place. ``other_cards``: what says that it
     is for accelerators of another maker than the machine has. ``said_to_run``: on which machine the project says that the run
@@ -27,6 +28,7 @@ class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read lik
     stops: str
     refused: str
     refused_at: Location
+    refused_when: When
     refused_name: str
     refused_lately: str
     refused_lately_at: Location

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.key_releases import Spans
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.arguments import RENAMED_ARGUMENTS
 from oomlint.documents.base import Entry
@@ -34,7 +34,7 @@ def _first(run: Cells) -> Ending | None:
             now = _called_now(block.table, spans, entry.key)
             said = f"{spans.package} {went} and later refuses {entry.key}"
             why = f"{said}, which it calls {now}" if now else said
-            return Ending(why, Location(block.path, entry.key_span), now)
+            return Ending(why, Location(block.path, entry.key_span), When.SETTINGS, now)
     return None
 
 

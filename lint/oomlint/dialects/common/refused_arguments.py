@@ -13,6 +13,7 @@ from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of, scripts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.library_tables import (
     CALLED,
     first_release_with,
@@ -20,7 +21,6 @@ from oomlint.dialects.library_tables import (
     why_no_field,
 )
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.surroundings import Ending
 from oomlint.documents.base import Fact
 
 refused_arguments = Meaning()
@@ -48,11 +48,15 @@ def _refused(run: Cells) -> Iterator[Ending]:
             found = first_release_with(qualified, argument, run, reach_of)
             if found is not None:
                 package, release = found
-                yield Ending(_early(qualified, argument, f"{CALLED[package]} before {release}"), at)
+                yield Ending(
+                    _early(qualified, argument, f"{CALLED[package]} before {release}"),
+                    at,
+                    When.SETTINGS,
+                )
             elif not _is_told(run, fact, argument):
                 why = why_no_field(qualified, argument, run)
                 if why is not None:
-                    yield Ending(why, at)
+                    yield Ending(why, at, When.SETTINGS)
 
 
 def _early(qualified: str, argument: str, before: str) -> str:

@@ -15,11 +15,11 @@ from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import documents_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.library_tables import Field, ReachIn, fields_of, likely_reach_of, reach_of
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.surroundings import Ending
 from oomlint.documents.base import UNKNOWN, Entry, Node, Scalar, Sequence, parser_of
 from oomlint.documents.python.declared_options import Option, StrictParser
 from oomlint.documents.text import Location, Span
@@ -165,18 +165,20 @@ def _refused(started: Started, known: Known, run: Cells) -> Iterator[Ending]:
         options = known.of(name)
         if not options:
             why = f"{_stem(started)} stops at --{name}, which its parser does not know"
-            yield Ending(why, _at(started, entry.key_span))
+            yield Ending(why, _at(started, entry.key_span), When.SETTINGS)
             return
         value = _misfit(options, entry)
         if value is not None:
             why = f"{_stem(started)} stops at --{name} {value[0]}: it is no {value[1]}"
-            yield Ending(why, _at(started, entry.key_span))
+            yield Ending(why, _at(started, entry.key_span), When.SETTINGS)
             return
         if all(option.wants_word for option in options):
             lack = _without_word(entry, started, run)
             if lack:
                 yield Ending(
-                    f"{_stem(started)} stops at --{name}{lack}", _at(started, entry.key_span)
+                    f"{_stem(started)} stops at --{name}{lack}",
+                    _at(started, entry.key_span),
+                    When.SETTINGS,
                 )
                 return
 
@@ -241,12 +243,12 @@ def _missing(started: Started, known: Known) -> Iterator[Ending]:
     for name in known.required:
         if not any(name in option.names for key in given for option in known.of(key)):
             why = f"{_stem(started)} requires --{name}, which the command does not give"
-            yield Ending(why, _at(started, launch.anchor))
+            yield Ending(why, _at(started, launch.anchor), When.SETTINGS)
             return
     positional = [o for o in started.parser.options if o.is_positional and o.is_required]
     if positional and not launch.arguments and not any(map(_takes_several, given.values())):
         why = f"{_stem(started)} requires {positional[0].names[0]}, which the command does not give"
-        yield Ending(why, _at(started, launch.anchor))
+        yield Ending(why, _at(started, launch.anchor), When.SETTINGS)
 
 
 def _may_say_more(launch: Launch) -> bool:

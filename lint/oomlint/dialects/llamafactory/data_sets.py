@@ -9,9 +9,9 @@ from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.common.fields import registry, shared
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.llamafactory.keys import lf
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.surroundings import Ending
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
@@ -34,7 +34,7 @@ def _undefined_set(run: Cells) -> Ending | None:
     at = said.origin.value_location
     if not name or at is None:
         return None
-    return Ending(f"there is no data set {name} in dataset_info.json of {folder}", at)
+    return Ending(f"there is no data set {name} in dataset_info.json of {folder}", at, When.LOADING)
 
 
 declare_end(data_sets, _undefined_set, source=_SOURCE)

@@ -8,8 +8,8 @@ from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.trainer.reaching import are_held
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.documents.base import Fact
@@ -38,7 +38,7 @@ def _without_mask(run: Cells) -> Ending | None:
     for fact in found:
         if are_held(fact.detail["guards"], switches):
             why = f"{fact.detail['collator']} needs a mask token, which the tokenizer of {model} has not"
-            return Ending(why, fact.location)
+            return Ending(why, fact.location, When.LOADED)
     return None
 
 

@@ -15,10 +15,10 @@ from msgspec import Struct
 from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.library_tables import Reach, first_minor_with_model, reach_of, why_no_model
 from oomlint.dialects.meaning import Bounds, Meaning
 from oomlint.dialects.setting import Setting
-from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.trainer.tables import EARLY_FROM_PRETRAINED, FROM_PRETRAINED
 from oomlint.documents.python.nodes import PythonEntry, UnwrittenEntry
 from oomlint.documents.text import Location
@@ -84,7 +84,7 @@ def _first(run: Cells) -> Ending | None:
         return None
     said = run.given.said(f.model.id)
     at = said.origin.location if isinstance(said, Setting) else None
-    return Ending(why, at or loads[0])
+    return Ending(why, at or loads[0], When.LOADING)
 
 
 declare_end(
@@ -102,11 +102,11 @@ def _first_keyword(run: Cells) -> Ending | None:
         assert reach is not None
         if reach.newest <= keyword.lacking:
             why = f"from_pretrained of transformers before {keyword.came} takes no {keyword.name}"
-            return Ending(why, at)
+            return Ending(why, at, When.LOADING)
         if keyword.gone and reach.oldest >= keyword.gone:
             gone = ".".join(map(str, (*keyword.gone, 0)[:2]))
             why = f"from_pretrained of transformers {gone} and later takes no {keyword.name}"
-            return Ending(why, at)
+            return Ending(why, at, When.LOADING)
     return None
 
 

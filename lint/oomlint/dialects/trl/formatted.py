@@ -13,9 +13,9 @@ from oomlint.dialects.block import Block
 from oomlint.dialects.blocks import facts_of
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.meaning import Meaning, Said
 from oomlint.dialects.setting import unread_at
-from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.trainer.reaching import are_held
 from oomlint.dialects.trainer.statements import switches_of
 from oomlint.dialects.trl.fields import trl
@@ -44,7 +44,7 @@ def _raises(run: Cells) -> Ending | None:
             and not run[trl.packing]
             and are_held(told["guards"], switches_of(run.given.blocks))
         ):
-            return Ending(_WHY, fact.location)
+            return Ending(_WHY, fact.location, When.LOADED)
     return None
 
 

@@ -16,13 +16,13 @@ from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.generation import check_precomputed_reference
 from oomlint.dialects.common.offloading import hooks_of_trl, to_cpu
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.machine.colab import runs_in_kernel
 from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.releases import CHECKPOINT_DTYPE, EVALUATES_FUSED, SKIPS_LOGITS
 from oomlint.dialects.setting import Setting
-from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.losses import losses
 from oomlint.dialects.trainer.model import (
@@ -552,7 +552,7 @@ def _first_lacked(run: Cells) -> Ending | None:
             and run.surely_made(LibraryChange("trl", gone, "", ""))
         ):
             why = f"{cls} of TRL {span[1]} and later has no {argument}"
-            return Ending(why, fact.location, _called_now(cls, argument))
+            return Ending(why, fact.location, When.SETTINGS, _called_now(cls, argument))
     return None
 
 

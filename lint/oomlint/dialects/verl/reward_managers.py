@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.library_tables import Reach, reach_of
 from oomlint.dialects.meaning import Meaning
-from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.verl.unset_micro_batches import is_carried, started_trainer, value_of
 from oomlint.documents.base import Entry, Scalar
 from oomlint.documents.text import Location
@@ -56,7 +56,8 @@ def _first(run: Cells) -> Ending | None:
         if entry is not None and _is_unknown(entry, reach):
             named = entry.value.value if isinstance(entry.value, Scalar) else ""
             why = f"verl {_releases(reach)}has no reward manager {named}"
-            return Ending(why, Location(launch.document.source.path, entry.key_span))
+            at = Location(launch.document.source.path, entry.key_span)
+            return Ending(why, at, When.LOADING)
     return None
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
+from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.library_tables import reach_of
 from oomlint.dialects.machine.launch import Launch
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.omegaconf import HydraOverrides, OmegaConfBlock
-from oomlint.dialects.surroundings import Ending
 from oomlint.dialects.verl.keys import CARRIED, VERL_PPO, own
 from oomlint.documents.base import Node, Scalar
 from oomlint.documents.text import Location
@@ -53,7 +53,7 @@ def _first(run: Cells) -> Ending | None:
         of_rank = f"{section}.{name}_per_gpu"
         if all(_is_null(run, key, is_copy) for key in (f"{section}.{name}", of_rank)):
             at = Location(launch.document.source.path, launch.anchor)
-            return Ending(f"verl stops without {of_rank}, which nothing sets", at)
+            return Ending(f"verl stops without {of_rank}, which nothing sets", at, When.SETTINGS)
     return None
 
 

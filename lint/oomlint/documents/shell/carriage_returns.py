@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from oomlint.documents.base import Command, Fact
 from oomlint.documents.shell.names import is_launch
 from oomlint.documents.suffixes import SHELL_SUFFIXES, kind_of
-from oomlint.documents.text import Location, Source, Span
+from oomlint.documents.text import Edit, Location, Source, Span
 
 _MANAGERS = frozenset({"conda", "mamba", "micromamba", "uv", "poetry", "pipenv"})
 _CONTINUES_NOTHING = re.compile(r"\\\r\n")
+_AT_END = re.compile(r"\r\n")
 
 
 def carriage_returns(source: Source, commands: Sequence[Command]) -> Iterator[Fact]:
@@ -39,7 +40,8 @@ def carriage_returns(source: Source, commands: Sequence[Command]) -> Iterator[Fa
     for command in starts:
         cut = _CONTINUES_NOTHING.search(source.text, command.span.start, command.span.end)
         if cut is not None:
-            yield _fact(source, "broken-continuation", Span(cut.start(), cut.start() + 1))
+            at = Span(cut.start(), cut.start() + 1)
+            yield _fact(source, "broken-continuation", at, _without_any(source))
             return
     for command in starts:
         if source.text.startswith("\r\n", command.span.end):
@@ -47,14 +49,22 @@ def carriage_returns(source: Source, commands: Sequence[Command]) -> Iterator[Fa
             return
 
 
-def _fact(source: Source, kind: str, span: Span) -> Fact:
+def _without_any(source: Source) -> tuple[Edit, ...]:
+    """What makes each line end in a line feed alone."""
+    return tuple(
+        Edit(source.path, found.start(), found.start() + 1, "")
+        for found in _AT_END.finditer(source.text)
+    )
+
+
+def _fact(source: Source, kind: str, span: Span, mend: tuple[Edit, ...] = ()) -> Fact:
     first = source.text.partition("\n")[0]
     detail = {
         "reason": "carriage-return",
         "file": source.path.rpartition("/")[2],
         "names_interpreter": first.startswith("#!") and first.endswith("\r"),
     }
-    return Fact(kind, Location(source.path, span), detail)
+    return Fact(kind, Location(source.path, span), detail, mend)
 
 
 def _is_launch(command: Command) -> bool:

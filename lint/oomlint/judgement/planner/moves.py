@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement.engine import starves_engine
+from oomlint.judgement.engine import EngineShare, engine_share, feeding, starves_engine
 from oomlint.plan import Plan
 from oomlint.plan.fields import ZERO_3, f
 from oomlint.runs.run import Run
@@ -38,7 +38,8 @@ class Move(Struct, frozen=True):
 def safe_moves(run: Run) -> tuple[tuple[Move, ...], ...]:
     """Moves after which the same model is trained, in groups that exclude one another inside,
     each in order of effect. Those that bring in another engine give something up all the same."""
-    return _sayable(run, _SAFE)
+    fed = feeding_moves(run)
+    return (*((fed,) if fed else ()), *_sayable(run, _SAFE))
 
 
 def speeding_moves(run: Run) -> tuple[tuple[Move, ...], ...]:
@@ -56,19 +57,43 @@ def _sayable(run: Run, groups: Iterable[Any]) -> tuple[tuple[Move, ...], ...]:
     return tuple(group for group in found if group)
 
 
+def feeding_moves(run: Run) -> tuple[Move, ...]:
+    """What lets an engine start that starves: one of these is taken beside whatever makes room for training."""
+    plan, card = run.intended.plan, run.limits.gpu_bytes
+    if not starves_engine(plan, card):
+        return ()
+    ranks = run.placed.plan.parallel.world or 1
+    found = feeding(plan, card, ranks)
+    moves = (Move("vllm-colocate-utilization", title, changes) for title, changes in found)
+    return tuple(move for move in _distinct(run, moves) if not _starves(run, move))
+
+
+def _starves(run: Run, move: Move) -> bool:
+    return starves_engine(run.what_if(move.changes).intended.plan, run.limits.gpu_bytes)
+
+
 def _distinct(run: Run, moves: Iterable[Move]) -> Iterator[Move]:
     """Moves that the run's framework has words for and that change something, each effect once:
-    torchtune's only word for a fused loss is a chunked one. None takes from an engine what its weights need."""
+    torchtune's only word for a fused loss is a chunked one. None takes from an engine what its weights need; of one that
+    starves as it is, another move gives it that."""
     card = run.limits.gpu_bytes
+    starved = engine_share(run.intended.plan, card)
     seen = [run.intended.plan]
     for move in moves:
         try:
             plan = run.what_if(move.changes).intended.plan
         except CannotEdit:
             continue
-        if plan not in seen and not starves_engine(plan, card):
+        if plan not in seen and not _takes_food(starved, engine_share(plan, card)):
             seen.append(plan)
             yield move
+
+
+def _takes_food(was: EngineShare | None, now: EngineShare | None) -> bool:
+    """Whether an engine starves with less than it had."""
+    if now is None or not now.is_too_small:
+        return False
+    return was is None or not was.is_too_small or now.allowed < was.allowed
 
 
 def _loss(plan: Plan) -> Iterator[Move]:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.errors import CannotEdit
-from oomlint.judgement import EVEN, TIGHT, Risk, Verdict, is_open, settled
+from oomlint.judgement import EVEN, TIGHT, Risk, Verdict, is_open, settled, starves_engine
 from oomlint.judgement.lengths import usual_length
 from oomlint.judgement.planner.moves import Move, safe_moves, unsafe_moves
 from oomlint.judgement.planner.throughput import Rates, Sizes, rates, seconds_per_token
@@ -272,7 +272,16 @@ class Search(Struct, frozen=True):
 
     def fits(self, plan: Plan) -> bool:
         """Whether a plan fits, but for what is open about the run."""
-        return self.risk_by(self.estimate(plan)) < TIGHT
+        return self._tried(plan)[1] < TIGHT
+
+    def _tried(self, plan: Plan) -> tuple[Estimate, float]:
+        """What a plan needs, and its risk, but for what is open about the run; a starved engine is sure to stop."""
+        estimate = self.estimate(plan)
+        return estimate, 1.0 if self.starves(plan) else self.risk_by(estimate)
+
+    def starves(self, plan: Plan) -> bool:
+        """Whether the engine of a changed run cannot start, however much room training has."""
+        return starves_engine(plan, self.run.limits.gpu_bytes)
 
     def risk_by(self, estimate: Estimate) -> float:
         """The risk of a changed run, without what is open about it."""
@@ -282,8 +291,8 @@ class Search(Struct, frozen=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the run fits as its author means it."""
-        return _fits(Risk.of(self.run.intended))
+        """Whether the run fits as its author means it, and its engine has what it needs to start."""
+        return not self.starves(self.run.intended.plan) and _fits(Risk.of(self.run.intended))
 
     def renaming(self) -> Iterator[Way]:
         """Right names for misspelt keys alone, where a run that fits as it is meant does not as it is
@@ -296,7 +305,8 @@ class Search(Struct, frozen=True):
     def nearest(self, near: Sequence[Near]) -> list[Way]:
         """Where nothing makes a run fit that rather dies than not: of the states that it rather survives, the
         cheapest of those that leave about the least risk. A run that survives as it is stays so."""
-        if not Risk.of(self.run.intended).is_lost:
+        intended = self.run.intended
+        if not Risk.of(intended).is_lost and not self.starves(intended.plan):
             return []
         by_risk = sorted(near, key=lambda each: (each.risk, each.slowdown))
         tried = (
@@ -352,8 +362,7 @@ class Search(Struct, frozen=True):
         for state, slowdown in self._in_order(deltas):
             if slowdown >= slower_than:
                 return
-            estimate = self.estimate(self.planned(deltas, state))
-            risk = self.risk_by(estimate)
+            estimate, risk = self._tried(self.planned(deltas, state))
             moves = deltas.moves(state)
             if risk < EVEN and best is None:
                 near.append(Near(risk, slowdown, given, moves))
@@ -459,7 +468,7 @@ class Search(Struct, frozen=True):
             changed = self.run.what_if(merged)
         except CannotEdit:
             return None
-        if is_open(changed.intended):
+        if is_open(changed.intended) or self.starves(changed.intended.plan):
             return None
         probe, risk = settled(changed), Risk.of(changed.intended)
         return Way(tuple(moves), self.run, changed, probe.estimate, risk, self.slowdown(probe.plan))
