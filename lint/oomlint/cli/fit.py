@@ -69,7 +69,7 @@ def fit(
 ) -> int:
     """Rank the changes that make runs fit, the cheapest first.
 
-    The exit status is 0 where every run fits or a way is known, 1 where none is.
+    The exit status is 0 where every run fits or a way is known, 1 where none is or a run ends before its first step.
     """
     if hardware_options and (maximize or number):
         raise UsageError("--hardware-options changes nothing: it goes without --maximize, --apply")
