@@ -147,3 +147,29 @@ def test_an_argument_that_no_release_takes_which_knows_the_model(
     errors = {each.rule.code for each in found if each.severity is Severity.ERROR}
     assert (errors == {"OOM905"}) is ends
     assert ("OOM905" in errors) is ends
+
+
+_REGISTERS = (
+    "from transformers import AutoModelForCausalLM\nAutoModelForCausalLM.register(Mine, Model)\n"
+)
+_OF_PICTURES = "AutoModelForCausalLM loads no qwen2_5_vl: AutoModelForImageTextToText does"
+
+
+@pytest.mark.parametrize(
+    ("loader", "given", "more", "why"),
+    [
+        ("AutoModelForCausalLM", "args.model", "", _OF_PICTURES),
+        ("AutoModelForImageTextToText", "args.model", "", ""),
+        ("Qwen2_5_VLForConditionalGeneration", "args.model", "", ""),
+        ("AutoModelForCausalLM", "args.model, trust_remote_code=True", "", ""),
+        ("AutoModelForCausalLM", "args.model", _REGISTERS, ""),
+    ],
+)
+def test_a_model_of_pictures_by_the_class_of_causal_ones(
+    loader: str, given: str, more: str, why: str
+) -> None:
+    script = more + _SCRIPT.format(model="Qwen/Qwen2.5-VL-7B-Instruct", loader=loader, given=given)
+    found = run_of({"train.py": script}).settings.get(shared.refused)
+    assert ("" if found is None else str(found.value)) == why
+    of_words = script.replace("Qwen2.5-VL-7B-Instruct", "Qwen2.5-7B-Instruct")
+    assert run_of({"train.py": of_words}).settings.get(shared.refused) is None

@@ -22,7 +22,8 @@ Code and options of which it is certain that they end a run, whatever memory the
 * a name that a script imports from transformers, TRL, PEFT, accelerate or a module of torch, and that no release has which
   the project allows (`from torch.distributed.fsdp import fully_shard` before torch 2.6);
 * a model that transformers' auto classes know from a later release on than the project allows (Qwen3 before 4.51), where the
-  script trusts no code of the checkpoint's; and Llama 3.1 to 3.3 under transformers 4.31 to 4.42, which refuse their `rope_scaling`;
+  script trusts no code of the checkpoint's, or not by the class that is asked (`AutoModelForCausalLM` for Qwen2-VL); and Llama 3.1 to
+  3.3 under transformers 4.31 to 4.42, which refuse their `rope_scaling`;
 * an argument of `from_pretrained` that no release takes which the project allows (`attn_implementation` before transformers 4.36,
   `use_flash_attention_2` from 4.53 on, `load_in_4bit` from 5.0 on);
 * a library that imports of another what no release of that has which the project allows (`peft>=0.14` beside
@@ -76,7 +77,8 @@ Where a file beside it pins a library, nobody knows with which release that was,
 * transformers 5.23 `hf_argparser.py` `parse_args_into_dataclasses` (*Some specified arguments are not used*)
 * names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16, PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
   to 2.15, read from their wheels
-* `CONFIG_MAPPING_NAMES` of transformers 4.33 to 4.57 `models/auto/configuration_auto.py`
+* `CONFIG_MAPPING_NAMES` of transformers 4.33 to 4.57 `models/auto/configuration_auto.py`; `MODEL_FOR_CAUSAL_LM_MAPPING_NAMES` of 4.45 to
+  5.24 `models/auto/modeling_auto.py` (*Unrecognized configuration class*)
 * what PEFT 0.3.0 to 0.21.2 imports of transformers 4.28 to 5.24 and accelerate 0.17 to 1.15 as it is imported, read from their wheels
 * transformers 4.28.0 to 5.24.0 `modeling_utils.py` `from_pretrained`, read from their wheels
 * transformers 4.31.0 to 4.42.4 `models/llama/configuration_llama.py` `_rope_scaling_validation`

@@ -3,7 +3,7 @@ architecture*, or a ``KeyError`` (``configuration_auto.py`` ``AutoConfig.from_pr
 
 Certain only of a model that is known by its name, and of releases that the project allows none but (:func:`reach_of`). Who
 trusts the code that comes with a checkpoint may load by that. And models of a kind that it knows, with positions that it does
-not.
+not, or by an auto class that has none of that kind.
 """
 
 from __future__ import annotations
@@ -94,6 +94,30 @@ declare_end(
 )
 
 
+# Models of pictures and words that AutoModelForCausalLM has in no release (MODEL_FOR_CAUSAL_LM_MAPPING_NAMES).
+_OF_PICTURES = frozenset(
+    {"paligemma", "idefics3", "smolvlm", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"}
+)  # fmt: skip
+_CAUSAL = "AutoModelForCausalLM"
+
+
+def _first_class(run: Cells) -> Ending | None:
+    """``AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct")``: *Unrecognized configuration class*."""
+    loads = run.given.once(_causal_loads)
+    known = _known(run) if loads and not _may_load_by_its_own(run) else None
+    kind = None if known is None else known.dims.arch
+    if kind not in _OF_PICTURES:
+        return None
+    return Ending(f"{_CAUSAL} loads no {kind}: AutoModelForImageTextToText does", loads[0])
+
+
+declare_end(
+    new_models,
+    _first_class,
+    source="transformers 4.45.2 to 5.24.0 models/auto/modeling_auto.py MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+)
+
+
 def _first_keyword(run: Cells) -> Ending | None:
     """``AutoModelForCausalLM.from_pretrained(..., attn_implementation="sdpa")`` under transformers 4.35."""
     given = run.given.once(_keywords)
@@ -153,6 +177,21 @@ def _why_not_scaled(known: ModelFacts, reach: Reach) -> str | None:
 def _auto_loads(blocks: list[Block]) -> tuple[Location, ...]:
     """Where a script loads a model by one of transformers' auto classes, if it loads by no other."""
     return tuple(Location(each.path, each.anchor) for each in _by_auto(blocks))
+
+
+def _causal_loads(blocks: list[Block]) -> tuple[Location, ...]:
+    """Where a script loads a model by the class of causal models, if it loads by no other and gives that class none."""
+    loads = _by_auto(blocks)
+    called = [
+        b.document.source.text[b.anchor.start : b.anchor.end].split(".")[-2:-1] for b in loads
+    ]
+    if any(each != [_CAUSAL] for each in called) or any(_registers(block) for block in loads):
+        return ()
+    return tuple(Location(each.path, each.anchor) for each in loads)
+
+
+def _registers(block: Block) -> bool:
+    return f"{_CAUSAL}.register" in block.document.source.text
 
 
 def _by_auto(blocks: list[Block]) -> tuple[Block, ...]:
