@@ -18,6 +18,7 @@ from oomlint.dialects.machine.meaning import launch_all_visible, launch_one_proc
 from oomlint.dialects.machine.named_hardware import hardware_in_files
 from oomlint.dialects.machine.scene_meaning import scene as scene_meaning
 from oomlint.dialects.meaning import Meaning, expressed, writable
+from oomlint.dialects.roots import roots_of
 from oomlint.dialects.surroundings import Surroundings
 from oomlint.errors import CannotEdit
 from oomlint.hardware import parse_hardware
@@ -413,7 +414,7 @@ def test_ranks_that_are_told_elsewhere_are_unread(
     run = _run(line + _TRAIN, hardware)
     assert _counts(run) == counts
     assert run.level(f.parallel.gpus_per_node) is Level.UNREAD
-    assert run.roots(f.parallel.gpus_per_node) == (launch.unseen,)
+    assert roots_of(run, f.parallel.gpus_per_node) == (launch.unseen,)
     assert launch.unseen in run.unreadable
 
 

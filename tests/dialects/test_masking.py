@@ -34,7 +34,7 @@ _OF_ORDER = "DataCollatorForPermutationLanguageModeling(tokenizer=tokenizer, max
         (_OF_ORDER, _LLAMA, True),
         (_OF_WORDS.replace(")", ", mlm=False)"), _LLAMA, False),
         (_OF_WORDS.replace(")", ", False)"), _LLAMA, False),
-        (_OF_WORDS.replace(")", ", mlm=args.mlm)"), _LLAMA, False),
+        (_OF_WORDS.replace(")", ", mlm=texts.mlm)"), _LLAMA, False),
         (_OF_WORDS.replace(")", ", **how)"), _LLAMA, False),
         # BERT's has one, and of another publisher's nobody knows.
         (_OF_WORDS, "google-bert/bert-base-uncased", False),

@@ -42,7 +42,8 @@ def risk(need: int, by: float, resource: Literal["gpu", "host"]) -> float | None
     """Of a need with bounds so far below and above, where there are 1000 bytes."""
     device = {"peak_bytes": need, "low_bytes": (1 - by) * need, "high_bytes": (1 + by) * need}
     device |= {"parts": None, "peak_phase": "forward"}
-    estimate: Any = SimpleNamespace(**{resource: SimpleNamespace(**device)})
+    needs = {resource: SimpleNamespace(**device)}
+    estimate: Any = SimpleNamespace(of=needs.__getitem__)
     return risk_in(estimate, resource, 1000)
 
 

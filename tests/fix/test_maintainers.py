@@ -219,6 +219,7 @@ actor_rollout_ref:
     path: Qwen/Qwen2.5-7B-Instruct
     use_remove_padding: true
   actor:
+    strategy: fsdp
     ppo_micro_batch_size: 32
   rollout:
     name: vllm

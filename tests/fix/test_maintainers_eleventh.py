@@ -7,6 +7,7 @@ from tests.fixing import repaired
 from tests.linked import link
 
 _FOUR_ON_TWO = (
+    "BATCH=$(cat batch.txt)\nSTEPS=$(cat steps.txt)\n"
     "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4 train.py {options} --bf16 True\n"
 )
 _PARSED = """\

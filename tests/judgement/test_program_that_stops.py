@@ -16,6 +16,7 @@ from environment import Environment
 from transformers import AutoModelForCausalLM
 
 model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype=torch.bfloat16)
+config = {{}}
 environment = Environment({given})
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 for batch in torch.utils.data.DataLoader(samples, batch_size=1):
@@ -43,7 +44,11 @@ fp16: false
 
 def test_what_a_program_would_need_that_stops_is_a_remark() -> None:
     for given, is_sure in (("config", True), ("", False)):
-        files = {"train.py": _LOOP.format(given=given), "environment.py": _ENVIRONMENT}
+        files = {
+            "train.py": _LOOP.format(given=given),
+            "environment.py": _ENVIRONMENT,
+            "run.sh": "python train.py\n",
+        }
         found = report_of(files, hardware=_CARD).diagnoses
         of_need = [each for each in found if each.finding.resource is not None]
         assert any(each.severity >= Severity.WARNING for each in of_need) is is_sure

@@ -213,7 +213,7 @@ FORMATS = ("text", "json", "sarif", "markdown")
 def test_the_report_is_the_same_however_many_processes_made_it(projects, capfd, output_format):
     said = []
     for jobs in ("1", "3"):
-        words = ["check", ".", "--output-format", output_format, "--jobs", jobs]
+        words = ["check", ".", "--verbose", "--output-format", output_format, "--jobs", jobs]
         status = run(words)
         said.append((status, *capfd.readouterr()))
     assert said[0] == said[1]

@@ -201,6 +201,7 @@ class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.U
         # group that no node has room for.
         fails = "those without a card of their own stop with an invalid device ordinal"
         title = f"a node starts {ranks} processes for {where}"
+        ends = When.SETTINGS
         slot, asked = slot_missing(run), gpus_of_job(run)
         if asked is not None:
             fails = f"the job asks for {asked} GPUs a node: {_REFUSES}, so that none is started"
@@ -211,6 +212,7 @@ class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.U
             )
         elif ray_starts(run):
             title = f"Ray is asked for {ranks} workers a node on {where}"
+            ends = When.LOADING
             fails = (
                 "Ray has no place for so many: the trainer stops before a worker starts, or waits"
             )
@@ -231,7 +233,7 @@ class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.U
                 ),
             ),
             proposals=_align(run, gpus),
-            ends=None if _is_reckoned(run) else When.SETTINGS,
+            ends=None if _is_reckoned(run) else ends,
         )
 
     def _degrees(self, run: Run) -> Iterable[Finding]:
