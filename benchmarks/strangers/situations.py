@@ -67,13 +67,17 @@ class Row:
     lacks_a_file: bool
 
 
+# The law in force: judgement/batches.py.
+TAKEN = "own program, padded, lives at one checkpointed sample"
+
 Law: TypeAlias = Callable[[Row], bool]
 LAWS: Mapping[str, Law] = {
     "none": lambda row: False,
     "own program, lives at one checkpointed sample": lambda row: (
         row.is_program and row.least_risk < _EVEN
     ),
-    "the same, by the need alone": lambda row: row.is_program and row.least < 1,
+    TAKEN: lambda row: row.is_program and row.batches != "filled" and row.least_risk < _EVEN,
+    "own program, lives so, by the need alone": lambda row: row.is_program and row.least < 1,
     "lives at one checkpointed sample": lambda row: row.least_risk < _EVEN,
     "the same, own program or 80 GB": lambda row: (
         row.least_risk < _EVEN and (row.is_program or row.card > _LARGE)

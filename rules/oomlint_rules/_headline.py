@@ -32,6 +32,7 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
         return
     causes = judgement.causes if judgement.peaks[0] is peak else ()
     otherwise, at_least = words.otherwise(peak), words.at_least(peak)
+    up_to = words.up_to(peak)
     yield rule.finding(
         run,
         peak.severity,
@@ -39,7 +40,7 @@ def headline(rule: Rule, run: Run, resource: str, fields: tuple[Any, ...]) -> It
         at=causes[0].at if causes else fields,
         details=(
             *peak.context,
-            *((words.UP_TO_DATA,) if peak.is_up_to_data else ()),
+            *((up_to,) if up_to else ()),
             *((f"it needs {otherwise}",) if otherwise else ()),
             *((f"it needs {at_least}: that is too much, too",) if at_least else ()),
             *(_at_start(run) if resource == "gpu" else ()),

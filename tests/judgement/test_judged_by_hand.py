@@ -90,7 +90,7 @@ class StandIn(SimpleNamespace):
             "sharded": False, "settings": {}, "claims": (), "origins": {}, "estimated_by": estimate_of,
         }  # fmt: skip
         super().__init__(plan=plan, **{**usual, **told})
-        self.dialect = SimpleNamespace(launcher_may_shard=self.sharded)
+        self.dialect = SimpleNamespace(launcher_may_shard=self.sharded, reads_programs=False)
 
     @property
     def placed(self) -> StandIn:

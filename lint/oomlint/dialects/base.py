@@ -150,6 +150,9 @@ class Dialect:
     """Whether what starts the run (an Accelerate config, say) may shard a model that the
     run's own file leaves whole."""
 
+    reads_programs: ClassVar[bool] = False
+    """Whether its runs may be programs of a project's own, of whose code calls are read."""
+
     any_text: ClassVar[bool] = False
     """Whether files of any name may be of it, so that only who names one tells: see ``adopt``."""
 

@@ -342,9 +342,11 @@ def _of_fields(run: Run) -> Iterator[Basis]:
     for level in (Level.ASSUMED, Level.UNREAD):
         leaves = [leaf for leaf, known in weak.items() if known is level]
         together = estimates_together(probe, [trials[leaf] for leaf in leaves])
-        # What somebody says and nobody read has no likeliest value: no claim may rest on the one it is taken for.
-        decided = _decided_or_claimed if level is Level.UNREAD else decided_in
         for leaf in leaves:
+            # What somebody says and nobody read has no likeliest value: no claim may rest on the one it is taken for. A
+            # model's name tells its size all the same.
+            is_claim = level is Level.UNREAD and leaf != f.model.dims
+            decided = _decided_or_claimed if is_claim else decided_in
             swing = trials[leaf].swing
             estimates = trials[leaf].estimates
             # Of another model there is nothing to try.

@@ -19,7 +19,13 @@ from oomlint.judgement.doubts import Doubt, doubts
 from oomlint.judgement.endings import endings_of
 from oomlint.judgement.evidence import Evidence, evidence_of, is_open, weakest_of_claims
 from oomlint.judgement.measured import measured_words
-from oomlint.judgement.peak import counts_as_run, is_up_to_data, risk_of, unfounded
+from oomlint.judgement.peak import (
+    counts_as_run,
+    is_up_to_code,
+    is_up_to_data,
+    risk_of,
+    unfounded,
+)
 from oomlint.judgement.releases import over_releases
 from oomlint.judgement.risk_model import risk_in
 from oomlint.judgement.severity import EVEN, LOST, TIGHT, Outcome, Verdict, verdict_at
@@ -120,6 +126,8 @@ class Forecast(Struct, frozen=True, dict=True):
     """Why what it would need says nothing of this project on this machine, in words, where that is more than there is."""
     is_up_to_data: bool = False
     """Whether it rather lives with short samples, and no file says how long they are."""
+    is_up_to_code: bool = False
+    """Whether it rather lives with the least batches, and a program of the project's own makes them."""
     is_guessed: bool = False
     """Whether all that it would die of hangs on values that nobody says."""
     measured: str = ""
@@ -146,7 +154,8 @@ class Forecast(Struct, frozen=True, dict=True):
         """As sure as a finding on the run may be: what but some data need, or hangs on a guess, is no certainty."""
         found: Verdict = "unknown" if self.risk is None else self.risk.verdict
         is_hard = self.risk is not None and (self.risk.host or 0.0) >= LOST
-        is_soft = self.is_guessed or (self.is_up_to_data and not is_hard)
+        is_open = self.is_up_to_data or self.is_up_to_code
+        is_soft = self.is_guessed or (is_open and not is_hard)
         return "tight" if found == "does_not_fit" and is_soft else found
 
     @property
@@ -227,6 +236,7 @@ def forecast_of(
         is_fragment=run.is_fragment,
         unfounded=why,
         is_up_to_data=is_at_risk and is_up_to_data(run),
+        is_up_to_code=is_at_risk and is_up_to_code(run),
         is_guessed=_is_guessed(run, whole),
         measured=measured_words(run),
         endings=endings_of(run) if endings is None else endings,

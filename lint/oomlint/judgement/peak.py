@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from oomlint.hardware import usual_limit
+from oomlint.judgement.batches import lives_with_least_batch
 from oomlint.judgement.cards import smallest_card
 from oomlint.judgement.doubts import confidence, doubts, settled
 from oomlint.judgement.evidence import rests_on, weakest_of_claims
@@ -88,9 +89,11 @@ class Peak(Struct, frozen=True):
     much less than what is predicted."""
     is_up_to_data: bool = False
     """Whether no file says how long samples are, and it would rather live with short ones."""
+    is_up_to_code: bool = False
+    """Whether a program of the project's own makes the batches, and it would rather live with the least ones."""
     is_problem: bool = False
-    """Whether the run rather dies of it than not, and that hangs neither on its data nor on what was not read; on
-    unknown hardware, whether it is worth a warning."""
+    """Whether the run rather dies of it than not, and that hangs neither on its data, nor on how its program makes
+    batches, nor on what was not read; on unknown hardware, whether it is worth a warning."""
 
     @property
     def urgency(self) -> Severity | None:
@@ -203,8 +206,9 @@ def _judge_gpu(run: Run, phase: str | None) -> Peak | None:
     severity = None if risk is None else severity_at(risk)
     is_weighty = peak > most if risk is None else severity is not None
     is_up_to_data = is_weighty and lives_with_short_samples(probe, most, phase)
+    is_up_to_code = risk is not None and is_weighty and lives_with_least_batch(probe, most, phase)
     if risk is not None:
-        is_open = severity is None or is_up_to_data
+        is_open = severity is None or is_up_to_data or is_up_to_code
         worst = Severity.INFO if is_open else most_severe(run, "gpu")
         is_problem = risk >= EVEN and worst > Severity.INFO
         severity = None if severity is None else min(severity, worst)
@@ -231,6 +235,7 @@ def _judge_gpu(run: Run, phase: str | None) -> Peak | None:
         otherwise=otherwise,
         least=least,
         is_up_to_data=is_up_to_data,
+        is_up_to_code=is_up_to_code,
         is_problem=is_problem,
     )
 
@@ -346,6 +351,12 @@ def is_up_to_data(run: Run) -> bool:
     """Whether a GPU rather holds the run with short samples, and no file says how long its are."""
     limit = run.limits.gpu_bytes
     return limit is not None and lives_with_short_samples(settled(run), limit)
+
+
+def is_up_to_code(run: Run) -> bool:
+    """Whether a GPU rather holds the run with the least batches, and a program of the project's own makes its."""
+    limit = run.limits.gpu_bytes
+    return limit is not None and lives_with_least_batch(settled(run), limit)
 
 
 def lives_with_short_samples(run: Run, limit: int, phase: str | None = None) -> bool:

@@ -144,7 +144,18 @@ def once(judged: Forecast | Judgement) -> str:
     return "the rest" if judged.is_starved else "once that is mended"
 
 
-UP_TO_DATA = "no file says how long its samples are; with short ones it fits"
+_UP_TO_DATA = "no file says how long its samples are; with short ones it fits"
+_UP_TO_CODE = (
+    "batches are as the project's own code was read; one sample at a time, checkpointed, fits"
+)
+
+
+def up_to(peak: Peak) -> str:
+    """What would make a run fit that is at risk for its data, or for how its program makes batches, alone, in words; mostly
+    nothing."""
+    if peak.is_up_to_data:
+        return _UP_TO_DATA
+    return _UP_TO_CODE if peak.is_up_to_code else ""
 
 
 # -- a need at risk ----------------------------------------------------------------------
@@ -206,6 +217,8 @@ def _risk(peak: Peak) -> str:
     hangs = ""
     if peak.is_up_to_data:
         hangs = " with samples of full length"
+    elif peak.is_up_to_code and peak.risk >= EVEN:
+        hangs = " with batches as read"
     elif not peak.is_problem and peak.risk >= EVEN:
         hangs = " as assumed"
     return f" (risk {percent(peak.risk)}{hangs})"

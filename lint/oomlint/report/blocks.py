@@ -236,8 +236,8 @@ def _verdict(trouble: Trouble, paint: Paint, width: int, *, is_one: bool) -> Ite
         yield from wrapped(text, width, first, "    ", paint=partial(paint, style=style))
     if judgement.meant is not None:
         yield from wrapped(words.both_readings(judgement), width, "    ", "    ")
-    if any(each.is_up_to_data for each in judgement.peaks):
-        yield from wrapped(words.UP_TO_DATA, width, "    ", "    ")
+    for open_to in dict.fromkeys(filter(None, map(words.up_to, judgement.peaks))):
+        yield from wrapped(open_to, width, "    ", "    ")
     card = "" if judgement.hardware is None else words.resting_on_card(judgement.hardware)
     if card:
         yield from wrapped(f"rests on: {card}", width, "    ", "      ")

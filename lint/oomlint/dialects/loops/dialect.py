@@ -33,6 +33,7 @@ class Loops(Dialect):
     only_marked = PYTHON_SUFFIXES
     references = {ref.deepspeed: "deepspeed"}
     launcher_may_shard = True
+    reads_programs = True
     meaning = meaning
 
     def recognise(self, document: Document) -> Iterable[Claim]:

@@ -114,6 +114,7 @@ class HfTrainer(Dialect):
     name = "hf-trainer"
     trainer = r"\w*Trainer"
     launcher_may_shard = True
+    reads_programs = True
     config_parsers = ("TrlParser", "HfArgumentParser", "H4ArgumentParser")
     markers: ClassVar[tuple[bytes, ...]] = (
         b"per_device_train_batch_size", b"output_dir", b"python", b"torchrun", b"launch",

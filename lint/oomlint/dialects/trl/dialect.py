@@ -82,6 +82,7 @@ class Trl(Dialect):
     packages = ("trl",)
     library = "trl"
     launcher_may_shard = True
+    reads_programs = True
     config_parsers = ("TrlParser", "HfArgumentParser", "H4ArgumentParser")
     markers = (b"model_name_or_path", b"trl", b"--config", b"Trainer")
     suffixes = (".yaml", ".yml", ".py", *SHELL_SUFFIXES)

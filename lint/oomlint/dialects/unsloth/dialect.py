@@ -31,6 +31,7 @@ from oomlint.documents.base import Call, Document
 
 class Unsloth(Dialect):
     name = "unsloth"
+    reads_programs = True
     markers: ClassVar[tuple[bytes, ...]] = (b"unsloth",)
     suffixes: ClassVar[tuple[str, ...]] = (".py", *SHELL_SUFFIXES)
     only_marked: ClassVar[tuple[str, ...]] = (".py",)
