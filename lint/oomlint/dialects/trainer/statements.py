@@ -275,12 +275,12 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
             return said  # nobody starts it, and the option has no default
         holds = _has_several_ranks(run) if node.option == RANKS else _holds(node, given)
         if holds is None:
-            return said
+            return origin if node.option in given else said
         node = node.either[not holds]
     raw = _with_options(node, given)
     if isinstance(said, Setting) and raw == said.value:
         return said  # by the defaults of the options
-    return said if raw is UNKNOWN else _read(run, field, origin, raw, None)
+    return origin if raw is UNKNOWN else _read(run, field, origin, raw, None)
 
 
 @options.said(unsaid=_left_open)

@@ -31,20 +31,21 @@ def values_stored(owner: ast.AST, name: str) -> Mapping[str, tuple[tuple[ast.exp
     """By key, what the statements of a module or function put into a dictionary that they call ``name``, and the tests
     around each; those in loops are left out."""
     found: dict[str, list[tuple[ast.expr, Tests]]] = {}
-    for statement, tests in _statements(getattr(owner, "body", []), ()):
+    for statement, tests in statements(getattr(owner, "body", []), ()):
         for key, value in _stores(statement, name):
             found.setdefault(key, []).append((value, tests))
     return {key: tuple(stores) for key, stores in found.items()}
 
 
-def _statements(body: object, tests: Tests) -> Iterator[tuple[ast.stmt, Tests]]:
+def statements(body: object, tests: Tests = ()) -> Iterator[tuple[ast.stmt, Tests]]:
+    """What runs once if its tests hold, the outermost first; what loops hold is left out, and what is tried."""
     for statement in body if isinstance(body, list) else ():
         yield statement, tests
         if isinstance(statement, ast.If):
-            yield from _statements(statement.body, (*tests, (statement.test, True)))
-            yield from _statements(statement.orelse, (*tests, (statement.test, False)))
+            yield from statements(statement.body, (*tests, (statement.test, True)))
+            yield from statements(statement.orelse, (*tests, (statement.test, False)))
         elif isinstance(statement, (ast.With, ast.AsyncWith)):
-            yield from _statements(statement.body, tests)
+            yield from statements(statement.body, tests)
 
 
 def _stores(statement: ast.stmt, name: str) -> Iterator[tuple[str, ast.expr]]:

@@ -13,7 +13,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from oomlint.documents.python.config_paths import function_of
+from oomlint.documents.python.object_changes import (
+    Alias,
+    Store,
+    everywhere,
+    marks,
+    runs_before,
+    stores_in,
+)
 from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.python.tree import Assignment
 
@@ -39,6 +49,8 @@ class AttributeValue(Struct, frozen=True, eq=False):
     scope: Scope
     may_differ: bool = False
     """Whether a variable of the environment takes its place."""
+    unless: AttributeValue | None = None
+    """An option that takes its place where the command line says it: ``if args.batch: config.batch = args.batch``."""
 
 
 class _Object(Struct, frozen=True, eq=False):
@@ -50,6 +62,16 @@ class _Object(Struct, frozen=True, eq=False):
     scope: Scope
     """Where the call stands."""
     caller: Evaluator
+    names: tuple[Alias, ...] = ()
+    """What it goes by, here and on the way here."""
+
+    def called(self, name: str | None, evaluator: Evaluator) -> _Object:
+        if name is None:
+            return self
+        return replace(self, names=(*self.names, (evaluator, name)))
+
+    def is_same(self, other: _Object | None) -> bool:
+        return other is not None and (self.cls, self.call) == (other.cls, other.call)
 
 
 def attribute(
@@ -63,17 +85,43 @@ def _attribute(
     expression: ast.Attribute, scope: Scope, evaluator: Evaluator, depth: int
 ) -> AttributeValue | None:
     held = _object(expression.value, scope, evaluator, depth)
-    if _is_changed(expression, evaluator):
-        return None
     if held is None:
+        if marks(dotted(expression.value) or "", expression.attr) & evaluator.scopes.changed:
+            return None
         return _of_library(expression, scope, evaluator)
-    return _of_call(held, expression.attr) or _of_class(held, held, expression.attr, depth)
+    held = held.called(dotted(expression.value), evaluator)
+    stores = stores_in(everywhere(held.names), expression.attr)
+    if stores is None:
+        return None
+    made = _of_call(held, expression.attr) or _of_class(held, held, expression.attr, depth)
+    return (
+        made
+        if not stores
+        else _as_stored(made, held, stores, (expression, scope, evaluator), depth)
+    )
 
 
-def _is_changed(expression: ast.Attribute, evaluator: Evaluator) -> bool:
-    name = dotted(expression) or ""
-    holder = name.rpartition(".")[0]
-    return bool({name, holder, f"{holder}.*"} & evaluator.scopes.changed)
+def _as_stored(
+    made: AttributeValue | None,
+    held: _Object,
+    stores: list[Store],
+    asked: tuple[ast.Attribute, Scope, Evaluator],
+    depth: int,
+) -> AttributeValue | None:
+    """What the one statement that assigns to the attribute of this very object makes of it, before somebody asks for it;
+    where that hangs on an option, it is what the option says, or else what it was."""
+    if len(stores) != 1:
+        return None
+    (store,) = stores
+    changed = _object(store.target.value, store.scope, store.home, depth + 1)
+    if not held.is_same(changed) or not runs_before(store, *asked):
+        return None
+    said = AttributeValue(store.value, store.home, store.scope)
+    if not store.tests:
+        return said
+    if made is None or made.unless is not None or not store.asks_for_itself:
+        return None
+    return replace(made, unless=said)
 
 
 # -- which object ----------------------------------------------------------------------------------
@@ -83,21 +131,58 @@ def _object(expression: ast.expr, scope: Scope, evaluator: Evaluator, depth: int
     if depth > _DEEPEST:
         return None
     if isinstance(expression, ast.Attribute):
-        elsewhere = evaluator.elsewhere(dotted(expression) or "", scope)
-        if elsewhere is not None:
-            home, there = elsewhere
-            return _object(there, home.scopes.module, home, depth + 1)
-        inner = _attribute(expression, scope, evaluator, depth + 1)
-        return None if inner is None else _object(inner.value, inner.scope, inner.home, depth + 1)
+        return _object_held(expression, scope, evaluator, depth)
     if isinstance(expression, ast.Call):
         called = _object(expression.func, scope, evaluator, depth + 1)
-        if called is None or called.call is not None:
+        if called is None:
+            return _returned(expression, scope, evaluator, depth)
+        if called.call is not None:
             return None
         return _Object(called.cls, called.home, expression, scope, evaluator)
     return _named(expression, scope, evaluator, depth) if isinstance(expression, ast.Name) else None
 
 
+def _object_held(
+    expression: ast.Attribute, scope: Scope, evaluator: Evaluator, depth: int
+) -> _Object | None:
+    """What another object, or a module, has under a name."""
+    elsewhere = evaluator.elsewhere(dotted(expression) or "", scope)
+    if elsewhere is not None:
+        home, there = elsewhere
+        found = _object(there, home.scopes.module, home, depth + 1)
+        return None if found is None else found.called(dotted(expression), evaluator)
+    if isinstance(expression.value, ast.Name) and expression.value.id == "self":
+        own = evaluator.own(expression.attr, scope)
+        found = None if own is None else _object(*own, evaluator, depth + 1)
+        return None if found is None else found.called(dotted(expression), evaluator)
+    inner = _attribute(expression, scope, evaluator, depth + 1)
+    if inner is None or inner.unless is not None:
+        return None
+    found = _object(inner.value, inner.scope, inner.home, depth + 1)
+    holder = _object(expression.value, scope, evaluator, depth + 1)
+    if found is None or holder is None:
+        return found
+    names = tuple((home, f"{name}.{expression.attr}") for home, name in holder.names)
+    return replace(found, names=(*found.names, *names)).called(dotted(expression), evaluator)
+
+
+def _returned(call: ast.Call, scope: Scope, evaluator: Evaluator, depth: int) -> _Object | None:
+    """What a function of the project makes: ``config = get_config()``."""
+    found = function_of(call, scope, evaluator)
+    if found is None:
+        return None
+    function, there = found
+    own = there.scopes.of_node[id(function)]
+    value = there.end_of(function.body, own, depth + 1)
+    return None if value is None else _object(value, own, there, depth + 1)
+
+
 def _named(name: ast.Name, scope: Scope, evaluator: Evaluator, depth: int) -> _Object | None:
+    found = _bound(name, scope, evaluator, depth)
+    return None if found is None else found.called(name.id, evaluator)
+
+
+def _bound(name: ast.Name, scope: Scope, evaluator: Evaluator, depth: int) -> _Object | None:
     found = scope.find(name.id)
     if found is None or len(found[1]) != 1:
         return None
@@ -114,7 +199,9 @@ def _named(name: ast.Name, scope: Scope, evaluator: Evaluator, depth: int) -> _O
     if binding.kind == "definition":
         cls = evaluator.scopes.classes.get(name.id)
         return None if cls is None else _Object(cls, evaluator, None, owner, evaluator)
-    is_made = binding.kind == "value" and isinstance(binding.value, (ast.Call, ast.Name))
+    is_made = binding.kind == "value" and isinstance(
+        binding.value, (ast.Call, ast.Name, ast.Attribute)
+    )
     if not is_made or binding.value is None:
         return None
     return _object(binding.value, owner, evaluator, depth + 1)

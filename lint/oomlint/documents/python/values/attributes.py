@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from oomlint.documents.base import Node, Scalar
 from oomlint.documents.python.environment import is_set_by_launchers, variable_taken
 from oomlint.documents.python.instances import AttributeValue, attribute
 from oomlint.documents.python.nodes import PythonScalar, option_of
+from oomlint.documents.python.object_changes import runs_before, stores_in
 from oomlint.documents.python.parsers import PARSES_ARGUMENTS, Switch, are_parsed, field_default
 from oomlint.documents.python.scopes import Binding, Scope, dotted
 from oomlint.documents.python.values.called import as_set, path_in
-from oomlint.documents.python.values.dicts import held_dict, passed_name
+from oomlint.documents.python.values.choices import set_or
+from oomlint.documents.python.values.dicts import held_dict, looked_up, passed_name
 from oomlint.documents.python.values.entered import by_caller
 from oomlint.documents.python.values.limits import DEEPEST, GIVEN, SHARED
 from oomlint.documents.python.values.named import imported, reached, seen_at
@@ -29,6 +32,9 @@ from oomlint.documents.text import Span
 
 if TYPE_CHECKING:
     from oomlint.documents.python.values.evaluator import Evaluator
+
+# Functions hand on what they are given.
+_MOST_FUNCTIONS: Final = 6
 
 
 def attribute_of(home: Evaluator, expression: ast.Attribute, scope: Scope, depth: int) -> Node:
@@ -54,13 +60,62 @@ def attribute_of(home: Evaluator, expression: ast.Attribute, scope: Scope, depth
     own = home.own(rest, scope) if root == "self" else None
     if own is not None:
         return seen_at(home, home.node(*own, depth + 1), span, name, alone=False)
-    if "." not in rest and not {name, f"{root}.*"} & home.scopes.changed:
-        return _option(home, root, rest, span, scope, depth)
-    return unknown_at(span)
+    return unknown_at(span) if "." in rest else _of_parsed(home, expression, root, scope, depth)
 
 
-def _option(home: Evaluator, root: str, rest: str, span: Span, scope: Scope, depth: int) -> Node:
+def _of_parsed(home: Evaluator, asked: ast.Attribute, root: str, scope: Scope, depth: int) -> Node:
+    """``root.name`` where ``root`` may be what a parser of the command line returned, if nothing changes it unseen."""
+    for alias in _names_of(home, root, scope):
+        if f"{alias}.*" in home.scopes.changed:
+            return unknown_at(home.places.span(asked))
+        name = f"{alias}.{asked.attr}"
+        if name in home.scopes.changed:
+            return _stored(home, name, asked, scope, depth)
+    return _option(home, asked, root, scope, depth)
+
+
+def _names_of(home: Evaluator, name: str, scope: Scope) -> Iterator[str]:
+    """What an object is called, here and by those who give it to the function that asks."""
+    for _ in range(_MOST_FUNCTIONS):
+        yield name
+        passed = passed_name(home, name, scope)
+        if passed is None:
+            return
+        name, scope = passed
+
+
+def _stored(home: Evaluator, name: str, asked: ast.Attribute, scope: Scope, depth: int) -> Node:
+    """An option of which one statement makes something, whatever the command line says, or where it says nothing:
+    ``if args.model is None: args.model = MODELS[args.size]``. ``name`` is what the option is called there."""
+    span = home.places.span(asked)
+    stores = stores_in([(home, name.partition(".")[0])], asked.attr) or []
+    is_first = len(stores) == 1 and runs_before(stores[0], asked, scope, home)
+    if not is_first or not _is_parsed(home, stores[0].target.value, stores[0].scope):
+        return unknown_at(span)
+    (store,) = stores
+    made = home.node(store.value, store.scope, depth + 1)
+    if not store.tests:
+        return locked_by(seen_from(made, span), SHARED.format(name))
+    if not store.asks_if_unset or not _is_unset(home, asked.attr, depth):
+        return unknown_at(span)
+    return set_or(PythonScalar(span, None, option=asked.attr), made, span)
+
+
+def _is_unset(home: Evaluator, option: str, depth: int) -> bool:
+    """Whether an option has no default, so that it is ``None`` or the like where nobody says it."""
+    default = home.options.get(option)
+    return default is None or home.value(default, home.scopes.module, depth + 1) in (None, "", 0)
+
+
+def _is_parsed(home: Evaluator, holder: ast.expr, scope: Scope) -> bool:
+    """Whether a name is what a parser of the command line gives."""
+    found = scope.find(dotted(holder) or "")
+    return found is not None and are_parsed(found[1], home.tree)
+
+
+def _option(home: Evaluator, asked: ast.Attribute, root: str, scope: Scope, depth: int) -> Node:
     """``root.rest`` where ``root`` is what a parser of the command line returned."""
+    span, rest = home.places.span(asked), asked.attr
     default = _setting(home, root, rest, scope)
     if default is not None:
         name = f"{root}.{rest}"
@@ -75,15 +130,17 @@ def _option(home: Evaluator, root: str, rest: str, span: Span, scope: Scope, dep
     if home.settings.get(root, root) not in (root, *home.scopes.classes):
         return of_option(unknown_at(span), rest)  # by the default of a library's class
     passed = passed_name(home, root, scope) if depth <= DEEPEST else None
-    if passed is not None and not {f"{passed[0]}.{rest}", f"{passed[0]}.*"} & home.scopes.changed:
-        node = _option(home, passed[0], rest, span, passed[1], depth + 1)
-        return locked_by(node, SHARED.format(f"{passed[0]}.{rest}"))
-    return unknown_at(span)
+    if passed is None:
+        return unknown_at(span)
+    node = _option(home, asked, passed[0], passed[1], depth + 1)
+    return locked_by(node, SHARED.format(f"{passed[0]}.{rest}"))
 
 
 def _of_object(home: Evaluator, found: AttributeValue, span: Span, name: str, depth: int) -> Node:
     """What an attribute of an object of the project is, from where it is asked for."""
     node = found.home.node(found.value, found.scope, depth + 1)
+    if found.unless is not None:
+        node = _unless_said(found.unless, node, span, depth)
     if found.home is not home:
         node = from_elsewhere(node, span, found.home.places.source.path)
     elif found.may_differ:
@@ -103,6 +160,15 @@ def _of_object(home: Evaluator, found: AttributeValue, span: Span, name: str, de
     )
 
 
+def _unless_said(said: AttributeValue, node: Node, span: Span, depth: int) -> Node:
+    """A value in whose place stands what the command line says for an option, if it says that."""
+    told = said.home.node(said.value, said.scope, depth + 1)
+    option = option_of(told)
+    if not option or not isinstance(told, Scalar) or not isinstance(node, Scalar):
+        return unknown_at(span)
+    return told if told.value else of_option(node, option)
+
+
 def item_of(home: Evaluator, expression: ast.Subscript, scope: Scope, depth: int) -> Node:
     """``CONFIG["key"]`` of a dict that nothing changes, ``path.parents[1]``."""
     above = path_in(home, expression, scope, depth) or by_caller(home, expression, scope, depth)
@@ -113,6 +179,10 @@ def item_of(home: Evaluator, expression: ast.Subscript, scope: Scope, depth: int
     if variable is not None:
         is_set = not is_set_by_launchers(variable) and home.files.sets(variable)
         return as_set(home, variable, span) if is_set else unknown_at(span)
+    asked = home.node(expression.slice, scope, depth + 1)
+    chosen = looked_up(home, expression.value, asked, unknown_at(span), (span, scope, depth))
+    if chosen is not None:
+        return chosen
     key = home.value(expression.slice, scope, depth + 1)
     held = held_dict(home, expression.value, scope, depth) if isinstance(key, str) else None
     node = None if held is None else held.under(key, home)

@@ -140,7 +140,7 @@ def first_set(
     found = [_operand(home, each, scope, depth + 1) for each in expression.values]
     last = found.pop()
     while found:
-        last = _set_or(home, found.pop(), last, span)
+        last = set_or(found.pop(), last, span)
     return last
 
 
@@ -151,7 +151,7 @@ def _operand(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) ->
     return home.node(expression, scope, depth)
 
 
-def _set_or(home: Evaluator, first: Node, other: Node, span: Span) -> Node:
+def set_or(first: Node, other: Node, span: Span) -> Node:
     """``first or other`` of two nodes."""
     plain = plain_value(first)
     if isinstance(first, PythonScalar) and first.option and first.either is None:

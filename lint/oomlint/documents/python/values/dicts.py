@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar
 from oomlint.documents.python.branches import Tests, items_of_update, values_stored
-from oomlint.documents.python.nodes import PythonEntry, PythonMapping, filed_of, is_of_options
+from oomlint.documents.python.nodes import (
+    PythonEntry,
+    PythonMapping,
+    PythonScalar,
+    filed_of,
+    is_of_options,
+    option_of,
+)
+from oomlint.documents.python.plain_values import plain_value
 from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.python.values.limits import CHOICE, DEEPEST, GIVEN, SHARED
 from oomlint.documents.python.values.parameters import parameters_of
@@ -23,6 +31,9 @@ if TYPE_CHECKING:
     from oomlint.documents.python.values.evaluator import Evaluator
 
 _CHOSEN: Final = "it is given only where it is taken"
+_BY_OPTION: Final = "an option of the command line decides on it"
+# A table of models or of settings; what has more is data.
+_MOST_WORDS: Final = 24
 
 
 def dict_of(home: Evaluator, expression: ast.Dict, scope: Scope, depth: int) -> PythonMapping:
@@ -179,6 +190,45 @@ def held_dict(home: Evaluator, holder: ast.expr, scope: Scope, depth: int) -> He
     return HeldDict(node, name, frozenset({name})) if isinstance(node, Mapping) else None
 
 
+def looked_up(
+    home: Evaluator,
+    holder: ast.expr,
+    asked: Node,
+    otherwise: Node,
+    place: tuple[Span, Scope, int],
+) -> Node | None:
+    """``MODELS[args.size]``: what stands under each word that the option may be, of a dict that nothing changes; ``None``
+    of a key that is no option, and of another dict."""
+    option = option_of(asked)
+    span, scope, depth = place
+    if not option or is_unsettled_choice(asked):
+        return None
+    held = held_dict(home, holder, scope, depth)
+    if held is None or not isinstance(held.dict, PythonMapping) or held.dict.open_ended:
+        return None
+    found: Node = otherwise
+    values = {key: held.under(key, home) for key in held.dict.entries}
+    if not values or len(values) > _MOST_WORDS or None in values.values():
+        return None
+    unset = plain_value(asked)
+    for key, value in reversed(values.items()):
+        assert value is not None
+        found = PythonScalar(
+            span,
+            plain_value(values.get(unset) or otherwise) if isinstance(unset, str) else UNKNOWN,
+            locked=_BY_OPTION,
+            option=option,
+            either=(locked_by(value, _BY_OPTION), found),
+            compared=("==", key),
+            unset=unset,
+        )
+    return found
+
+
+def is_unsettled_choice(node: Node) -> bool:
+    return isinstance(node, PythonScalar) and (node.either is not None or node.computed is not None)
+
+
 def got(home: Evaluator, call: ast.Call, scope: Scope, depth: int) -> Node | None:
     """``settings.get("batch", 4)`` of a dict that nothing changes; ``None`` of another call."""
     match call:
@@ -188,6 +238,13 @@ def got(home: Evaluator, call: ast.Call, scope: Scope, depth: int) -> Node | Non
             pass
         case _:
             return None
+    span = home.places.span(call)
+    absent = home.node(otherwise[0], scope, depth + 1) if otherwise else Scalar(span, None)
+    chosen = looked_up(
+        home, holder, home.node(asked, scope, depth + 1), absent, (span, scope, depth)
+    )
+    if chosen is not None:
+        return chosen
     key = home.value(asked, scope, depth + 1)
     held = held_dict(home, holder, scope, depth) if isinstance(key, str) else None
     if held is None:
@@ -197,8 +254,7 @@ def got(home: Evaluator, call: ast.Call, scope: Scope, depth: int) -> Node | Non
         return locked_by(found, SHARED.format(held.name) if held.name else GIVEN)
     if key in held.dict.entries or not isinstance(held.dict, PythonMapping) or held.dict.open_ended:
         return None
-    span = home.places.span(call)
-    return home.node(otherwise[0], scope, depth + 1) if otherwise else Scalar(span, None)
+    return absent
 
 
 def _before_stores(home: Evaluator, expression: ast.expr, scope: Scope, depth: int) -> Node | None:

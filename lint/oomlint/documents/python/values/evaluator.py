@@ -98,6 +98,8 @@ class Evaluator:
         """What scripts of other files give the parameters of functions here: see :mod:`oomlint.documents.python.handed`."""
         self.entered_by: dict[tuple[int, str], tuple[ast.expr, Scope, Evaluator]] = {}
         """What the call that is followed gives the parameters of functions here: see :mod:`.entered`."""
+        self.handed_to: dict[str, tuple[tuple[Evaluator, str], ...]] = {}
+        """By a name of this file: what functions call what they are given under it."""
         self.branches: dict[int, dict[int, tuple[ast.If, bool]]] = {}
         """By ``id`` of what opens a scope: see :mod:`.named`."""
         self.tests: dict[int, MappingABC[int, Tests]] = {}

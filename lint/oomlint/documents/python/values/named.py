@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Call, Name, Node, Scalar
 from oomlint.documents.python.branches import tests_of_values
+from oomlint.documents.python.object_changes import everywhere, stores_in
 from oomlint.documents.python.plain_values import plain_value
 from oomlint.documents.python.scopes import Binding, Scope, dotted
 from oomlint.documents.python.values.called import part_returned
@@ -235,8 +236,10 @@ def imported(
     found = home.elsewhere(name, scope)
     if found is None:
         return Scalar(span, Name(qualified))
-    holder = name.rpartition(".")[0]
-    if {name, holder, f"{holder}.*"} & home.scopes.changed:
+    holder, _, attribute = name.rpartition(".")
+    if holder and stores_in(everywhere([(home, holder)]), attribute) != []:
+        return unknown_at(span)
+    if name in home.scopes.changed:
         return unknown_at(span)
     other, there = found
     node = other.node(there, other.scopes.module, depth + 1)
