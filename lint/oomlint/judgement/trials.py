@@ -11,7 +11,7 @@ from oomlint.hardware import usual_limit
 from oomlint.judgement.launch import SHARDED, hangs_on_launch
 from oomlint.judgement.plausible import plausible_of
 from oomlint.judgement.risk_model import risk_in
-from oomlint.judgement.severity import EVEN, LOST, TIGHT
+from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT
 from oomlint.memory import Estimate
 from oomlint.runs.run import Run
 
@@ -99,11 +99,11 @@ def decided_in(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
 
 
 def claimed_in(run: Run, estimates: Sequence[Estimate]) -> frozenset[str]:
-    """The resources of which a run is said to die, by the first of these estimates, and by another could not be."""
+    """The resources of which a run surely dies by the first of these estimates, and by another might well live."""
     return frozenset(
         resource
         for resource, risks in _risks(run, estimates)
-        if risks and risks[0] >= LOST and min(risks) < LOST
+        if risks and risks[0] >= SURE and min(risks) < LOST
     )
 
 
