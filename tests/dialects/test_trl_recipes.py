@@ -209,28 +209,6 @@ def test_a_line_that_starts_the_config_it_is_given_starts_those_below_it(line, b
         assert run.level(f.parallel.backend) is Level.ASSUMED
 
 
-@pytest.mark.parametrize(
-    ("loader", "logits"),
-    [
-        ("AutoModelForSequenceClassification", ("fused", False)),
-        ("AutoModelForCausalLM", ("chunked", True)),
-    ],
-)
-def test_a_model_with_a_head_of_classes_has_no_logits_over_the_vocabulary(loader, logits):
-    script = f"""\
-from transformers import {loader}, TrainingArguments
-from trl import SFTTrainer
-
-model = {loader}.from_pretrained("facebook/opt-350m")
-args = TrainingArguments(output_dir="out", eval_strategy="epoch")
-SFTTrainer(
-    model=model, args=args, train_dataset=train, eval_dataset=test, compute_metrics=count
-).train()
-"""
-    plan = run_of({"sft.py": script}).plan
-    assert (plan.loss.logits_materialised, plan.eval.keeps_logits) == logits
-
-
 def test_how_many_ranks_a_launcher_starts_hangs_on_no_guess_of_what_they_train():
     """A trainer of the project's own, of which nobody says what it optimises."""
     script = """\
