@@ -27,16 +27,15 @@ def _stops(words: str, release: str = "") -> str:
 @pytest.mark.parametrize(
     ("words", "release", "reason"),
     [
-        (f"{_KEY}=dapo_batch", "", "verl has no reward manager dapo_batch"),
-        (f"{_KEY}=dapo_batch", "0.4.1", "verl 0.4.1 has no reward manager dapo_batch"),
-        (f"{_KEY}=dapo_batch {_FUNCTION}", "0.5.0", "verl 0.5 has no reward manager dapo_batch"),
         (f"{_KEY}=dapo", "0.3.0", "verl 0.3 has no reward manager dapo"),
+        (f"{_KEY}=dapo {_FUNCTION}", "0.3.0", "verl 0.3 has no reward manager dapo"),
         (f"{_KEY}=batch", "0.8.0", "verl 0.8 has no reward manager batch"),
-        ("reward_manager.name=mine", "0.7.0", "verl 0.7 has no reward manager mine"),
-        (f"{_KEY}=dapo_batch {_FUNCTION}", "0.6.0", ""),
-        (f"{_KEY}=dapo_batch {_FUNCTION}", "", ""),
-        (f"{_KEY}=dapo_batch data.custom_cls.path=rows.py", "", ""),
-        ("reward_manager.source=importlib reward_manager.name=Mine", "0.7.0", ""),
+        ("reward_manager.name=gdpo", "0.7.0", "verl 0.7 has no reward manager gdpo"),
+        (f"{_KEY}=ttrl", "", ""),  # of a changed copy
+        (f"{_KEY}=ttrl", "0.4.1", ""),
+        (f"{_KEY}=batch {_FUNCTION}", "0.8.0", ""),
+        (f"{_KEY}=batch data.custom_cls.path=rows.py", "0.8.0", ""),
+        ("reward_manager.source=importlib reward_manager.name=gdpo", "0.7.0", ""),
         (f"{_KEY}=dapo", "0.4.1", ""),
         (f"{_KEY}=batch", "", ""),
         (f"{_KEY}=$MANAGER", "0.4.1", ""),

@@ -43,7 +43,7 @@ Code and options of which it is certain that they end a run, whatever memory the
   that refuses it;
 * words of a command that Hydra refuses, since the config that it composes for a program of the project has no such key, micro
   batches of verl that are said both for all ranks and for one, or that its trainer asks for and nothing sets, and a reward
-  manager that no release of verl has which may run;
+  manager that releases of verl have, and none that may run;
 * FSDP in the one process that Axolotl starts for one GPU, which no launcher gives a rank;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 

@@ -1,7 +1,8 @@
-"""Reward managers that verl does not have: it stops as it looks one up by its name, before the first step.
+"""Reward managers that a release of verl does not have: it stops as it looks one up by its name, before the first step.
 
-Since 0.6 the file of a reward function may register one of its own, and a class that is imported by its path takes any name:
-where a command names such a file, or a class of samples, nothing is sure.
+Nothing is sure of a name that no release has: whoever gives it has a changed copy that registers it (``ttrl`` of
+PRIME-RL/TTRL, whose run died of memory in its first step). Since 0.6 the file of a reward function may register one, and a class that
+is imported by its path takes any name: where a command names such a file, or a class of samples, nothing is sure either.
 """
 
 from __future__ import annotations
@@ -65,12 +66,10 @@ declare_end(reward_managers, _first, source=_SOURCE)
 
 
 def _is_unknown(entry: Entry, reach: Reach) -> bool:
-    """Whether none of the releases that may run has the manager of a name."""
+    """Whether none of the releases that may run has the manager of a name, which others have."""
     named = entry.value.value if isinstance(entry.value, Scalar) else None
-    if not isinstance(named, str) or not named.isidentifier():
+    if not isinstance(named, str) or named not in _MANAGERS:
         return False
-    if named not in _MANAGERS:
-        return True
     since, gone = _MANAGERS[named]
     return reach.newest < since or gone <= reach.oldest
 
