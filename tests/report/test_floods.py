@@ -12,7 +12,9 @@ from oomlint.report import render, text
 from oomlint.report.paint import Paint
 
 _HEAD = "torchrun --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp \\\r\n"
-_FITS = f"{_HEAD}    --model_name meta-llama/Meta-Llama-3-8B \\\r\n    --low_cpu_fsdp --use_peft\r\n"
+_FITS = (
+    f"{_HEAD}    --model_name meta-llama/Meta-Llama-3-8B \\\r\n    --low_cpu_fsdp --use_peft\r\n"
+)
 _DOES_NOT = f"{_HEAD}    --model_name meta-llama/Meta-Llama-3-70B \\\r\n    --low_cpu_fsdp\r\n"
 
 
