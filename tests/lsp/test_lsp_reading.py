@@ -277,3 +277,10 @@ async def test_hover_shows_by_what_a_stated_value_counts(editors, tmp_path):
     text = await editor.hover("train.py", 3, 30)
     assert "Known: stated, and counts by default (`train.py:4 max_seq_length`)" in text
     assert "- `unsloth.tiled_mlp` = `false`, default: unsloth models/loader.py" in text
+
+
+async def test_hover_says_first_that_the_run_ends(editor):
+    editor.open("train.yaml", AXOLOTL + "eval_steps: 10\nval_set_size: 0\n")
+    text = await editor.hover("train.yaml", 6)
+    assert "The run ends before its first step: Axolotl refuses eval\\_steps" in text
+    assert text.index("Once that is mended:") < text.index("| as it is |")
