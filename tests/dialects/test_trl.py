@@ -939,7 +939,8 @@ def test_a_trainer_that_is_asked_for_steps_trains_what_the_wrapper_adapts(
 
 
 @pytest.mark.parametrize(
-    ("pinned", "algorithm"), [("1.5.1", "copied_rows"), ("1.6.0", "rows"), ("0.28.0", "rows")]
+    ("pinned", "algorithm"),
+    [("1.5.1", "copied_rows"), ("1.6.0", "rows"), ("0.28.0", "rows"), ("1.15.0", "kernel_tiles")],
 )
 def test_dpo_copied_the_logits_that_it_cut(pinned: str, algorithm: str) -> None:
     script = """\
