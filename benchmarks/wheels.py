@@ -48,6 +48,10 @@ _MODULES = {
 _BY_OTHER_WAYS = re.compile(
     r"\bglobals\(\)|\bsetattr\(\s*sys|sys\.modules\[__name__\]\s*=(?!\s*_LazyModule)"
 )
+# Where AutoConfig looks up what it makes of a model's type.
+_CONFIGS = "CONFIG_MAPPING_NAMES"
+# Parts of a model of another type, which have been listed since 5.6: no checkpoint is one.
+_PARTS = re.compile(r"_(thinker|talker|token2wav)")
 _NUMBERS = {"int": "int", "float": "float", "bool": "bool"}
 
 
@@ -136,15 +140,30 @@ def listed(wheel: ZipFile, path: str) -> set[str]:
 
 
 def models_of(wheel: ZipFile) -> set[str]:
-    """The ``model_type`` of each config that transformers' ``AutoConfig`` knows."""
-    for node in parsed(wheel, "transformers/models/auto/configuration_auto.py").body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        named = {each.id for each in targets if isinstance(each, ast.Name)}
-        if "CONFIG_MAPPING_NAMES" in named:
-            pairs = (each for each in ast.walk(node) if isinstance(each, ast.Tuple))
-            first = (each.elts[0] for each in pairs if len(each.elts) == 2)
-            return {str(each.value) for each in first if isinstance(each, ast.Constant)}
-    return set()
+    """The ``model_type`` of each config that transformers' ``AutoConfig`` knows: of one list of pairs, in a module of its
+    own since 5.8, and of what the dictionary made of it is updated with."""
+    found: set[str] = set()
+    for module in ("configuration_auto", "auto_mappings"):
+        path = f"transformers/models/auto/{module}.py"
+        if path not in wheel.namelist():
+            continue
+        for node in parsed(wheel, path).body:
+            if _CONFIGS in {each.id for each in _changed(node) if isinstance(each, ast.Name)}:
+                pairs = (each for each in ast.walk(node) if isinstance(each, ast.Tuple))
+                first = [each.elts[0] for each in pairs if len(each.elts) == 2]
+                for each in ast.walk(node):
+                    first += [key for key in getattr(each, "keys", ()) if key is not None]
+                found.update(str(each.value) for each in first if isinstance(each, ast.Constant))
+    return {kind for kind in found if not _PARTS.search(kind)}
+
+
+def _changed(node: ast.stmt) -> list[ast.expr | None]:
+    """What a statement assigns to, or calls a method of."""
+    if isinstance(node, ast.Assign):
+        return list(node.targets)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return [getattr(node.value.func, "value", None)]
+    return [getattr(node, "target", None)]
 
 
 # -- members ---------------------------------------------------------------------------------------

@@ -56,6 +56,27 @@ def test_kinds_of_models_by_release(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.splitlines() == ["old - 4.37.2", "qwen2 4.37.2"]
 
 
+def test_kinds_of_models_that_a_module_of_their_own_lists(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "transformers/models/auto"
+    with ZipFile(tmp_path / "transformers-5.7.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(
+            f"{path}/configuration_auto.py", 'CONFIG_MAPPING_NAMES = dict([("old", "A")])'
+        )
+    with ZipFile(tmp_path / "transformers-5.8.1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(
+            f"{path}/auto_mappings.py",
+            'CONFIG_MAPPING_NAMES = dict([("old", "A"), ("new", "B"), ("new_talker", "C")])',
+        )
+        wheel.writestr(
+            f"{path}/configuration_auto.py",
+            'CONFIG_MAPPING_NAMES.update({"odd": "D"})\nprint({1: 2})',
+        )
+    main("models", "transformers", str(tmp_path))
+    assert capsys.readouterr().out.splitlines() == ["new 5.8.1", "odd 5.8.1"]
+
+
 def test_members_of_a_module_that_becomes_a_package(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

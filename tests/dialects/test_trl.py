@@ -961,7 +961,8 @@ def test_a_classifier_that_sfttrainer_trains_has_no_logits_of_words(
 
 
 @pytest.mark.parametrize(
-    ("pinned", "algorithm"), [("1.5.1", "copied_rows"), ("1.6.0", "rows"), ("0.28.0", "rows")]
+    ("pinned", "algorithm"),
+    [("1.5.1", "copied_rows"), ("1.6.0", "rows"), ("0.28.0", "rows"), ("1.15.0", "kernel_tiles")],
 )
 def test_dpo_copied_the_logits_that_it_cut(pinned: str, algorithm: str) -> None:
     script = """\

@@ -168,6 +168,20 @@ def test_prime_rls_tiles_are_of_some_tokens_and_words() -> None:
         assert bytes_of(whole) == (0, 14 * 4 * tile, made + 22 * 4 * tile)
 
 
+def test_trls_tiles_are_written_over_and_their_gradients_add_up_in_fp32() -> None:
+    """Half-precision weights: the copied hidden states, a tile, and sums that are made half precision."""
+    tiles: dict[str, Any] = {
+        "loss__algorithm": "kernel_tiles", "loss__logits_materialised": "fused", "loss__words": 8192,
+        "loss__tile_tokens": 64,
+    }  # fmt: skip
+    tile = 2 * 64 * 8192
+    frozen = logits(**tiles, **LORA)
+    assert bytes_of(frozen) == (2 * STATES, 2 * STATES + tile, 8 * STATES + tile)
+    trained = logits(**tiles)
+    assert trained.early == 8 * STATES + tile + 6 * HEAD
+    assert (trained.kept, trained.norm) == (2 * STATES, NORM)
+
+
 def test_chunks_of_logits_that_are_all_there() -> None:
     chunked: dict[str, Any] = {"loss__logits_materialised": "chunked", **LORA}
     eight = logits(**chunked)

@@ -297,6 +297,8 @@ def _fused(f: Facts, tokens: float, wide: float) -> Logits:
     e, vocab = regime.whole, model.vocab / f.ranks.tp
     if loss.algorithm == "tiles":
         return _tiles(f, tokens)
+    if loss.algorithm == "kernel_tiles":
+        return _kernel_tiles(f, tokens)
     # Liger's fused linear cross entropy works on chunks of the next power of two of
     # tokens / ceil(vocab / hidden) and makes the gradients in forward
     # (liger_kernel/ops/fused_linear_cross_entropy.py).
@@ -332,6 +334,24 @@ def _tiles(f: Facts, tokens: float) -> Logits:
     if f.trained.head:
         made += model.vocab * model.hidden * e
     return Logits(0.0, (e + 12) * tile, made + (e + 20) * tile, _norm(f, tokens), [])
+
+
+def _kernel_tiles(f: Facts, tokens: float) -> Logits:
+    """TRL 1.15 kernels/chunked_logprob.py ChunkedLogProbFunction: one buffer of logits of some tokens and words, in which a
+    Triton kernel writes their gradient too. The hidden states that a label asks for are copied and kept; their gradient and
+    that of the weight add up in fp32 and are then made what those are. Under autocast a tile's rows of both are cast.
+    """
+    model, regime = f.built
+    e, stored = float(regime.whole), 4.0 if regime.amp else float(regime.whole)
+    loss = f.plan.loss
+    asked = tokens * (_answers(f) if f.plan.objective.kind in REINFORCING else 1.0)
+    rows, words = min(asked, loss.tile_tokens or asked), loss.words or model.vocab
+    kept = asked * model.hidden * regime.stream
+    work = e * rows * words + (e * model.hidden * (rows + words) if regime.amp else 0.0)
+    sums = asked * model.hidden * (4.0 + (regime.stream if regime.stream < 4 else 0))
+    if f.trained.head:
+        sums += model.vocab * model.hidden * (4.0 + (stored if stored < 4 else 0))
+    return Logits(kept, kept + work, kept + work + sums, _norm(f, tokens), [])
 
 
 def _norm(f: Facts, tokens: float) -> float:

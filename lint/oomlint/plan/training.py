@@ -319,7 +319,8 @@ class Loss(Section, frozen=True, kw_only=True):
     gradient, with an entropy that keeps the logits too; by a ``log_softmax`` of which a softmax is
     made; with chunks, the projection is
     made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``), or by
-    ``tiles`` of a chunk and of some ``words`` of the vocabulary; by compiled ``slices`` of logits that are all there, each of
+    ``tiles`` of a chunk and of some ``words`` of the vocabulary, or by a kernel over such (``kernel_tiles``, of ``tile_tokens``
+    tokens); by compiled ``slices`` of logits that are all there, each of
     which hands back a gradient as large as all;
     ``dropped``: logits are computed that no loss needs. ``compiled``: model and loss are one graph of Inductor's. ``outputs_last``: outputs that are kept have their name
     until those of the next step take it. ``twice``: the model computes its own
@@ -332,12 +333,13 @@ class Loss(Section, frozen=True, kw_only=True):
     algorithm: (
         Literal[
             "rows", "copied_rows", "kernel", "in_place", "overwritten", "softmax", "softmax_entropy", "log_softmax",
-            "head_chunks", "recomputed_chunks", "tiles", "slices", "dropped", "compiled",
+            "head_chunks", "recomputed_chunks", "tiles", "kernel_tiles", "slices", "dropped", "compiled",
         ]
         | None
     ) = None  # fmt: skip
     chunks: int | None = None
     words: int | None = None
+    tile_tokens: int | None = None
     entropy: Literal["none", "fused", "whole"] | None = None
     upcast_fp32: bool | None = None
     label_smoothing: bool | None = None

@@ -70,6 +70,10 @@ DPO_COPIES_NO_LOGITS = LibraryChange(
     "trl", (1, 6), "DPO copies the logits of policy and reference, cut by one token",
     "TRL 1.5.1 and 1.6.0 trainer/dpo_trainer.py (pull request 5926)",
 )  # fmt: skip
+FUSES_HEAD = LibraryChange(
+    "trl", (1, 15), "the loss is computed from logits, and not tile by tile with the head",
+    "TRL 1.14.2 and 1.15.0 trainer/utils.py add_fused_lm_head",
+)  # fmt: skip
 GRPO_NEEDS_NO_REFERENCE = LibraryChange(
     "trl", (0, 19), "beta is 0.04, which needs a reference model",
     "TRL 0.18.2 and 0.19.0 trainer/grpo_config.py", was=0.04,

@@ -55,6 +55,7 @@ from oomlint.dialects.trl.releases import (
     DPO_CUTS_LOGITS,
     DPO_LEAVES_ENDS,
     FUSES_BY_KERNEL,
+    FUSES_HEAD,
     GRPO_NEEDS_NO_REFERENCE,
     HAS_CHUNKS,
     LOADS_FP32,
@@ -277,6 +278,15 @@ _BY_ROWS = frozenset({"dpo", "kto", "orpo", "cpo", "simpo"})
 # Liger's (TRL 0.22 to f2cd5771 trainer/rloo_trainer.py:966; 0.18 to 0.28 orpo_trainer.py and cpo_trainer.py).
 _WITHOUT_FUSED_LOSS = frozenset({"rloo", "ppo", "orpo", "cpo", "simpo"})
 _WITH_LOSS_OF_THEIR_OWN = frozenset({"dpo", "kto", "grpo"})
+_TILED = "TRL 1.16.0 trainer/utils.py add_fused_lm_head, kernels/chunked_logprob.py"
+_WITH_TILES = frozenset({"sft", "dpo", "kto", "grpo", "rloo"})
+
+
+def _is_tiled(run: Cells) -> bool:
+    """Whether the trainer computes the head and its loss tile by tile, whatever Liger is asked for. Where nothing says which
+    release runs, the logits are counted as before."""
+    has_tiles = run[f.objective.kind] in _WITH_TILES
+    return has_tiles and run.has(FUSES_HEAD, otherwise=False, noted=False)
 
 
 def _fuses(run: Cells) -> bool:
@@ -300,6 +310,8 @@ def fused_by_liger(run: Cells) -> Any:
 @trainers.derive(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
     """Which logits exist at once; liger's fused losses spare them."""
+    if _is_tiled(run):
+        return Sourced("fused", _TILED)
     if _fuses(run):
         return "fused" if run[trl.liger_loss] else None
     if rolls_out(run):
@@ -323,6 +335,8 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
         return {trl.liger_loss: True} if is_old else written
     if run[f.objective.kind] != "sft":
         raise CannotEdit("only SFTTrainer computes its loss in chunks")
+    if _is_tiled(run):
+        raise CannotEdit("TRL computes the head and its loss tile by tile anyway")
     check_logits_unread(run)
     if not run.has(HAS_CHUNKS, otherwise=False, noted=False):
         raise CannotEdit("loss_type has chunked_nll from TRL 1.4 on, and no file says that it runs")
@@ -332,6 +346,8 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
 @trainers.derive(f.eval.fuses_loss)
 def fused_in_evaluation(run: Cells) -> Any:
     """SFTTrainer asks for ``skip_logits`` itself, whatever the Trainer under it does."""
+    if _is_tiled(run):
+        return True
     if not (run[hf.liger] and run[f.loss.liger.flce]) or run[f.objective.kind] != "sft":
         return None
     if run[f.eval.keeps_logits]:
@@ -341,6 +357,8 @@ def fused_in_evaluation(run: Cells) -> Any:
 
 @trainers.derive(f.loss.algorithm)
 def algorithm(run: Cells) -> Any:
+    if _is_tiled(run):
+        return Sourced("kernel_tiles", _TILED)
     if _fuses(run):
         return None
     if rolls_out(run) or run[f.objective.kind] in _BY_ROWS:
@@ -358,6 +376,11 @@ def algorithm(run: Cells) -> Any:
         return None
     source = "TRL f2cd5771 sft_trainer.py:221: a chunk runs under torch.utils.checkpoint"
     return Sourced("recomputed_chunks", source)
+
+
+@trainers.derive(f.loss.words, f.loss.tile_tokens, source=_TILED)
+def tiles(run: Cells) -> Any:
+    return {f.loss.words: 32768, f.loss.tile_tokens: 4096} if _is_tiled(run) else None
 
 
 @trainers.derive(f.loss.chunks, source="TRL f2cd5771 trainer/sft_trainer.py:86: 256 tokens a chunk")
