@@ -84,3 +84,14 @@ def test_a_function_of_another_file_makes_what_quantizes() -> None:
 def test_what_quantizes_is_not_known_where_its_maker_is_not_followed(body: str) -> None:
     run = _quantized(body)
     assert run.level(f.quant.method) is Level.UNREAD
+
+
+def test_a_config_file_says_what_the_script_calls_the_length_of_samples() -> None:
+    script = _TRAINS.format(
+        imports="import yaml",
+        before='cfg = yaml.safe_load(open("c.yaml"))\nmax_length = int(cfg["longest"])\nkeep(max_length)',
+        name='cfg["model_name"]',
+        more="",
+    )
+    files = {"train.py": script, "c.yaml": f"{_CONFIG}longest: 768\n"}
+    assert run_of(files, "train.py").plan.seq.max_len == 768

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from oomlint.documents.base import Entry, Fact, Node, Scalar
 from oomlint.documents.python.lengths import LENGTH_NAMES
-from oomlint.documents.python.nodes import PythonScalar, option_of
+from oomlint.documents.python.nodes import PythonScalar, filed_of, option_of
 from oomlint.documents.python.values import Evaluator
 from oomlint.documents.text import Location
 
@@ -25,8 +25,10 @@ def named_lengths(evaluator: Evaluator) -> Iterator[Entry]:
             value = bindings[0].value
             if name.lower() not in LENGTH_NAMES or len(bindings) > 1:
                 continue
-            if bindings[0].kind == "value" and isinstance(value, ast.Constant):
-                node = evaluator.node(value, scope)
+            if bindings[0].kind != "value" or value is None:
+                continue
+            node = evaluator.node(value, scope)
+            if isinstance(value, ast.Constant) or filed_of(node) is not None:
                 yield Entry(name, node.span, node, node.span)
 
 
