@@ -10,8 +10,8 @@ such a mesh, whose product does not divide the number of processes.
 
 ## Why it runs out of memory
 
-A process too many stops with *invalid device ordinal*, or shares a card with another one and
-takes the memory twice; Ray's trainers stop before, since their pool has no place for it, and so do
+A process too many stops with *invalid device ordinal*, or shares a card with another one, which takes the memory twice until NCCL
+refuses it (*Duplicate GPU detected*); Ray's trainers stop before, since their pool has no place for it, and so do
 DeepSpeed's launcher, which looks for all GPUs first, and Slurm, which takes no job that no node has room for. With fewer processes than GPUs every share of the sharded states is
 larger: 18 bytes a parameter divided by 1 instead of by 8 is what a run of one process
 (`NPROC_PER_NODE=1`) on an eight-card machine asks of its only card.
@@ -33,6 +33,7 @@ one of an Accelerate YAML that only a comment's command names, is told in a rema
 ## Sources
 
 * torch 2.9 `distributed/run.py` (one process for each of `nproc_per_node`)
+* Accelerate 0.33 to 1.12 `state.py` `set_device` (the rank modulo the number of cards; the rank itself up to 0.32); NCCL 2.21 `src/init.cc`
 * DeepSpeed 0.18 `launcher/runner.py` `parse_resource_filter` (*No slot '4' specified on host 'localhost'*), for
   `CUDA_VISIBLE_DEVICES` too where no option says which GPUs to take
 * sbatch(1) of Slurm 24.05 (*Requested node configuration is not available*)
@@ -199,7 +200,10 @@ class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.U
         # A launch line that is not at hand may start another number than an Accelerate config says, or name another.
         # verl 0.2 to 0.7 trainer/ppo/ray_trainer.py _check_resource_available; Ray itself waits for a placement
         # group that no node has room for.
-        fails = "those without a card of their own stop with an invalid device ordinal"
+        fails = (
+            "those without a card of their own stop with an invalid device ordinal; Accelerate from 0.33 on has them share "
+            "one, which NCCL refuses (Duplicate GPU detected)"
+        )
         title = f"a node starts {ranks} processes for {where}"
         ends = When.SETTINGS
         slot, asked = slot_missing(run), gpus_of_job(run)
