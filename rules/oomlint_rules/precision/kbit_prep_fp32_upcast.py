@@ -70,8 +70,8 @@ class KbitPrepFp32Upcast(Rule, code="OOM208"):
 
     bad = (
         example(
-            {"train.py": _SCRIPT.format(micro=128)},
-            on="1xRTX-3090-24GB",
+            {"train.py": _SCRIPT.format(micro=16)},
+            on="1xT4",
             values={f.seq.max_len: 2048},
         ),
     )
