@@ -17,7 +17,7 @@ from oomlint.dialects.trainer.custody import custody
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.model import loading
 from oomlint.dialects.trainer.own_ways import own_ways
-from oomlint.dialects.trainer.scripts import early_load, is_script, scripts
+from oomlint.dialects.trainer.scripts import classifier, early_load, is_script, scripts
 from oomlint.dialects.trainer.statements import idle_flags
 from oomlint.dialects.trainer.unfollowed import unfollowed
 from oomlint.dialects.trl.keys import MODEL_SOURCE
@@ -32,6 +32,7 @@ from oomlint.plan.library_changes import Release
 meaning = Meaning(
     custody,
     own_ways,
+    classifier,
     early_load,
     scripts,
     trainers,
