@@ -247,8 +247,8 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     beside = (
         () if run.parts.copier is None else run.parts.copier.workspace.beside(run.claims[0].path)
     )
-    for path, source in documents.items():
-        said = stage_in_comment(_script(run, path) or source, run.plan, wished)
+    for path, document in documents.items():
+        said = stage_in_comment(_script(run, path) or document, run.plan, wished)
         if said is not None:
             raise CannotEdit(f"a comment in {_name(path)} would no longer be true: {said}")
     variant = variant_beside(run.claims[0].path, beside, wished)
