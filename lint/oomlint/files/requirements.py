@@ -102,8 +102,12 @@ def installed_names(name: str, text: str) -> frozenset[str]:
 
 def set_up_floors(name: str, text: str) -> dict[str, str]:
     """The same of what a script of that name installs that sets the project up, none of another file."""
-    is_script = re.fullmatch(_SETS_UP, name.rpartition("/")[2].lower()) is not None
-    return floors(name, text) if is_script else {}
+    return floors(name, text) if sets_up(name) else {}
+
+
+def sets_up(name: str) -> bool:
+    """Whether a script of that name sets a project up."""
+    return re.fullmatch(_SETS_UP, name.rpartition("/")[2].lower()) is not None
 
 
 def _requirements(name: str, text: str) -> list[tuple[str, str]]:

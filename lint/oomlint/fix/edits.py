@@ -28,6 +28,7 @@ from oomlint.fix.story import (
     branch_at,
     commented_out,
     contradiction,
+    stage_in_comment,
     starts_what_is_given,
     tried_before,
     untrue_beside,
@@ -247,6 +248,10 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     beside = (
         () if run.parts.copier is None else run.parts.copier.workspace.beside(run.claims[0].path)
     )
+    for path, document in documents.items():
+        said = stage_in_comment(_script(run, path) or document, run.plan, wished)
+        if said is not None:
+            raise CannotEdit(f"a comment in {_name(path)} would no longer be true: {said}")
     variant = variant_beside(run.claims[0].path, beside, wished)
     if variant is not None:
         raise CannotEdit(f"{_name(variant)} beside it is for that")

@@ -188,7 +188,7 @@ def _elsewhere(
     Raises:
         CannotEdit: one is of that stage, offloads as much or more, and says otherwise.
     """
-    mine = _sense(parse_json(Source(path, text)))
+    mine = sense_of(path, text)
     assert mine is not None
     stage, offloads = mine
     alike = [each.path for each in theirs if each.stage == stage and each.offloads >= offloads]
@@ -232,6 +232,11 @@ def _configs_in(workspace: Workspace, project: str) -> tuple[Theirs, ...]:
         if sense is not None:
             found.append(Theirs(name, *sense, None if indented is None else len(indented[1])))
     return tuple(found)
+
+
+def sense_of(path: str, text: str) -> tuple[object, frozenset[Any]] | None:
+    """The stage of a text that is a DeepSpeed config in JSON, and the states that it offloads."""
+    return _sense(parse_json(Source(path, text))) if kind_of(path) in JSON_SUFFIXES else None
 
 
 def _sense(document: Document) -> tuple[object, frozenset[Any]] | None:

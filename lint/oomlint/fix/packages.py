@@ -21,6 +21,7 @@ from oomlint.files.requirements import (
     installed_names,
     is_guide,
     is_pin_file,
+    sets_up,
     without_extras,
 )
 from oomlint.files.searched import SearchedTexts
@@ -86,9 +87,21 @@ def _lacking(run: Run, edits: Sequence[Edit], *, is_told: bool) -> str | None:
         return None
     lacking = (names[0] for names in needed if not any(n in told.text for n in names))
     missing = next(lacking, None)
+    wants_deepspeed = any(names[0] == _DEEPSPEED for names in needed)
+    if is_told and wants_deepspeed and _goes_without(copier.workspace, run.parts.root.path):
+        return _DEEPSPEED
     if missing == _DEEPSPEED and _trains_with_deepspeed(copier.workspace, run.parts.root.path):
         return None
     return missing
+
+
+def _goes_without(workspace: Workspace, path: str) -> bool:
+    """Whether a script that sets up the project around a file says that it leaves DeepSpeed out, whatever else is listed:
+    ``echo "Axolotl (no DeepSpeed)"``."""
+    project = workspace.name(workspace.project_around(path))
+    names = workspace.below(project, SHELL_SUFFIXES, _DEEPEST)
+    texts = ((workspace.read_or_none(name) or b"") for name in names if sets_up(name))
+    return any(re.search(rb"(?i)\b(?:no|without)[ \t]+deepspeed\b", text) for text in texts)
 
 
 def _trains_with_deepspeed(workspace: Workspace, path: str) -> bool:

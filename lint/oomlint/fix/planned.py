@@ -249,12 +249,17 @@ def _plan(run: Run, options: Options, lowest: Applicability) -> _Plan | None:
 def _plan_at(run: Run, options: Options, level: Applicability) -> _Plan | None:
     rules = {rule.name: rule for rule in rules_in_force(options.plugins).items}
     selection = options.selection
+    host_is_short = any(
+        peak.resource == "host" and peak.severity is not None for peak in judgement_of(run).peaks
+    )
 
     def takes(move: Move) -> bool:
         # How long samples may be is not halved for anybody, nor are their images scaled down (boxes and points in answers
         # count their pixels), nor an adapter trained in place of all weights, which takes a learning rate of its own: `oomlint fit` shows both as ways among others.
         kind = str(move.changes.get(f.optimizer.kind, ""))
         if move.changes.keys() & _DECISIONS or kind.startswith(_OTHER_OPTIMIZERS):
+            return False
+        if not host_is_short and _takes_back(run, move):
             return False
         return move.rule not in rules or selection.takes(rules[move.rule])
 
@@ -270,6 +275,17 @@ def _plan_at(run: Run, options: Options, level: Applicability) -> _Plan | None:
         ways = ways_to_fit(run, unsafe=is_unsafe, takes=writable, accepts=accepts)
         plan = _first_written(ways, level)
     return plan
+
+
+def _takes_back(run: Run, move: Move) -> bool:
+    """Whether a change takes states back onto the GPU that the files keep in host RAM: it makes a run quicker, and is
+    no part of what makes one fit."""
+    kept = (f.offload.optimizer, f.offload.params, f.parallel.fsdp.cpu_offload)
+    return any(
+        run.plan.get(field) not in (None, "none", False) and move.changes[field] in ("none", False)
+        for field in kept
+        if field in move.changes
+    )
 
 
 def _first_written(ways: Sequence[Way], level: Applicability) -> _Plan | None:

@@ -17,7 +17,14 @@ from oomlint.dialects.table import Table
 from oomlint.documents.base import Document, Node, Scalar, ShellDocument
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
-from oomlint.fix.story import Wishes, contradiction, is_named_by_fields, name_for
+from oomlint.fix.new_files import configs_around, sense_of
+from oomlint.fix.story import (
+    Wishes,
+    contradiction,
+    is_named_by_fields,
+    name_for,
+    says_offloading_twice,
+)
 from oomlint.plan.fields import f
 from oomlint.runs.private_copies import OPTIMIZER
 from oomlint.runs.run import Run
@@ -113,14 +120,8 @@ def set_apart(
         rest = [edit for edit in edits if edit.path != path]
         table, tuning = _table_of(run, path)
         twin = _twin(run, copy, path, text) if leaving.has_heirs else None
-        copier = run.parts.copier
-        if leaving.taken is not None and (twin is None or twin.path != leaving.taken):
-            # Two files of one name and a number tell nobody which is for what.
-            raise CannotEdit(f"{_name(leaving.taken)} beside it is for that, and says otherwise")
-        looks = copier is not None and twin is None and offloads
-        wider = copier.wider_of(path, text) if copier is not None and looks else None
-        if wider is not None:
-            raise CannotEdit(f"{_name(wider)} beside it is for that, and offloads more")
+        if twin is None or twin.path != leaving.taken:
+            _check_copy(run, path, leaving, None if twin is not None else text, offloads)
         if twin is None:
             mark = "\ufeff" if leaving.source.has_bom else ""
             rest.append(Edit(copy.path, 0, 0, mark + text, creates=True))
@@ -132,6 +133,50 @@ def set_apart(
         left[path] = copy, leaving.why
         # The file that names it may be one that others use, too.
         edits = together([*rest, *_name_copy(run, copy, expected, leaving.why)])
+
+
+def _check_copy(run: Run, path: str, leaving: _Leaving, text: str | None, offloads: bool) -> None:
+    """See that a copy, of which ``text`` is what it says, or the one beside it that is named in its place, is the only
+    file for its job, and says by its name what that is.
+
+    Raises:
+        CannotEdit: it would not.
+    """
+    if leaving.taken is not None:
+        # Two files of one name and a number tell nobody which is for what.
+        raise CannotEdit(f"{_name(leaving.taken)} beside it is for that, and says otherwise")
+    copier = run.parts.copier
+    if text is None or copier is None:
+        return
+    wider = copier.wider_of(path, text) if offloads else None
+    if wider is not None:
+        raise CannotEdit(f"{_name(wider)} beside it is for that, and offloads as much or more")
+    elsewhere = _elsewhere(run, path, text)
+    if elsewhere is not None:
+        raise CannotEdit(f"{elsewhere} is for that, and says otherwise")
+    if says_offloading_twice(_stem(path), _stem(leaving.copy.path)):
+        raise CannotEdit(f"{_name(path)} says by its name already what it offloads")
+
+
+def _elsewhere(run: Run, path: str, text: str) -> str | None:
+    """A DeepSpeed config of the project's own in another folder that is of the stage of a copy and keeps in host RAM what
+    this does, or more, where the file that the copy is of is not: two files for one job tell nobody which is whose."""
+    assert run.parts.copier is not None
+    wanted = sense_of(path, text)
+    if wanted is None:
+        return None
+    stage, offloads = wanted
+    folder = path.rpartition("/")[0]
+    return next(
+        (
+            each.path
+            for each in configs_around(run.parts.copier.workspace, path)
+            if each.path.rpartition("/")[0] != folder
+            and each.stage == stage
+            and each.offloads >= offloads
+        ),
+        None,
+    )
 
 
 def tuned_fields(table: Table) -> frozenset[Any]:
@@ -171,7 +216,14 @@ def _leaving(
     Raises:
         CannotEdit: it must not be edited, and cannot be copied either.
     """
-    stem = partial(name_for, wishes=wanted.of(path))
+    # A copy is called by what it has otherwise.
+    asked = wanted.of(path)
+    new = {
+        field: value
+        for field, value in asked.items()
+        if (said := run.settings.get(field)) is None or said.value != value
+    }
+    stem = partial(name_for, wishes=new or asked)
     for block, _ in run.parts.blocks:
         if block.path == path and block.copy is not None:
             return _leaving_shipped(run, path, block.copy, block.document.source, stem)
@@ -202,7 +254,7 @@ def _check_name(path: str, stem: Callable[[str], str]) -> None:
     Raises:
         CannotEdit: it would not.
     """
-    plain = os.path.splitext(_name(path))[0]
+    plain = _stem(path)
     if stem(plain) == plain:
         raise CannotEdit(
             f"{path} also serves others, and a copy would have nothing to be called by"
@@ -253,6 +305,10 @@ def _leaving_shipped(
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(_name(path))[0]
 
 
 def _name_copy(run: Run, copy: Copy, expected: dict[Any, Any], why: str) -> list[Edit]:

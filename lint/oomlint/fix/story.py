@@ -226,6 +226,14 @@ def name_for(stem: str, wishes: Wishes) -> str:
     return "_".join(filter(None, (stem, *words[:_MOST_WORDS])))
 
 
+def says_offloading_twice(stem: str, name: str) -> bool:
+    """Whether the name of a copy speaks of offloading beside what the file that it is made of says of it already:
+    ``offload_opt_param_offload_optimizer``."""
+    spoken = r"(?i)(?:^|[^a-z0-9])(?:offload|on_gpu)"
+    said, saying = len(re.findall(spoken, stem)), len(re.findall(spoken, name))
+    return 0 < said < saying
+
+
 def is_named_by_fields(wishes: Wishes) -> bool:
     """Whether there is no word for what a copy would be for, only several fields with their values."""
     return sum(field not in _SIZES and field not in _NAMED_ABOVE for field in wishes) > 1
@@ -476,6 +484,29 @@ def _comments_above(source: Source, edit: Edit, mark: str) -> list[str]:
         re.MULTILINE,
     )
     return [" ".join(line.split()) for line in above[0].splitlines()] if above else []
+
+
+def stage_in_comment(source: Source, plan: Plan, wishes: Wishes) -> str | None:
+    """What a config or a launch script says of the stage of ZeRO in a comment, once the run has another, whichever file
+    has the number: ``# deepspeed (ZeRO-2, shards gradients too)``. A comment with the new one, too, stays true, and an
+    option or a file's name is none."""
+    now, wanted = plan.parallel.zero.stage, wishes.get(f.parallel.zero.stage)
+    if not now or wanted is None or now == wanted or kind_of(source.path) not in _SAYS_STAGE:
+        return None
+    for comment in re.findall(r"(?m)(?:^|[ \t])#([^\n]*)$", source.text):
+        stages = {int(stage) for stage in re.findall(_SPOKEN_STAGE, comment)}
+        is_said = not re.match(_LEFT_OUT, comment) and not re.search(_POSSIBLE, comment)
+        if now in stages and wanted not in stages and is_said:
+            return _shortened(" ".join(comment.replace("#", " ").split()))
+    return None
+
+
+_SAYS_STAGE = (*SHELL_SUFFIXES, *_DATA)
+_SPOKEN_STAGE = r"(?i)(?<![\w/.-])zero[ _-]*(?:stage[ _-]*)?([0-3])(?![\w/]|[.-]\w)"
+# What could be is nothing that is so.
+_POSSIBLE = r"(?i)\b(?:support|compatib|works? with|\w*require|need)"
+# What somebody took out of the file, in place of words.
+_LEFT_OUT = r"[ \t]*(?:-|[\w.-]+[ \t]*[:=])"
 
 
 def untrue_beside(source: Source, edit: Edit) -> str | None:

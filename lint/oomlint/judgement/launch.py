@@ -94,6 +94,17 @@ def cards_missing(run: Run) -> int:
     return ranks - cards if ranks > cards and says_ranks(run) else 0
 
 
+def card_not_there(run: Run) -> int | None:
+    """The first card that a run's environment lists and the named machine does not have, behind some that it has: CUDA
+    leaves it out with all that follow, and the run is written for a machine with more. Of a list that begins with such a
+    one nobody knows which cards were free."""
+    hardware, shown = run.parts.hardware, str(run.plan.env.cuda_visible_devices or "")
+    named = [int(part) for part in shown.split(",") if part.strip().isdigit()]
+    if hardware is None or not named or named[0] >= hardware.gpus_per_node:
+        return None
+    return next((card for card in named if card >= hardware.gpus_per_node), None)
+
+
 _DEGREES = ("tp", "pp", "cp", "ulysses", "dp_shard", "dp_replicate")
 
 

@@ -99,7 +99,7 @@ class Copier(Struct, frozen=True, eq=False):
 
     def wider_of(self, path: str, text: str) -> str | None:
         """A DeepSpeed config beside the file at ``path`` of the stage that ``text`` is of, and that keeps in host RAM all
-        that this does, and more: with that one the project makes its models fit."""
+        that this does, or more: with that one the project makes its models fit."""
         wanted = _keys(path, text)
         if wanted is None or not _offloads(wanted):
             return None
@@ -112,7 +112,7 @@ class Copier(Struct, frozen=True, eq=False):
             except FileError:
                 continue
             is_alike = found is not None and found.get(_STAGE) == wanted.get(_STAGE)
-            if found is not None and is_alike and _offloads(found) > _offloads(wanted):
+            if found is not None and is_alike and _offloads(found) >= _offloads(wanted):
                 return name
         return None
 

@@ -46,7 +46,7 @@ import re
 from collections.abc import Iterable
 
 from oomlint.documents.text import Edit
-from oomlint.judgement import sees_none
+from oomlint.judgement import card_not_there, sees_none
 from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
 from oomlint.plan.fields import f
 from oomlint.plan.model import BYTES_PER_ELEMENT
@@ -129,7 +129,9 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
             rests_on=(f.parallel.backend, f.parallel.world, f.load.device_map),
             details=tuple(details),
             confidence="medium",
-            proposals=() if none or alone is not None else _torchrun(run, parallel.world),
+            proposals=()
+            if none or alone is not None or card_not_there(run) is not None
+            else _torchrun(run, parallel.world),
         )
 
 

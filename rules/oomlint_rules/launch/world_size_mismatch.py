@@ -52,6 +52,7 @@ from typing import Any
 from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.machine.visible import shown_gpus
 from oomlint.judgement import (
+    card_not_there,
     cards_missing,
     gpus_of_job,
     only_suggests_ranks,
@@ -300,7 +301,8 @@ def _asked_of_a_node(run: Run) -> int:
 
 def _align(run: Run, gpus: int) -> Iterable[Proposal]:
     nodes = run.plan.parallel.nodes or 1
-    if max(_visible(run) or 0, _asked_of_a_node(run)) > gpus:
+    is_listed = card_not_there(run) is not None
+    if is_listed or max(_visible(run) or 0, _asked_of_a_node(run)) > gpus:
         return  # the script lists the cards of another machine, or asks for it, which would then be wrong too
     if (gpus * nodes) % _smallest_world(run):
         return  # so many cannot be divided as the files say: what gives way only their author knows

@@ -15,8 +15,9 @@ _BY_ELEMENT = (
     "adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "lion8bit", "paged_lion", "paged_lion8bit",
     "sgd", "momentum_sgd", "rmsprop", "adagrad",
 )  # fmt: skip
-# Whatever else is offloaded becomes an Adam of DeepSpeed's (accelerate 1.15 utils/deepspeed.py map_pytorch_optim_to_deepspeed).
-_OFFLOADED = ("adamw",)
+# Whatever else is offloaded becomes an Adam of DeepSpeed's (accelerate 1.15 utils/deepspeed.py map_pytorch_optim_to_deepspeed;
+# Adagrad keeps its kind there, and is refused by DeepSpeed 0.19.8 runtime/engine.py _configure_optimizer).
+_OFFLOADED = ("adamw", "lion")
 
 
 def can_take_over(wishes: MappingABC[Any, Any], run: Cells) -> bool:
@@ -28,3 +29,8 @@ def can_take_over(wishes: MappingABC[Any, Any], run: Cells) -> bool:
     if run[f.objective.kind] == "ppo" or takes_fp8:
         return False
     return optimizer in (_OFFLOADED if offloads else _BY_ELEMENT)
+
+
+def steps_in_host_ram(optimizer: str | None) -> bool:
+    """Whether DeepSpeed steps an optimizer of this kind in host RAM as what it is."""
+    return optimizer is None or optimizer in _OFFLOADED

@@ -255,6 +255,8 @@ _TRAINER_ROWS = (
     # The latter is what TRL 0.4 to 0.12 call it in trainer/dpo_trainer.py and its neighbours.
     Row("max_seq_length", f.seq.max_len, LENGTH, aliases=("max_length",)),
     Row("packing", trl.packing, BOOLEAN),
+    # TRL 1.16 experimental/gkd/gkd_trainer.py, and what projects call it in trainers of their own: it stays on each card.
+    Row("teacher_model", f.objective.teacher, MODEL_ID),
 )
 TRAINER_CALL = Table("Trainer", _TRAINER_ROWS, known_prefixes=("",), section="trainer")
 # A trainer that no ``from_pretrained`` call serves: TRL's load a model by its name.

@@ -33,6 +33,7 @@ from oomlint.plan.library_changes import Release
 meaning = Meaning(
     custody,
     own_ways,
+    classifier,
     early_load,
     scripts,
     trainers,
