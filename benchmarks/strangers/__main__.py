@@ -63,6 +63,8 @@ FIRST_READINGS = (
     ("thirty-second, 2026-11-30", "findings-32.jsonl", 115),
     ("thirty-third, 2026-11-30", "findings-33.jsonl", 127),
     ("thirty-fourth, 2026-12-01", "findings-34.jsonl", 86),
+    ("thirty-fifth, 2026-12-01", "findings-35.jsonl", 78),
+    ("thirty-fifth, on the other machine", "findings-35a.jsonl", 78),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15
