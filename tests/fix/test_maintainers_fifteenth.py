@@ -135,8 +135,9 @@ def test_a_comment_that_says_the_stage_stays_true(comment: str, is_written: bool
     assert bool(fix.edits) is is_written
 
 
-def _shared(name: str, text: str, **more: str) -> Run:
+def _shared(name: str, text: str, beside: str = "", **more: str) -> Run:
     files = {
+        "configs/train.yaml": beside,
         "train.py": _PARSED,
         "one.sh": _line(name),
         "two.sh": _line(name, micro=2),
@@ -165,17 +166,18 @@ _OTHERWISE = ', "round_robin_gradients": true'
 
 
 @pytest.mark.parametrize(
-    ("other", "is_copied"),
+    ("other", "beside", "is_copied"),
     [
-        ("ds__zero3_offload", False),
-        ("configs__offload", False),
-        ("configs__zero3", True),
+        ("ds__zero3_offload", "", False),
+        ("configs__offload", "", False),
+        ("configs__offload", "deepspeed: offload.json\n", True),  # that is for its runs
+        ("configs__zero3", "", True),
     ],
 )
-def test_no_second_config_is_made_for_a_job(other: str, is_copied: bool) -> None:
+def test_no_second_config_is_made_for_a_job(other: str, beside: str, is_copied: bool) -> None:
     offloaded = () if other.endswith("zero3") else ("optimizer", "param")
     text = _zero(3, *offloaded).replace('"stage": 3', f'"stage": 3{_OTHERWISE}')
-    run = _shared("ds/zero3.json", _zero(3), **{other: text})
+    run = _shared("ds/zero3.json", _zero(3), beside=beside, **{other: text})
     fix = fix_of(run, {f.offload.optimizer: "cpu", f.offload.params: "cpu"})
     assert any(edit.creates for edit in fix.edits) is is_copied
 

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from oomlint.dialects.block import Copy
 from oomlint.dialects.table import Table
 from oomlint.documents.base import Document, Node, Scalar, ShellDocument
+from oomlint.documents.suffixes import PYTHON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
+from oomlint.files.workspace import Workspace
 from oomlint.fix.new_files import configs_around, sense_of
 from oomlint.fix.story import (
     Wishes,
@@ -160,23 +162,32 @@ def _check_copy(run: Run, path: str, leaving: _Leaving, text: str | None, offloa
 
 def _elsewhere(run: Run, path: str, text: str) -> str | None:
     """A DeepSpeed config of the project's own in another folder that is of the stage of a copy and keeps in host RAM what
-    this does, or more, where the file that the copy is of is not: two files for one job tell nobody which is whose."""
+    this does, or more, where the file that the copy is of is not: two files for one job tell nobody which is whose. One
+    that a config beside it names is for that one's runs."""
     assert run.parts.copier is not None
     wanted = sense_of(path, text)
     if wanted is None:
         return None
     stage, offloads = wanted
-    folder = path.rpartition("/")[0]
+    folder, workspace = path.rpartition("/")[0], run.parts.copier.workspace
     return next(
         (
             each.path
-            for each in configs_around(run.parts.copier.workspace, path)
+            for each in configs_around(workspace, path)
             if each.path.rpartition("/")[0] != folder
             and each.stage == stage
             and each.offloads >= offloads
+            and not _is_named_beside(workspace, each.path)
         ),
         None,
     )
+
+
+def _is_named_beside(workspace: Workspace, path: str) -> bool:
+    """Whether a config or a script in the folder of a file names it."""
+    folder, _, name = path.rpartition("/")
+    others = workspace.files_in(folder, (*YAML_SUFFIXES, *SHELL_SUFFIXES, *PYTHON_SUFFIXES))
+    return any(name.encode() in (workspace.read_or_none(other) or b"") for other in others)
 
 
 def tuned_fields(table: Table) -> frozenset[Any]:
