@@ -28,7 +28,6 @@ from oomlint.files.disk import walk
 from oomlint.files.workspace import Workspace
 from oomlint.judgement import judgement_of
 from oomlint.linting.engine import link
-from oomlint.runs.run import Run
 
 READ = Path(__file__).parent / "silence-1.jsonl"
 OUTCOMES = ("dies", "fits", "ends otherwise", "no file tells")
@@ -78,18 +77,13 @@ def said_now(row: Row, checkouts: Path) -> str | None:
         return None
     workspace = Workspace(folder)
     names = [workspace.name(file) for file in walk(folder, SUFFIXES)]
-    verdicts = {
-        judgement_of(run).verdict
-        for run in link(workspace, names, options_of(row.options)).runs
-        if _is_of(run, row)
-    }
+    runs = link(workspace, names, options_of(row.options)).runs
+    own = [run for run in runs if run.name.split(" (")[0] == row.program]
+    named = [run for run in runs if run.name == row.named]
+    # A run that was sought where no program starts is the program's once that is followed.
+    chosen = own if row.program != row.named.split(" (")[0] and own else named or own
+    verdicts = {judgement_of(run).verdict for run in chosen}
     return next((word for word in _WORST_FIRST if word in verdicts), NO_RUN)
-
-
-def _is_of(run: Run, row: Row) -> bool:
-    if row.named and run.name == row.named:
-        return True
-    return bool(row.program) and run.name.split(" (")[0] == row.program
 
 
 def main() -> None:

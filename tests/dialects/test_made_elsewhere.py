@@ -86,6 +86,16 @@ def test_what_quantizes_is_not_known_where_its_maker_is_not_followed(body: str) 
     assert run.level(f.quant.method) is Level.UNREAD
 
 
+def test_trl_quantizes_by_options_that_its_tables_read() -> None:
+    script = _TRAINS.format(
+        imports="from trl import get_quantization_config",
+        before="bnb = get_quantization_config(model_args)",
+        name='"Qwen/Qwen2.5-0.5B"',
+        more=", quantization_config=bnb",
+    )
+    assert run_of({"train.py": script}, "train.py").level(f.quant.method) is not Level.UNREAD
+
+
 def test_a_config_file_says_what_the_script_calls_the_length_of_samples() -> None:
     script = _TRAINS.format(
         imports="import yaml",

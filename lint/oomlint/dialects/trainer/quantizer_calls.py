@@ -50,6 +50,10 @@ def _on_one_side(node: PythonScalar, place: int, value: Node) -> PythonScalar:
     return replace(node, value=UNKNOWN if node.value is UNKNOWN else said, either=either)
 
 
+# TRL 0.7 to 1.10 trainer/utils.py: the options of a ModelConfig.
+_OF_OPTIONS = "trl.get_quantization_config"
+
+
 def own_quantizer(model: Call | None, document: PythonDocument) -> Iterator[tuple[Call, Table]]:
     """The call that quantizes a model which is loaded with what a function of the script returns; where that is not
     followed, how the model is quantized is not known."""
@@ -57,6 +61,9 @@ def own_quantizer(model: Call | None, document: PythonDocument) -> Iterator[tupl
     if model is None or given is None or not isinstance(given.value, Scalar):
         return
     if given.value.value is not UNKNOWN or is_decided(given.value):
+        return
+    # Its options are what TRL's tables read; of a load in another file is told where that is followed.
+    if _OF_OPTIONS in document.imports or model.arguments.locked:
         return
     text, at = document.source.text, given.value.span
     function = re.match(r"(\w+)\(", text[at.start : at.end])
