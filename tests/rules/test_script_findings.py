@@ -359,6 +359,46 @@ def test_processes_are_not_started_of_which_only_the_first_has_data():
         assert ("only the first process makes data" in " ".join(found.finding.details)) != fixable
 
 
+@pytest.mark.parametrize(
+    ("moves", "options", "named"),
+    [
+        ("model", "", ""),
+        ("model.to(args.device)", "--device cuda:1", "--device cuda:1"),
+        ("model.to(args.device)", "--device $GPU", "--device cuda:3"),
+        ("model.to(args.device)", "", "train.py, which names cuda:2,"),
+        ("model.to(torch.device('cuda:1'))", "", "train.py, which names cuda:1,"),
+        ("model.to('cuda')", "", ""),
+        ("inputs.to('cuda:1')", "", ""),
+    ],
+)
+def test_several_processes_with_a_model_on_one_card_of_its_own(
+    moves: str, options: str, named: str
+) -> None:
+    """Under torchrun each process would load its model there."""
+    program = f"""\
+import argparse
+import torch
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda:2")
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", torch_dtype=torch.bfloat16)
+{moves}
+how = TrainingArguments("out", per_device_train_batch_size=4, bf16=True)
+Trainer(model=model, args=how, train_dataset=load_dataset("tatsu-lab/alpaca")["train"]).train()
+"""
+    line = f"GPU=cuda:3\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\npython train.py {options}\n"
+    files = {"train.py": program.encode(), "run.sh": line.encode()}
+    report = lint(Workspace(Path("/project"), files), list(files), Options())
+    (found,) = [each for each in report.diagnoses if each.rule.code == "OOM705"]
+    assert bool(list(found.finding.proposals)) == (not named)
+    said = [d for d in found.finding.details if d.startswith("torchrun alone")]
+    way = f"torchrun alone is no way out: {named} puts the model of every process on that card"
+    assert said == ([way] if named else [])
+
+
 _SHOWS_ITSELF = b"""\
 import os
 os.environ["CUDA_VISIBLE_DEVICES"] = "%s"

@@ -19,7 +19,8 @@ was, because DataParallel too takes the micro batch once for each GPU. Or show t
 one card only: `CUDA_VISIBLE_DEVICES=0`. Where no file says how many GPUs the script is for, which of
 the two is meant is yours to say, and the fix is shown. So it is where the script merges its adapter after training:
 every process would write the same files. A script that makes its data behind `if accelerator.is_main_process:` and uses
-it in each process would stop in all but the first: what has to change there is the script.
+it in each process would stop in all but the first: what has to change there is the script. So it is where the command
+(`--device cuda:1`) or the script puts the model on a card by its number: every process would load its own there.
 
 ## When not to
 
@@ -45,6 +46,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from oomlint.documents.base import Scalar
 from oomlint.documents.text import Edit
 from oomlint.judgement import card_not_there, sees_none
 from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
@@ -59,7 +61,9 @@ _PYTHON = re.compile(r"(python3?)(?= +(?:-m +)?[\w./]+)", re.ASCII)
 _OF_CARDS = ("parallel.", "launch.", "env.", "scene.", "machine.")
 """What may say how many cards there are. A model's quantization, its device map and the releases that are required
 only decide what is done with them."""
+_CARD = re.compile(r"cuda:\d+")
 _MERGES = "merges-adapter"
+_ON_ONE_CARD = "model-on-one-card"
 _FIRST_ALONE = "first-rank-alone"
 _FOUR = "CUDA_VISIBLE_DEVICES=0,1,2,3 "
 
@@ -115,6 +119,12 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
         if alone is not None:
             name = alone.detail["name"]
             details.append(f"torchrun alone is no way out: only the first process makes {name}")
+        card = _named_card(run)
+        if card:
+            details += (
+                f"torchrun alone is no way out: {card} puts the model of every process on that card",
+                "to train on that card alone, show the script no other (CUDA_VISIBLE_DEVICES): it is cuda:0 then",
+            )
         none = sees_none(run)
         if none:
             details = [none]
@@ -130,7 +140,7 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
             details=tuple(details),
             confidence="medium",
             proposals=()
-            if none or alone is not None or card_not_there(run) is not None
+            if none or alone is not None or card or card_not_there(run) is not None
             else _torchrun(run, parallel.world),
         )
 
@@ -162,6 +172,19 @@ def _torchrun(run: Run, gpus: int) -> Iterable[Proposal]:
             level = Applicability.SAFE if is_plain else Applicability.DISPLAY
             yield Proposal(f"start one process a GPU ({gpus})", (ReadyEdits((edit,)),), level)
             return
+
+
+def _named_card(run: Run) -> str:
+    """What puts the model on a card by its number, in words: an option of the command, or the script; empty where nothing
+    does."""
+    for claim in run.claims:
+        for block in claim.blocks if claim.is_launched else ():
+            for key, entry in block.mapping.entries.items():
+                value = entry.value.value if isinstance(entry.value, Scalar) else None
+                if isinstance(value, str) and _CARD.fullmatch(value):
+                    return f"--{key} {value}"
+    fact = next((fact for fact in run.facts if fact.kind == _ON_ONE_CARD), None)
+    return "" if fact is None else f"{fact.location.path}, which names {fact.detail['card']},"
 
 
 def _has_no_line(run: Run) -> bool:

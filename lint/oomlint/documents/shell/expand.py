@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -68,12 +68,17 @@ _BREAK = _Break()
 _Piece = Chunk | _Break
 
 
+PrintedBy = Callable[[str, Sequence[str]], str | None]
+"""What a function of the script prints, by its name and its arguments; ``None`` where that is not known."""
+
+
 class Expander:
     """Expands words of one syntax tree against the variables known at that point."""
 
-    def __init__(self, text: Text, bindings: dict[str, Variable]) -> None:
+    def __init__(self, text: Text, bindings: dict[str, Variable], printed_by: PrintedBy) -> None:
         self.text = text
         self.bindings = bindings
+        self._printed_by = printed_by
 
     def words(self, node: Node, container: Container) -> list[Field]:
         """The words that an argument becomes: none, one, or several."""
@@ -514,6 +519,10 @@ class Expander:
         words = self._texts(command) if _ECHOES_LIST.fullmatch(written) else None
         return None if words is None or not separator else separator[0].join(words[1:])
 
+    def printed(self, node: Node) -> str | None:
+        """What a small program, or several in a row, prints of words that are known."""
+        return self._printed(node, None)
+
     def _printed(self, node: Node, given: str | None) -> str | None:
         if node.type == "redirected_statement":
             body = node.child_by_field_name("body")
@@ -536,7 +545,10 @@ class Expander:
             return None
         words = self._texts(node)
         given = self._here_string(node.named_children, given)
-        return output_of(words, given) if words else None
+        if not words:
+            return None
+        printed = self._printed_by(words[0], words[1:]) if given is None else None
+        return output_of(words, given) if printed is None else printed
 
     def _here_string(self, nodes: Iterable[Node], given: str | None) -> str | None:
         """What a program reads: the last here-string among nodes, or what it is given otherwise."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from oomlint.documents.shell.files import WrittenFile, written_names
 from oomlint.documents.shell.folders import Folders, OwnFolder
 from oomlint.documents.shell.names import WRAPPERS
 from oomlint.documents.shell.outcomes import perhaps
+from oomlint.documents.shell.printing import printed_by
 from oomlint.documents.shell.rounds import run_counted, run_for, run_while
 from oomlint.documents.shell.syntax import (
     COUNTING,
@@ -70,6 +72,11 @@ class Reader:
         self.variables.inherit(inherited)
         self.functions: dict[str, tuple[ShellTree, Syntax]] = {}
         self.calls: dict[str, int] = {}
+        self.variables.printed_by = partial(printed_by, self)
+        self.calls_within = 0
+        """Calls of functions in ``$(...)`` that are being followed, each within the one before."""
+        self.followed = 0
+        """Statements of all of these."""
         self.batches: list[Span] = []
         """Here-documents that are handed to Slurm."""
         self.jobs: dict[str, tuple[ShellTree, Syntax]] = {}
@@ -175,9 +182,9 @@ class Reader:
 
     def conditions(self, script: ShellTree, guarded: Iterable[tuple[str, Syntax]]) -> Conditions:
         names = {name for _, node in guarded for name in assigned_names(script, node)}
-        return Conditions(script.text, self.variables.expander(script), names, self._text_of)
+        return Conditions(script.text, self.variables.expander(script), names, self.text_of)
 
-    def _text_of(self, name: str) -> str | None:
+    def text_of(self, name: str) -> str | None:
         """The text of a file that the script looks into, if it is here."""
         found = self.find(name)
         if found is not None and found.path not in self.sourced:
@@ -219,7 +226,7 @@ class Reader:
             span = Span(text.span(name).start, span.end)
         redirects += tuple(c for c in node.children if c.type.endswith("_redirect"))
         box = Container("command", span, forbidden=text.forbidden)
-        prefix, program, fields = self._words(script, node, box, is_cut=cut)
+        prefix, program, fields = self.words(script, node, box, is_cut=cut)
         if not fields or program is None:
             return
         first = field_text(fields[0])
@@ -253,7 +260,7 @@ class Reader:
         expanded = len(fields[0][0].path) > 1
         return found if expanded or field_text(fields[0]) in WRAPPERS else []
 
-    def _words(
+    def words(
         self, script: ShellTree, node: Syntax, box: Container, *, is_cut: bool
     ) -> tuple[list[Variable], Syntax | None, list[Field]]:
         """The variables before a command, its program, and all its words; ``is_cut``: the variables never reach it."""

@@ -45,7 +45,7 @@ def run_for(reader: Reader, script: ShellTree, node: Syntax) -> None:
     names = assigned_names(script, node)
     variable = node.child_by_field_name("variable")
     body = node.child_by_field_name("body")
-    values = _values(reader, script, node, variable)
+    values = words_of_loop(reader, script, node, variable)
     if body is None:
         reader.variables.forget(names)
         return
@@ -62,19 +62,19 @@ def run_for(reader: Reader, script: ShellTree, node: Syntax) -> None:
         reader.variables.forget(names)
 
 
-def _values(
+def words_of_loop(
     reader: Reader, script: ShellTree, node: Syntax, variable: Syntax | None
-) -> list[Field]:
-    """The words that a loop goes over; none where one of them is not known."""
+) -> list[Field] | None:
+    """The words that a loop goes over; ``None`` where one of them is not known."""
     found: list[Field] = []
     expander = reader.variables.expander(script)
     if variable is None:
-        return []
+        return None
     for value in node.children_by_field_name("value"):
         box = reader.variables.box(script, script.text.span(value), script.text.of(variable))
         words = expander.words(value, box)
         if any(field_text(word) is None for word in words):
-            return []
+            return None
         found += words
     return found
 

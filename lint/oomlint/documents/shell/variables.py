@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oomlint.documents.base import UNKNOWN, Entry
 from oomlint.documents.shell.bindings import GIVEN_NAMES, given_bindings, retold
 from oomlint.documents.shell.commands import value_of
-from oomlint.documents.shell.expand import Expander
+from oomlint.documents.shell.expand import Expander, PrintedBy
 from oomlint.documents.shell.names import known_environment
 from oomlint.documents.shell.nodes import ShellEntry, ShellMapping, ShellScalar
 from oomlint.documents.shell.syntax import (
@@ -76,10 +76,12 @@ class Variables:
         self.export_all = False
         self.uses: MappingABC[str, int] = {}
         """How often each is read in the whole script."""
+        self.printed_by: PrintedBy = _no_function
+        """What a function of the script prints."""
         self._entries: dict[int, tuple[Variable, ShellEntry]] = {}
 
     def expander(self, script: ShellTree) -> Expander:
-        return Expander(script.text, self.held)
+        return Expander(script.text, self.held, self.printed_by)
 
     # -- changes ----------------------------------------------------------------------
 
@@ -170,7 +172,7 @@ class Variables:
         appends = any(child.type == "+=" for child in node.children)
         earlier = self.held.get(name)
         value = node.child_by_field_name("value")
-        expander = Expander(text, self.held)
+        expander = self.expander(script)
         if value is not None and value.type == "array":
             box = Container(
                 "array", _inside(text.span(value)), self.uses.get(name, 0) > 1, text.forbidden
@@ -306,6 +308,16 @@ class Variables:
         yield
         self.held, self.exports = before, exported
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """The same, while a word is expanded against the variables as they stand."""
+        held, exported = self.held, set(self.exports)
+        self.held = dict(held)
+        try:
+            yield
+        finally:
+            self.held, self.exports = held, exported
+
     def start_with(self, arguments: Sequence[str | None]) -> None:
         """``$1`` and so on are what somebody else's command hands to the script: its own text is
         changed there, and stands here for the place that takes them in."""
@@ -413,6 +425,10 @@ class Variables:
                 place, UNKNOWN, locked="its value is only known when the script runs"
             )
         return ShellEntry(binding.name, binding.key_span, value, binding.span, container=box)
+
+
+def _no_function(_name: str, _arguments: Sequence[str]) -> None:
+    return None
 
 
 def _of_file(field: Field, others: Variables, place: Span) -> Field | None:

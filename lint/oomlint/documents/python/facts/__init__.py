@@ -11,7 +11,11 @@ from oomlint.documents.python.data_facts import data_facts
 from oomlint.documents.python.endings import ending_facts
 from oomlint.documents.python.evaluation_facts import evaluation_facts
 from oomlint.documents.python.facts.background_saves import background_save_facts
-from oomlint.documents.python.facts.devices import allocator_facts, device_facts
+from oomlint.documents.python.facts.devices import (
+    allocator_facts,
+    device_facts,
+    one_card_facts,
+)
 from oomlint.documents.python.facts.handlers import handler_facts
 from oomlint.documents.python.facts.loading import load_facts
 from oomlint.documents.python.facts.script import Script
@@ -64,6 +68,7 @@ def facts_of(
         *loop_facts(script),
         *allocator_facts(script),
         *device_facts(script),
+        *one_card_facts(script),
         *loss_facts(source, tree.root, places),
         *side_facts(source, tree, places, steps),
         *evaluation_facts(source, tree, places, evaluator, steps),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from oomlint.documents.base import Fact, Scalar
+from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.facts.script import Script
 from oomlint.documents.python.process_variables import variable_set
 from oomlint.documents.python.scopes import call_name, dotted, enclosed
@@ -55,6 +56,39 @@ def device_facts(script: Script) -> Iterator[Fact]:
 
 _DEVICES = "CUDA_VISIBLE_DEVICES"
 _LISTED = re.compile(r"\d+(?:\s*,\s*\d+)*")
+
+
+def one_card_facts(script: Script) -> Iterator[Fact]:
+    """Facts of the kind ``model-on-one-card`` (``card``): the program puts its model on a card that it names by its number.
+    Of several processes each would put its own there."""
+    if "cuda:" not in script.source.text:
+        return
+    for step in script.steps:
+        call = step.node
+        if not step.reached or call_name(call) != "to" or not _is_model(call.func):
+            continue
+        card = next((c for given in call.args[:1] if (c := _card(script, given, step))), "")
+        if card:
+            yield script.fact("model-on-one-card", call, card=card)
+
+
+_CARD = re.compile(r"cuda:\d+")
+
+
+def _card(script: Script, given: ast.expr, step: ReachedCall) -> str:
+    """The card that an expression names, as text or as ``torch.device("cuda:1")``."""
+    inner = given.args[0] if isinstance(given, ast.Call) and given.args else given
+    node = script.evaluator.node(inner, step.scope)
+    named = str(node.value) if isinstance(node, Scalar) else ""
+    return named if _CARD.fullmatch(named) else ""
+
+
+def _is_model(method: ast.expr) -> bool:
+    """Whether a method is one of a model's, by its name or its making: ``self.model.to``, ``….from_pretrained(…).to``."""
+    holder = method.value if isinstance(method, ast.Attribute) else method
+    if isinstance(holder, ast.Call):
+        return call_name(holder) in ("from_pretrained", "from_config")
+    return "model" in (dotted(holder) or "").rpartition(".")[2].lower()
 
 
 def _imports_torch(statement: ast.stmt) -> bool:
