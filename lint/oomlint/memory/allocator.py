@@ -121,6 +121,10 @@ def reserved_above(
     apart = ranks.backend in ("fsdp1", "fsdp2") and not expandable
     share = _EXPANDABLE if expandable else _FIXED
     one, moving = _one_length(points, expandable=expandable, apart=apart)
+    if ranks.backend == "fsdp1" and apart:
+        # FSDP1 gathers straight into the unshard stream's pool. FSDP2 copies what it gathered to the forward pass's
+        # stream (wait_for_unshard), where it moves with the activations (benchmarks/measure/streams.py, both replayed).
+        moving = max(p.activations + p.logits for some in points.values() for p in some)
     many = _many_lengths(f, points, apart=apart) if not expandable else 0.0
     pooled, windows = _pools(points) if apart else (0.0, 0.0)
     if ranks.backend == "fsdp1" and apart:
