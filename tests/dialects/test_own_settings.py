@@ -164,3 +164,39 @@ def test_an_option_takes_the_place_of_a_setting_where_it_is_said(
     )
     run = run_of({"train.py": script, "run.sh": f"python train.py{said}\n"}, "run.sh")
     assert run.plan.batch.micro == batch
+
+
+@pytest.mark.parametrize(
+    ("load", "text"),
+    [
+        ("json.load", '{"length": 128}'),
+        ("yaml.safe_load", "length: 128\n"),
+        ("tomllib.load", "length = 128\n"),
+    ],
+)
+def test_what_a_function_loads_is_a_config_whatever_its_name_ends_with(
+    load: str, text: str
+) -> None:
+    script = f"""\
+import argparse, {load.partition(".")[0]}
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+def main(args):
+    with open(args.config, "rb") as file:
+        config = {load}(file)
+    tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+    length = config["length"]
+    def cut(row):
+        return tokenizer(row["question"], truncation=True, max_length=length)
+    data = load_dataset("openai/gsm8k", "main", split="train").map(cut)
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+    Trainer(model=model, args=TrainingArguments("out"), train_dataset=data).train()
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", default="../configs/sft.conf")
+    main(parser.parse_args())
+"""
+    files = {"src/train.py": script, "configs/sft.conf": text}
+    assert run_of(files, "src/train.py").plan.seq.max_len == 128

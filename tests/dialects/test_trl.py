@@ -125,6 +125,28 @@ def test_tells_the_objective(
     assert plan.objective.ref_model == reference
 
 
+@pytest.mark.parametrize(
+    ("extra", "model", "is_read"),
+    [
+        ("reward_model_path: rewards/small.pt\n", None, False),
+        ("reward_model_path: rewards/small.pt\nuse_reward_model: false\n", None, True),
+        ("reward_model_name_or_path: org/reward-7b\n", "org/reward-7b", True),
+    ],
+)
+def test_a_reward_model_that_grpo_has_no_key_for_is_the_scripts_own(
+    extra: str, model: str | None, is_read: bool
+) -> None:
+    run = _run(_SFT + "reward_funcs: [accuracy]\nbeta: 0.04\n" + extra)
+    assert run.plan.objective.kind == "grpo"
+    assert run.plan.objective.reward_model == model
+    assert (run.level(f.objective.reward_model) is not Level.UNREAD) is is_read
+
+
+def test_ppo_has_that_key_for_a_reward_model() -> None:
+    run = _run({"ppo/config.yaml": _SFT + "reward_model_path: org/reward-7b\n"})
+    assert (run.plan.objective.kind, run.plan.objective.reward_model) == ("ppo", "org/reward-7b")
+
+
 def test_simpo_has_no_reference() -> None:
     run = _run(_SFT + "gamma_beta_ratio: 0.5\nbeta: 2.0\npreprocessing_num_workers: 12\n")
     assert (run.plan.objective.kind, run.plan.objective.ref_model) == ("simpo", "none")

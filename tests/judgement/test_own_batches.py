@@ -62,3 +62,37 @@ def test_what_hangs_on_batches_of_own_code_is_a_remark(
     if not is_error:
         assert {each.severity for each in of_memory} == {Severity.INFO}
         assert any("own code" in line for each in of_memory for line in each.finding.details)
+
+
+_ANSWERS = """\
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser
+
+model_args, args = TrlParser((ModelConfig, GRPOConfig)).parse_args_and_config()
+model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, dtype="bfloat16")
+data = load_dataset("openai/gsm8k", "main", split="train")
+GRPOTrainer(model=model, args=args, reward_funcs=[len], train_dataset=data).train()
+"""
+_CONFIGURED = """\
+model_name_or_path: Qwen/Qwen2.5-1.5B
+per_device_train_batch_size: 512
+num_generations: 8
+beta: 0.0
+max_completion_length: 16
+gradient_checkpointing: false
+bf16: true
+output_dir: out
+"""
+
+
+@pytest.mark.parametrize(("limit", "is_error"), [("max_prompt_length: 512\n", True), ("", False)])
+def test_batches_of_answers_are_as_long_as_a_config_has_its_trainer_cut_them(
+    limit: str, is_error: bool
+) -> None:
+    files = {"grpo.py": _ANSWERS, "grpo.yaml": _CONFIGURED + limit}
+    files["run.sh"] = "python grpo.py --config grpo.yaml\n"
+    judgement = judgement_of(run_of(files, "run.sh", hardware=_CARD))
+    assert judgement.risk is not None
+    assert (judgement.risk.gpu or 0) > 0.9
+    assert (judgement.verdict == "does_not_fit") is is_error

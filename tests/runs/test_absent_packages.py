@@ -48,3 +48,37 @@ def test_deepspeed_in_the_environment(start: str, files: dict[str, str], is_sure
     run = run_of({**ours, **files}, "run.sh", "train.py", hardware="1xRTX-4090-24GB")
     found = run.settings.get(shared.refused)
     assert (found is not None and "no deepspeed" in str(found.value)) is is_sure
+
+
+_PLAIN = f"python train.py --output_dir out {_SIZES} --deepspeed ds.json"
+_LISTED = {"requirements.txt": "torch\ntransformers\ndeepspeed\n"}
+
+
+@pytest.mark.parametrize(
+    ("start", "script", "files", "is_sure"),
+    [
+        (_PLAIN, _SCRIPT, _LISTED, True),
+        (f"CUDA_VISIBLE_DEVICES=0 {_PLAIN}", _SCRIPT, _LISTED, True),
+        (_START, _SCRIPT, _LISTED, False),
+        (_PLAIN.replace("python", "torchrun --nproc_per_node 1"), _SCRIPT, _LISTED, False),
+        (_PLAIN.replace(" --deepspeed ds.json", ""), _SCRIPT, _LISTED, False),
+        (f"export MASTER_ADDR=localhost RANK=0\n{_PLAIN}", _SCRIPT, _LISTED, False),
+        (_PLAIN, f'import os\nos.environ["RANK"] = "0"\n{_SCRIPT}', _LISTED, False),
+        (f"module load mpi\n{_PLAIN}", _SCRIPT, _LISTED, False),
+        (_PLAIN, _SCRIPT, {"requirements.txt": "torch\ntransformers\n"}, False),
+        (_PLAIN, _SCRIPT, {"requirements.txt": "deepspeed\nmpi4py\n"}, False),
+        (_PLAIN, _SCRIPT, {**_LISTED, "README.md": "`conda install mpi4py` first\n"}, False),
+        (_PLAIN, _SCRIPT, {**_LISTED, "Dockerfile": "FROM a/b:1\n"}, False),
+    ],
+)
+def test_deepspeed_without_a_launcher_looks_for_mpi(
+    start: str, script: str, files: dict[str, str], is_sure: bool
+) -> None:
+    ours = {
+        "train.py": script,
+        "run.sh": f"{start}\n",
+        "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}',
+    }
+    run = run_of({**ours, **files}, "run.sh", "train.py", hardware="1xRTX-4090-24GB")
+    found = run.settings.get(shared.refused)
+    assert (found is not None and "mpi4py" in str(found.value)) is is_sure

@@ -3,7 +3,9 @@
 Which samples such a program lays before its model, where it cuts them, how many at once and whether it keeps what their
 layers compute is written in code, wherever its author liked it best. What the model and its states need says a call or
 two. So a need that is more than there is whatever the batches are is told as any other; one that a single sample, with
-its activations computed again, would not have rests on all of that code, unless it fills every sample up to a length.
+its activations computed again, would not have rests on all of that code, unless it fills every sample up to a length, or
+the model learns from its own answers and a config says how many prompts are answered at once and how long both may be: a
+library's trainer makes these batches (TRL 0.14.0 trainer/grpo_trainer.py _prepare_inputs).
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from oomlint.dialects.profiles.build import meaning_of_script
+from oomlint.documents.base import PythonDocument
 from oomlint.judgement.lengths import coming_together
 from oomlint.judgement.risk_model import holds
 from oomlint.plan.fields import f
+from oomlint.plan.training import REINFORCING
 from oomlint.runs.run import Run
 
 # Of 15 errors on strangers' repositories that rested on that, of runs that would rather live so, 13 were false and 2
@@ -31,8 +35,28 @@ def makes_own_batches(run: Run) -> bool:
     another; what a profile knows is no such program."""
     if not run.dialect.reads_programs or coming_together(run) == "filled":
         return False
+    if _answers_as_configured(run):
+        return False
     is_program = any(claim.is_program for claim in run.claims)
     return is_program and meaning_of_script(block for block, _ in run.parts.blocks) is None
+
+
+_OF_ANSWERS: tuple[Any, ...] = (
+    f.batch.micro,
+    f.objective.rollout.max_prompt_tokens,
+    f.objective.rollout.max_completion_tokens,
+)
+
+
+def _answers_as_configured(run: Run) -> bool:
+    origins = [run.origin(field) for field in _OF_ANSWERS]
+    return run.plan.objective.kind in REINFORCING and all(
+        each is not None
+        and each.kind == "explicit"
+        and each.block is not None
+        and not isinstance(each.block.document, PythonDocument)
+        for each in origins
+    )
 
 
 def lives_with_least_batch(run: Run, limit: int, phase: str | None = None) -> bool:

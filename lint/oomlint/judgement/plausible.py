@@ -68,6 +68,14 @@ PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
     f.eval.keeps_logits: ({f.eval.keeps_logits: False}, {f.eval.keeps_logits: True}),
     f.model.attn_impl: ({f.model.attn_impl: "eager"}, {f.model.attn_impl: "flash2"}),
     f.objective.ref_model: ({f.objective.ref_model: "none"}, {f.objective.ref_model: "copy"}),
+    # One whose size nobody knows is taken to be as large as the trained model (memory/beside.py).
+    f.objective.reward_model: (
+        {f.objective.reward_model: "none"},
+        {
+            f.objective.reward_model: "as large as the trained model",
+            f.objective.reward_params: None,
+        },
+    ),
     # A group of completions, of which the run says how many there are.
     f.objective.pairs_per_sample: (),
 }

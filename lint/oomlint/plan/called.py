@@ -37,6 +37,7 @@ _CALLED: Mapping[Any, str] = {
     f.objective.pairs_per_sample: "number of answers trained on at once",
     f.eval.enabled: "evaluation",
     f.objective.ref_model: "reference model",
+    f.objective.reward_model: "reward model",
     f.objective.rollout.engine: "rollout engine",
     f.objective.rollout.gpu_mem_util: "share of a card that the rollout engine takes",
     f.objective.rollout.max_completion_tokens: "tokens of an answer",

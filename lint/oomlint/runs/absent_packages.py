@@ -29,7 +29,7 @@ _FEWEST = 30
 _PINNED = re.compile(r"(?m)^(?!\s*[#-])[ \t]*[A-Za-z][\w.-]*(?:\[[^\]\n]*\])?[ \t]*(?:==|@)")
 _REQUIRED = re.compile(r"(?m)^(?!\s*[#-])[ \t]*[A-Za-z]\S*")
 # By these more may be there than any file of the project lists.
-_BRINGS_MORE = re.compile(
+BRINGS_MORE = re.compile(
     rb"(?i)\b(?:module load|singularity|apptainer|docker|enroot|pyxis|container-image|\.sif)\b"
 )
 _INSTALLS = re.compile(rb"(?i)(?:install|\badd\b|--with|conda|mamba)[^\n]{0,300}deepspeed")
@@ -53,7 +53,7 @@ class AbsentPackages:
     def of(self, launch: Launch, from_file: str, claims: Iterable[Claim]) -> Ending | None:
         """Why a command that asks for DeepSpeed ends, if no environment of the project has it."""
         text = launch.document.source.text.encode()
-        if not _asks(launch, claims) or _BRINGS_MORE.search(text):
+        if not _asks(launch, claims) or BRINGS_MORE.search(text):
             return None
         if from_file not in self._without:
             self._without[from_file] = self._is_without(from_file)

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from oomlint.dialects.reading import Reading
     from oomlint.runs.absent_files import AbsentFiles
     from oomlint.runs.absent_imports import AbsentImports
+    from oomlint.runs.absent_mpi import AbsentMpi
     from oomlint.runs.absent_packages import AbsentPackages
     from oomlint.runs.absent_programs import AbsentPrograms
     from oomlint.runs.arrivals import Arrivals
@@ -173,6 +174,12 @@ class Linker:
         from oomlint.runs.absent_packages import AbsentPackages  # asked of commands alone
 
         return AbsentPackages(self.workspace)
+
+    @cached_property
+    def _mpi(self) -> AbsentMpi:
+        from oomlint.runs.absent_mpi import AbsentMpi  # asked of commands alone
+
+        return AbsentMpi(self.workspace)
 
     @cached_property
     def _words(self) -> RefusedWords:
@@ -422,6 +429,7 @@ class Linker:
         """What is sure to end the program of a command as it starts, if anything is."""
         found = self._imports.of(launch, path, claims)
         found = found or self._packages.of(launch, path, claims)
+        found = found or self._mpi.of(launch, path, claims)
         return found or self._words.of(launch, path)
 
     def _unlisted(

@@ -72,13 +72,14 @@ from oomlint.dialects.trl.releases import (
     SPARES_REFERENCE,
     SPREADS,
 )
+from oomlint.dialects.trl.rewards import rewards
 from oomlint.dialects.trl.rollouts import rollouts, rolls_out
 from oomlint.documents.base import Fact
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import LibraryChange, release_of
 
-trainers = Meaning(rollouts, formatted, collators, model, one_process, training_arguments)
+trainers = Meaning(rollouts, rewards, formatted, collators, model, one_process, training_arguments)
 
 # -- the objective ---------------------------------------------------------------------------------
 

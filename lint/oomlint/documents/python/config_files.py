@@ -32,6 +32,10 @@ LOADS: Final[MappingABC[str, Profile]] = {
     "toml.loads": "pyyaml", "omegaconf.OmegaConf.load": "omegaconf",
 }  # fmt: skip
 _READERS: Final = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
+# What a function takes a text for, by the module that it is of: of a file whose name ends otherwise (``sft.conf``).
+_TAKEN_FOR: Final[MappingABC[str, str]] = {
+    "yaml": ".yaml", "json": ".json", "tomllib": ".toml", "tomli": ".toml", "toml": ".toml", "omegaconf": ".yaml",
+}  # fmt: skip
 
 
 class LoadedFiles:
@@ -46,15 +50,20 @@ class LoadedFiles:
         """Their display paths."""
         return tuple(dict.fromkeys(file.path for file in self._read.values() if file is not None))
 
-    def at(self, path: str, profile: Profile) -> ConfigFile | None:
-        """The file of a path, if it is here and holds one mapping. Paths at which there is none do not count as read."""
+    def loaded_by(self, name: str, path: str) -> ConfigFile | None:
+        """The file of a path as a function of :data:`LOADS` makes an object of it, whatever its name ends with."""
+        return self.at(path, LOADS[name], _TAKEN_FOR[name.partition(".")[0]])
+
+    def at(self, path: str, profile: Profile, taken_for: str = "") -> ConfigFile | None:
+        """The file of a path, if it is here and holds one mapping. Paths at which there is none do not count as read.
+        ``taken_for`` is the ending that stands for what its reader expects, where its own tells nothing."""
         if path not in self._read:
             is_one_more = len(self.paths) < self._most
-            self._read[path] = self._loaded(path, profile) if is_one_more else None
+            kind = kind_of(path) or taken_for
+            self._read[path] = self._loaded(path, kind, profile) if is_one_more else None
         return self._read[path]
 
-    def _loaded(self, path: str, profile: Profile) -> ConfigFile | None:
-        kind = kind_of(path)
+    def _loaded(self, path: str, kind: str, profile: Profile) -> ConfigFile | None:
         source = self._find(path) if kind in _READERS else None
         if source is None:
             return None

@@ -349,7 +349,7 @@ class ConfigFiles(ConfigChanges):
         name = at.scope.resolved(written)
         if name in LOADS and call.args:
             path = self.stream(call.args[0], call, at)
-            file = None if path is None else self.loaded.at(path, LOADS[name])
+            file = None if path is None else self.loaded.loaded_by(name, path)
             return None if file is None else self._whole(file, at.home)
         if merges(call, at.scope):
             return self._merged(call, at)
