@@ -20,6 +20,7 @@ from oomlint.documents.python.outline import only_defines
 from oomlint.files.imported import imported
 from oomlint.files.workspace import Workspace
 from oomlint.runs.vendored.files import programs_in
+from oomlint.runs.vendored.readers import STARTS_PROCESSES
 
 # What a program has that runs a model forward: an engine or actors that do, or a call that asks for no gradients.
 _FORWARD = (
@@ -27,11 +28,16 @@ _FORWARD = (
     rb"|\bno_grad\(|\binference_mode\(|\.generate\("
 )
 # What trains, or asks something to: a trainer's class, a function or module of that name, a loop's own steps.
-_TRAINS = (
-    r"Trainer\b|\.backward\(|\.fit\w*\(|\b[Oo]ptim(?:izer)?s?\b"
+_STEPS = (
+    r"\.backward\(|\.fit\w*\(|\b[Oo]ptim(?:izer)?s?\b"
     r"|(?<!\.)\b_?(?:run_|do_|start_|main_)?(?:train|finetune|fine_tune|learn)(?:ing)?(?:_\w+)?"
     rf"{NOT_OF_SAMPLES}\(|\.(?:train|learn|fit)(?:_\w+)?{NOT_OF_SAMPLES}\((?!\s*False)"
 ).encode()
+_TRAINS = rb"Trainer\b|" + _STEPS
+# Lightning's Trainer holds a model for what reads or writes its checkpoints, too: it learns in ``fit`` alone.
+_OF_LIGHTNING = rb"(?m)^[ \t]*from[ \t]+(?:pytorch_)?lightning[\w.]*[ \t]+import[ \t]+.*\bTrainer\b"
+# What a program takes in that starts a training of somebody else's, by the name of the module or of what it is called.
+_TAKES_TRAINING = rb"(?mi)^[ \t]*(?:from|import)[ \t][^\n]*(?:train|tun(?:e|ing)|sft|[dp]po|rlhf|distil|recipe|launch|\brun)"
 # What a module that starts nothing has all the same where somebody means it to train.
 _MAY_TRAIN = rb"Trainer\b|\.backward\(|\.fit\w*\("
 # A name that says for which program a config is; shorter ones are in others by chance.
@@ -50,6 +56,20 @@ class ForwardOnly:
         """Whether a command's script is one, by its own text and that of the project's files that it imports."""
         found = (self.workspace.resolve(path, launch.path) for path in launch.scripts)
         return any(self._is_one(name) for name in found if name is not None)
+
+    def has_steps(self, name: str) -> bool:
+        """Whether a program of the project trains by its own text."""
+        return re.search(_STEPS, self.workspace.read_or_none(name) or b"") is not None
+
+    def trains_nothing(self, name: str) -> bool:
+        """Whether nothing in a program, and in the project's files that it imports, trains, or starts or takes in what may."""
+        whole = self.workspace.read_or_none(name) or b""
+        text = re.sub(_OF_LIGHTNING, b"", whole)
+        trains = _TRAINS if text == whole else _STEPS
+        if not whole or re.search(_TAKES_TRAINING, text) or re.search(STARTS_PROCESSES, text):
+            return False
+        others = (other for _, other in imported(self.workspace, name))
+        return not any(re.search(trains, each) for each in (text, *others))
 
     def program_of(self, config: Claim) -> str:
         """The program of the project that a config is named after, where that runs a model of its framework forward, and

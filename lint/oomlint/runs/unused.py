@@ -2,7 +2,7 @@
 
 That is what a command starts whose program is not here, an example that came with a copy of a framework
 (:mod:`oomlint.runs.shipped_examples`), what trains in a function that nothing of the project calls, a config that is named
-after a program which trains nothing, one that by its name was set aside, and one that only tests read. What the user named
+after a program which trains nothing or handed to one alone, one that by its name was set aside, and one that only tests read. What the user named
 is asked about, whoever starts it.
 """
 
@@ -20,6 +20,7 @@ from oomlint.runs.run import Run
 if TYPE_CHECKING:
     from oomlint.files.live_texts import LiveTexts
     from oomlint.runs.inference_only import ForwardOnly
+    from oomlint.runs.read_by_others import ReadByOthers
     from oomlint.runs.shipped_examples import ShippedExamples
 
 # What people call a folder, or a file, that they have replaced: ``configs/archive/sft.yaml``, ``lora-old.yml``. A word
@@ -73,6 +74,12 @@ class Unused:
         from oomlint.runs.inference_only import ForwardOnly
 
         return ForwardOnly(self._workspace)
+
+    @cached_property
+    def _read_by_others(self) -> ReadByOthers:
+        from oomlint.runs.read_by_others import ReadByOthers
+
+        return ReadByOthers(self._workspace, self._texts, self._forward_only)
 
     def run(self, run: Run) -> str:
         """Why nobody starts a run."""
@@ -135,6 +142,9 @@ class Unused:
             if all(_is_of_tests(other.split("/")[:-1], _OF_TESTS) for other in others):
                 return f"{config.path} lies where tests keep what they read, and no other file names it"
             return ""
+        others_read = self._read_by_others.why(config)
+        if others_read:
+            return others_read
         is_aside = is_set_aside(name) or bool(set_aside_in(folders))
         program = "" if is_aside else self._forward_only.program_of(config)
         if not (is_aside or program) or set(self._texts.naming(config.path)) - {config.path}:

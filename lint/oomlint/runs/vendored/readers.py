@@ -37,15 +37,15 @@ _OPTION = rb"[\"']--([\w-]+)[\"']"
 # for so far and no further, since a list of options has no end of a call.
 LIST = rb"[\"']--([\w-]+)[\"'](?:[^()]|\([^()]{0,200}\)){0,600}?\bnargs\s*=\s*(?:[\"'][*+]|[2-9])"
 # Parsers whose options are the fields of dataclasses: of transformers, TRL and alignment-handbook.
-_PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
+PARSES = rb"\b(?:HfArgumentParser|TrlParser|H4ArgumentParser)\("
 # What opens a config in Python: PyYAML, ruamel and OmegaConf, with what people call a function that does so; json, tomllib
 # and toml.
-_LOADS_YAML = rb"\b(?:yaml|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
+LOADS_YAML = rb"\b(?:yaml|OmegaConf)\.\w*load\w*\(|\bYAML\(|\b(?:load|read)_(?:yaml|config|cfg)\("
 _LOADS_TOML = rb"\btoml\w*\.\w*load\w*\("
-_LOADS = rb"|".join((_LOADS_YAML, _LOADS_TOML, rb"\bjson\.\w*load\w*\("))
+_LOADS = rb"|".join((LOADS_YAML, _LOADS_TOML, rb"\bjson\.\w*load\w*\("))
 # What may be given a config of a kind: a parser or Hydra, too.
 _TAKES = (
-    (YAML_SUFFIXES, rb"|".join((_LOADS_YAML, _PARSES, rb"\bhydra\.main\b"))),
+    (YAML_SUFFIXES, rb"|".join((LOADS_YAML, PARSES, rb"\bhydra\.main\b"))),
     (TOML_SUFFIXES, _LOADS_TOML),
 )
 # What a program that trains by itself has.
@@ -135,7 +135,7 @@ class OwnReaders:
 
     def _parsed(self, folder: str) -> Iterator[bytes]:
         for name in programs_in(self.workspace, folder):
-            if re.search(_PARSES, self.workspace.read_or_none(name) or b""):
+            if re.search(PARSES, self.workspace.read_or_none(name) or b""):
                 yield from self._declared(name)
 
     def ask_for(self, stray: StrayKey, *, is_started: bool) -> bool:
@@ -159,7 +159,7 @@ class OwnReaders:
         for name, data in texts.holding(word):
             if not name.endswith(".py") or not re.search(_LOADS, data):
                 continue
-            if re.search(_PARSES, data) or re.search(STARTS_PROCESSES, data):
+            if re.search(PARSES, data) or re.search(STARTS_PROCESSES, data):
                 continue
             asked = {quoted or named for quoted, named in re.findall(_ASKED, data)}
             if asked.isdisjoint(keys):
@@ -225,7 +225,7 @@ class OwnReaders:
             data = self.workspace.read_or_none(name) or b""
             if re.search(_LOADS, data):
                 yield from (quoted or named for quoted, named in re.findall(_ASKED, data))
-            if re.search(_PARSES, data):
+            if re.search(PARSES, data):
                 yield from self._declared(name)
 
     def _declared(self, name: str) -> Iterator[bytes]:
