@@ -20,7 +20,6 @@ from oomlint.judgement.batches import lives_with_least_batch
 from oomlint.judgement.cards import smallest_card
 from oomlint.judgement.doubts import confidence, doubts, settled
 from oomlint.judgement.evidence import rests_on, weakest_of_claims
-from oomlint.judgement.laid_in_ram import why_laid_in_ram
 from oomlint.judgement.launch import sharding_is_open, why_not_to_start
 from oomlint.judgement.lengths import (
     as_short_as_any,
@@ -338,14 +337,14 @@ def _least(
 
 def most_severe(run: Run, resource: Literal["gpu", "host"]) -> Severity:
     """The most that a need can be, by what it rests on, and by whether the run starts on that machine at all."""
-    if why_not_to_start(run) or why_laid_in_ram(run):
+    if why_not_to_start(run):
         return Severity.INFO
     return bound(Severity.ERROR, weakest_of_claims(run.intended, resource)[0])
 
 
 def unfounded(run: Run) -> str:
     """Why the need of a run that is at risk says nothing of this project on this machine, in words; mostly nothing."""
-    return why_not_to_start(run) or run.parts.why_unused(run) or why_laid_in_ram(run)
+    return why_not_to_start(run) or run.parts.why_unused(run)
 
 
 def is_up_to_data(run: Run) -> bool:

@@ -35,8 +35,6 @@ Code and options of which it is certain that they end a run, whatever memory the
   nothing else of the project brings it;
 * a key of a mapping, an attribute of a plain class or a name of a module that the project writes out as its config, which the
   script asks for and nothing gives, and what it asks its parsed arguments for and no option of its parser gives;
-* DeepSpeed by `--deepspeed` that plain Python starts, where the project lists DeepSpeed and mpi4py nowhere: without the ranks of a
-  launcher DeepSpeed looks for MPI;
 * vLLM in the process of TRL's trainer (0.18 and 0.19) that plain Python starts, where nobody sets the ranks that it reads;
 * an error that the script raises itself ahead of the training, and a name of a notebook that no cell gives a value;
 * a data set that LLaMA-Factory is to train on and the `dataset_info.json` in the project does not list, where nothing of
@@ -86,7 +84,6 @@ Where a file beside it pins a library, nobody knows with which release that was,
 * transformers 4.31.0 to 4.42.4 `models/llama/configuration_llama.py` `_rope_scaling_validation`
 * CPython 3.13 `sys.path[0]`; `importlib/_bootstrap.py` (*attempted relative import with no known parent package*)
 * accelerate 1.11 `utils/dataclasses.py` `DeepSpeedPlugin`; transformers 4.57 `integrations/deepspeed.py` `HfDeepSpeedConfig`
-* DeepSpeed 0.10.1, 0.18.4 and 0.19.8 `comm/comm.py` `init_distributed`, `mpi_discovery` (*No module named 'mpi4py'*)
 * transformers 5.23 `data/data_collator.py` `default_data_collator`, `trainer.py` `compute_loss`
 * torch 1.13.1 and 2.0.0 `distributed/launch.py`
 * TRL 0.24.0 and 0.25.0 `trainer/rloo_config.py` (`dataset_num_proc`), and so on for its other classes and releases
