@@ -27,7 +27,9 @@ deepspeed: ds.json
 output_dir: out
 pad_to_sequence_len: true
 """
-DEEPSPEED = '{\n  "zero_optimization": {\n    "stage": 2,\n    "reduce_bucket_size": 26000000000\n  }\n}\n'
+DEEPSPEED = (
+    '{\n  "zero_optimization": {\n    "stage": 2,\n    "reduce_bucket_size": 26000000000\n  }\n}\n'
+)
 
 Result = subprocess.CompletedProcess[str]
 Oomlint = Callable[..., Result]
