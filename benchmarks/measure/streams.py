@@ -168,12 +168,11 @@ def leave_out_shapes(simulator: Any, sharding: Any) -> None:
 def main(simulator: str, folder: str) -> int:
     # The simulator registers its CUDA guard before anything else imports torch.
     sys.path.insert(0, simulator)
-    import fakecuda
     import shard
     import torch.distributed.tensor._sharding_prop as sharding
 
     log = Log()
-    tell_streams_apart(fakecuda, log)
+    tell_streams_apart(shard.fakecuda, log)
     leave_out_shapes(shard, sharding)
     shard.STracker = recorder(shard.STracker, log)
     for name, case in CASES.items():
