@@ -363,7 +363,11 @@ def _kernel_tiles(f: Facts, tokens: float) -> Logits:
     sums = summed * model.hidden * (4.0 + (stored if stored < 4 else 0.0))
     at_loss = kept + beside + tile + cast * (rows + words)
     return Logits(
-        kept, at_loss, kept + tile + cast * (rows + 2 * words) + widened + sums, _norm(f, tokens), []
+        kept,
+        at_loss,
+        kept + tile + cast * (rows + 2 * words) + widened + sums,
+        _norm(f, tokens),
+        [],
     )
 
 
