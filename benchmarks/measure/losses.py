@@ -5,7 +5,7 @@
 SIMULATOR is the folder of ``measure.py`` with its built guard. Each loss below does what the
 function that its docstring names does, operation by operation. A row has ``kept_bytes`` (what is
 there for backward), ``loss_bytes`` and ``backward_bytes`` (the highest instants), all beyond the
-head's weight and input.
+head's weight and input. The tiles of TRL are its own code (``pip install trl``), whose kernels do nothing here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import gc
 import json
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import cache
 from itertools import product
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else ".")
@@ -214,12 +217,65 @@ def in_place(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
     return _OverTheLogits.apply(F.linear(hidden, head.weight), labels).sum()
 
 
+def _launching(*arguments: Any, **constants: Any) -> None:
+    """A Triton kernel, which writes where it is told to and makes no tensor."""
+
+
+class _Launches:
+    """``kernel[grid](…)`` on cards that are not there."""
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return _launching
+
+
+@cache
+def _of_trl() -> Any:
+    """TRL's own function (1.15 on), for a card."""
+    from trl.kernels import chunked_logprob as kernels
+
+    kernels._use_triton = lambda device: True
+    kernels._forward_kernel = kernels._backward_kernel = _Launches()
+    kernels.triton = SimpleNamespace(cdiv=lambda length, block: -(-length // block))
+    # A head of which no shard has to be gathered.
+    trainers = ModuleType("trl.trainer.utils")
+    trainers.maybe_gather_lm_head_ctx = lambda *parts: nullcontext()  # type: ignore[attr-defined]
+    sys.modules.setdefault("trl.trainer.utils", trainers)
+    return kernels.ChunkedLogProbFunction
+
+
+def _tiled(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
+    """trl 1.16 trainer/utils.py add_fused_lm_head, with a label for every token."""
+    count = labels[:, 1:].numel()
+    sample, place = (torch.zeros(count, dtype=torch.long, device="cuda") for _ in range(2))
+    asked, wanted = hidden[:, :-1][sample, place], labels[:, 1:][sample, place]
+    outputs = ("log_probs", "entropy", "is_top1")
+    logps: Tensor = _of_trl().apply(
+        asked, head.weight, None, wanted, 1.0, 32768, None, 1.0, outputs
+    )[0]
+    return logps.view(hidden.size(0), -1)
+
+
+def kernel_tiles(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
+    """trl 1.16 trainer/sft_trainer.py compute_loss."""
+    return -_tiled(head, hidden, labels).sum()
+
+
+def compared_tiles(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
+    """trl 1.16 trainer/dpo_trainer.py _compute_loss."""
+    logps = _tiled(head, hidden, labels).sum(1)
+    if head.refers:
+        with torch.no_grad():
+            reference = _tiled(head, hidden, labels).sum(1)
+        logps = logps - reference
+    return -F.logsigmoid(logps).mean()
+
+
 LOSSES: dict[str, Callable[[Head, Tensor, Tensor], Tensor]] = {
     loss.__name__: loss
     for loss in (plain, preference, rows, copied_rows, sampled, distilled, chunked, head_chunks,
-                 recomputed_chunks, in_place)
+                 recomputed_chunks, in_place, kernel_tiles, compared_tiles)
 }  # fmt: skip
-_REFERRING = ("preference", "rows", "copied_rows")
+_REFERRING = ("preference", "rows", "copied_rows", "compared_tiles")
 
 
 def measured(

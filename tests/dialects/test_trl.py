@@ -11,7 +11,7 @@ from tests.linked import link, report_of, run_of
 
 from oomlint.dialects import registry
 from oomlint.dialects.common.fields import shared
-from oomlint.dialects.trl.releases import CHUNKS_LOSS
+from oomlint.dialects.trl.releases import CHUNKS_LOSS, FUSES_HEAD
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.judgement.evidence import assumed_otherwise
@@ -65,9 +65,92 @@ def test_defaults_are_those_of_trl_and_not_of_transformers() -> None:
     )
     assert plan.checkpointing.mode == "full"
     assert (plan.seq.max_len, plan.seq.packing, plan.seq.pad) == (1024, "none", "longest")
-    assert (plan.loss.logits_materialised, plan.loss.chunks) == ("chunked", 16)
+    assert (plan.loss.logits_materialised, plan.loss.algorithm) == ("fused", "kernel_tiles")
+    assert (plan.loss.words, plan.loss.tile_tokens, plan.loss.chunks) == (32768, 4096, None)
     assert plan.parallel.world is None
     assert run.open[CHUNKS_LOSS]
+    assert run.open[FUSES_HEAD]
+
+
+def test_before_the_head_was_fused_the_loss_came_in_chunks() -> None:
+    run = _run({"c.yaml": _SFT, "requirements.txt": "trl==1.14.2\n"})
+    assert (run.plan.loss.logits_materialised, run.plan.loss.chunks) == ("chunked", 16)
+    (older,) = [other for changes, other in _run(_SFT).alternatives if changes[0] is FUSES_HEAD]
+    assert older.plan.loss == run.plan.loss
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ({"environment.yml": "dependencies:\n  - python=3.10\n  - pip\n"}, "chunked"),
+        ({"environment.yml": "dependencies:\n  - python=3.11\n  - pip\n"}, "fused"),
+        ({"README.md": "conda create -n llm python=3.10 -y\n"}, "chunked"),
+        ({"Dockerfile": "FROM python:3.10-slim\n"}, "chunked"),
+        ({"pyproject.toml": "[project]\nrequires-python = '>=3.9,<3.11'\n"}, "chunked"),
+        ({"pyproject.toml": "[project]\nrequires-python = '>=3.9'\n"}, "fused"),
+        ({"requirements.txt": "transformers==4.56.1\n"}, "full"),
+        ({"requirements.txt": "transformers==4.56.2\n"}, "fused"),
+        ({"requirements.txt": "transformers==4.46.3\ntrl==1.15.0\n"}, "fused"),
+        ({"requirements.txt": "accelerate==1.3.0\n"}, "full"),
+    ],
+)
+def test_an_installation_has_the_newest_release_that_takes_the_rest(
+    files: dict[str, str], kind: str
+) -> None:
+    assert _run({"c.yaml": _SFT, **files}).plan.loss.logits_materialised == kind
+
+
+def test_a_key_that_went_gives_the_release_away() -> None:
+    run = _run(_SFT + "use_liger_loss: true\n")
+    assert run.plan.loss.logits_materialised == "full"
+    assert FUSES_HEAD not in run.open
+
+
+def test_liger_is_no_way_out_where_the_head_is_fused() -> None:
+    wish = {"loss.logits_materialised": "fused"}
+    run = _run({"c.yaml": _SFT, "requirements.txt": "trl==1.14.2\n"}).what_if(wish)
+    assert run.plan.loss.liger.flce
+    smoothed = _run(_SFT + "label_smoothing_factor: 0.1\n")
+    with pytest.raises(CannotEdit, match="tile by tile"):
+        smoothed.what_if(wish)
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind"), [("SFT", "full"), ("DPO", "full"), ("KTO", "fused")]
+)
+def test_a_loss_of_the_scripts_own_takes_its_logits_beside_a_fused_head(
+    objective: str, kind: str
+) -> None:
+    own = """
+class Own(SFTTrainer):
+    def compute_loss(self, model, inputs, return_outputs=False, **more):
+        logits = model(**inputs).logits
+        return cross_entropy(logits, inputs["labels"])
+""".replace("SFT", objective)
+    script = f"""\
+from trl import {objective}Config, {objective}Trainer
+{own if kind == "full" else ""}
+args = {objective}Config(output_dir="out", per_device_train_batch_size=4, max_length=512)
+trainer = {"Own" if kind == "full" else objective + "Trainer"}(
+    model="Qwen/Qwen2.5-0.5B-Instruct", args=args, train_dataset=data
+)
+trainer.train()
+"""
+    assert _run({"train.py": script}).plan.loss.logits_materialised == kind
+
+
+def test_a_smoothed_loss_takes_logits_beside_a_fused_head() -> None:
+    plan = _run(_SFT + "label_smoothing_factor: 0.1\n").plan
+    assert (plan.loss.logits_materialised, plan.loss.algorithm) == ("full", None)
+
+
+def test_beside_a_fused_head_liger_leaves_the_loss_alone() -> None:
+    plan = _run(_SFT + "use_liger_kernel: true\n").plan
+    assert (plan.loss.liger.flce, plan.loss.liger.rms, plan.loss.algorithm) == (
+        False,
+        True,
+        "kernel_tiles",
+    )
 
 
 def test_the_keys_of_older_versions_bring_their_defaults() -> None:
@@ -334,7 +417,6 @@ def test_a_map_of_model_init_kwargs_gives_way_to_ranks(
         ({"save.save_only_model": True}, "save_only_model: true"),
         ({"seq.max_len": 512}, "max_length: 512"),
         ({"load.dtype": "bf16"}, "dtype: bfloat16"),
-        ({"loss.logits_materialised": "fused"}, "use_liger_kernel: true"),
         ({"data.workers": 2}, "dataloader_num_workers: 2"),
         ({"batch.eval_micro": 1}, "per_device_eval_batch_size: 1"),
         ({"save.every": 1000}, "save_steps: 1000"),

@@ -12,6 +12,7 @@ from tests.fixing import fixed
 from tests.linked import run_of
 
 from oomlint.dialects import registry
+from oomlint.dialects.trl.releases import FUSES_HEAD
 from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.plan.evidence import Level
@@ -408,3 +409,10 @@ def test_towers_are_skipped_by_name() -> None:
     assert _run(_SFT).plan.quant.skip_modules == ("lm_head", "merger", "vision_tower")
     wide = _SFT.replace("max_seq_length = max_seq_length", "load_in_4bit = False", 1)
     assert _run(wide).plan.quant.skip_modules is None
+
+
+def test_the_head_of_trl_is_unsloths_own() -> None:
+    """unsloth 2026.10.9 models/rl.py patch_trl_fused_lm_head_kernel; TRL 0.24 was its last before 2026.10."""
+    run = _run(_SFT)
+    assert run.plan.loss.algorithm != "kernel_tiles"
+    assert FUSES_HEAD not in run.open

@@ -69,7 +69,7 @@ def _names(forecast: Forecast) -> dict[str, str]:
 
 # Text, a field, its value before and after, the pin before, the pin after.
 CASES = [
-    (SFT, "loss.logits_materialised", "full", "chunked", "trl==1.6.0", "trl==1.7.0"),
+    (SFT, "loss.logits_materialised", "chunked", "fused", "trl==1.14.2", "trl==1.15.0"),
     (SFT, "checkpointing.mode", "none", "full", "trl==0.21.0", "trl==0.22.0"),
     (SFT, "precision.autocast", False, True, "trl==0.18.2", "trl==0.19.0"),
     (GRPO, "objective.ref_model", "copy", "none", "trl==0.18.2", "trl==0.19.0"),
@@ -91,7 +91,7 @@ CASES = [
     (SFT + FSDP2, "parallel.fsdp.wrap", "transformer", "ends", "accelerate==1.13.0", "accelerate==1.14.0"),
     (LORA + FSDP2, "precision.param", "fp32", "bf16", "accelerate==1.12.0", "accelerate==1.14.0"),
     (
-        SFT + FSDP + "fsdp_config:\n  version: 1\n", "precision.param", "bf16", "fp32",
+        SFT + FSDP + "bf16: true\nfsdp_config:\n  version: 1\n", "precision.param", "bf16", "fp32",
         "transformers==4.40.0\naccelerate==0.29.3", "transformers==4.40.0\naccelerate==0.30.1",
     ),
     (
@@ -173,9 +173,10 @@ def test_no_error_where_another_release_fits() -> None:
         "per_device_train_batch_size: 2", "packing: true\nper_device_train_batch_size: 32"
     )
     alone: dict[str, Any] = {"parallel.world": 1}
-    all_logits = _on(_run(text + "loss_type: nll\n", **alone), "A100-40GB")
+    in_chunks: dict[str, Any] = {"versions.trl": "1.14.2"}
+    all_logits = _on(_run(text + "loss_type: nll\n", **alone, **in_chunks), "A100-40GB")
     usable = all_logits.limits.gpu_bytes
-    needed, spared = (r.estimate.gpu.peak_bytes for r in (all_logits, _run(text)))
+    needed, spared = (r.estimate.gpu.peak_bytes for r in (all_logits, _run(text, **in_chunks)))
     assert usable is not None
     assert needed is not None
     assert spared is not None

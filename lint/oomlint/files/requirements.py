@@ -22,6 +22,10 @@ PACKAGES = frozenset(
     }
 )  # fmt: skip
 
+_PYTHON = "python"
+# What decides which releases of these an installation gets.
+_READ = PACKAGES | {_PYTHON}
+
 # Whose repositories on GitHub they come from, former names of these included (looked up 2026-11-29).
 _HOMES = {
     "transformers": "huggingface", "trl": "huggingface", "accelerate": "huggingface", "peft": "huggingface",
@@ -55,6 +59,12 @@ _HEAD = r"\s*git\+\S*?github\.com[/:]([\w.-]+)/[\w.-]+?(?:\.git)?/?(?:@(?:main|m
 _GITHUB = r"\s*git\+\S*?github\.com[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?(?:[@?#/]|\s|$)"
 _WHEEL = r"\s*\S*/[\w.]+-(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)[-+]"
 _IMAGE = r"(?mi)^[ \t]*FROM\s+\S*pytorch/pytorch:(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
+# Which Python an environment is made with (conda, "conda create"; uv, "uv venv").
+_ENVIRONMENT = (
+    r"(?m)^[^\n#]*?\b(?:(?:conda|mamba)\s+create\b[^\n;&|`]*?\bpython\s*={1,2}"
+    r"|uv\s+venv\b[^\n;&|`]*?(?:--python|-p)[ =](?:python)?)[ \t]*(\d\.\d{1,2}(?:\.\d{1,2})?)(?![\d])"
+)
+_PYTHON_IMAGE = r"(?mi)^[ \t]*FROM\s+(?:\S*/)?python:(\d\.\d{1,2}(?:\.\d{1,2})?)(?!\d)"
 _INCLUDE = r"(?m)^[ \t]*(?:-r|--requirement|-c|--constraint)(?:[ \t]+|=|(?=[\w./]))([^\s#]+)"
 _INSTALL = r"\b(?:pip3?|uv pip)\s+install\s+([^\n;&|]+)"
 # Where a README's line begins with the command, not one that is commented out or spoken of in a sentence.
@@ -127,7 +137,7 @@ def _versions(
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     for package, clauses in required:
-        version = version_of(package, clauses) if package in PACKAGES else None
+        version = version_of(package, clauses) if package in _READ else None
         if version is not None:
             found[package] = version
     return found
@@ -278,6 +288,7 @@ def _pyproject(text: str) -> Iterator[tuple[str, str]]:
 
     data = loads(text)
     project = data.get("project", {})
+    yield _PYTHON, str(project.get("requires-python", ""))
     optional = project.get("optional-dependencies", {}).values()
     for group in (*optional, *data.get("dependency-groups", {}).values()):
         for line in group:
@@ -336,7 +347,19 @@ def _dockerfile(text: str) -> Iterator[tuple[str, str]]:
     image = re.search(_IMAGE, joined)
     if image is not None:
         yield "torch", f"=={image[1]}"
+    python = re.search(_PYTHON_IMAGE, joined)
+    if python is not None:
+        yield _PYTHON, f"=={python[1]}"
+    yield from _environments(joined)
     yield from _installs(joined)
+
+
+def _environments(text: str) -> Iterator[tuple[str, str]]:
+    """``conda create -n llm python=3.10``: of more than one nobody knows which is meant."""
+    is_made = " create" in text or "uv venv" in text
+    pythons = set(re.findall(_ENVIRONMENT, text)) if is_made else set()
+    if len(pythons) == 1:
+        yield _PYTHON, f"=={pythons.pop()}"
 
 
 def _installs(text: str) -> Iterator[tuple[str, str]]:
@@ -355,6 +378,7 @@ def _guide(text: str) -> Iterator[tuple[str, str]]:
     for line in re.findall(_GUIDE_LINE, joined):
         for package, rest in _installs(line):
             told.setdefault(package, set()).add(rest.strip("\"'` "))
+    yield from _environments(joined)
     yield from ((package, next(iter(said))) for package, said in told.items() if len(said) == 1)
 
 
@@ -377,8 +401,10 @@ def chosen_anew(text: str) -> dict[str, str | None]:
 
 
 def _installed(text: str) -> Iterator[tuple[str, str]]:
+    joined = re.sub(r"\\\r?\n", " ", text)
+    yield from _environments(joined)
     if "install" in text:
-        yield from _installs(re.sub(r"\\\r?\n", " ", text))
+        yield from _installs(joined)
 
 
 def included(text: str) -> Iterator[str]:

@@ -186,6 +186,11 @@ def _by_algorithm(f: Facts, each: float, e: float, wide: float, norm: float) -> 
             # Inductor stores neither an fp32 copy nor log-probabilities: 2 bytes a logit are kept where eager keeps 6, and backward
             # has two of their size beside them (nanoGPT's head and loss in one graph, torch 2.13 on a CPU: 6 and 12 bytes).
             return Logits(e * each, e * each, 3 * e * each, norm, [])
+        case "kernel_tiles":
+            # Metrics take the logits of a pass without labels (TRL 1.16 trainer/sft_trainer.py compute_loss), which
+            # accelerate hands on in fp32 under autocast.
+            handed_on = 4.0 if f.regime is not None and f.regime.amp else 0.0
+            return Logits(0.0, (e + handed_on) * each, 0.0, norm, [])
         case "overwritten":
             # accelerate hands the outputs of a model on in fp32 under autocast, and the Trainer
             # drops them with the loss (accelerate utils/operations.py convert_outputs_to_fp32).
@@ -338,20 +343,32 @@ def _tiles(f: Facts, tokens: float) -> Logits:
 
 def _kernel_tiles(f: Facts, tokens: float) -> Logits:
     """TRL 1.15 kernels/chunked_logprob.py ChunkedLogProbFunction: one buffer of logits of some tokens and words, in which a
-    Triton kernel writes their gradient too. The hidden states that a label asks for are copied and kept; their gradient and
-    that of the weight add up in fp32 and are then made what those are. Under autocast a tile's rows of both are cast.
+    Triton kernel writes their gradient too. The hidden states that a label asks for are copied and kept, those of a
+    reference pass beside them; their gradient and that of the weight add up in fp32 and are then made what those are.
+    A tile's rows of both are cast where they are wider, those of the weight while backward has the last ones still
+    (``benchmarks/measure/losses.py``).
     """
     model, regime = f.built
-    e, stored = float(regime.whole), 4.0 if regime.amp else float(regime.whole)
+    # Weights are as wide as what modules hand on.
+    e, stored = float(regime.whole), float(regime.stream)
     loss = f.plan.loss
     asked = tokens * (_answers(f) if f.plan.objective.kind in REINFORCING else 1.0)
     rows, words = min(asked, loss.tile_tokens or asked), loss.words or model.vocab
-    kept = asked * model.hidden * regime.stream
-    work = e * rows * words + (e * model.hidden * (rows + words) if regime.amp else 0.0)
-    sums = asked * model.hidden * (4.0 + (regime.stream if regime.stream < 4 else 0))
-    if f.trained.head:
-        sums += model.vocab * model.hidden * (4.0 + (stored if stored < 4 else 0))
-    return Logits(kept, kept + work, kept + work + sums, _norm(f, tokens), [])
+    kept = asked * model.hidden * stored
+    beside = kept if f.plan.objective.kind in _REFERENCED and _refers(f) else 0.0
+    tile, cast = e * rows * words, e * model.hidden if stored > e else 0.0
+    # Before torch 2.8 nothing adds products of 16-bit matrices up in fp32, and both are made that.
+    widened = 4.0 * words * (rows + model.hidden) if e < 4 and f.older("torch", (2, 8)) else 0.0
+    summed = asked + (model.vocab if f.trained.head else 0)
+    sums = summed * model.hidden * (4.0 + (stored if stored < 4 else 0.0))
+    at_loss = kept + beside + tile + cast * (rows + words)
+    return Logits(
+        kept,
+        at_loss,
+        kept + tile + cast * (rows + 2 * words) + widened + sums,
+        _norm(f, tokens),
+        [],
+    )
 
 
 def _norm(f: Facts, tokens: float) -> float:

@@ -32,7 +32,8 @@ def pinned(workspace: Workspace, claims: Iterable[Claim]) -> dict[str, tuple[str
         found = {**kept, **found}
     if image is not None:
         found = {**image.pins, **found}
-    for package in _anew(claims):
+    anew = _anew(claims)
+    for package in (*anew, "python") if anew else ():
         found.pop(package, None)
     for claim in claims:
         own = installed(claim.document.source.text)

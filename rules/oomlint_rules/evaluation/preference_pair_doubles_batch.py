@@ -82,7 +82,7 @@ class PreferencePairDoublesBatch(Rule, code="OOM601", fixes=Applicability.SAFE, 
             why="micro-batch-too-large proposes the smaller batch; this one says why",
         ),
         example(
-            {"dpo.yaml": _TRL.format(length=8192)},
+            {"dpo.yaml": _TRL.format(length=8192), "requirements.txt": "trl==1.14.2\n"},
             on="1xA100-40GB",
             why="at a micro batch of one the length decides",
         ),

@@ -162,6 +162,11 @@ def _of_trained(blocks: list[Block], kind: str) -> Fact | None:
     return next(found, None)
 
 
+def reads_logits(run: Cells) -> bool:
+    """Whether a loss of the script's own reads the model's logits."""
+    return run.given.once(_own_logits) is not None
+
+
 def check_logits_unread(run: Cells) -> None:
     """
     Raises:

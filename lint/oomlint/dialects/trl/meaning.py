@@ -28,7 +28,7 @@ from oomlint.dialects.trl.training import trainers
 from oomlint.documents.base import parser_of
 from oomlint.documents.python.nodes import option_of
 from oomlint.plan.fields import f
-from oomlint.plan.library_changes import Release
+from oomlint.plan.library_changes import Release, release_of
 
 meaning = Meaning(
     custody,
@@ -51,7 +51,25 @@ _WITHOUT: MappingABC[str, Release] = {
     "dataset_mixture": (0, 22),
     "dataset_mixer": (0, 22),
     "max_prompt_length": (0, 29),
+    "use_liger_loss": (0, 28),
 }
+
+# Releases of TRL from which on it takes no older Python, transformers or accelerate: what its wheels on PyPI require, one
+# patch of each minor release from 0.9.6 to 1.16.0. An installation has the newest that takes what the project pins.
+_TAKES_FROM: tuple[tuple[Release, str, Release], ...] = (
+    ((0, 11), "transformers", (4, 40)),
+    ((0, 13), "transformers", (4, 46)),
+    ((0, 18), "transformers", (4, 50)),
+    ((0, 19), "transformers", (4, 51)),
+    ((0, 19), "accelerate", (1, 4)),
+    ((0, 20), "transformers", (4, 53, 2)),
+    ((0, 21), "transformers", (4, 55)),
+    ((0, 23), "transformers", (4, 56, 1)),
+    ((0, 25), "python", (3, 10)),
+    ((0, 29), "transformers", (4, 56, 2)),
+    ((1, 15), "python", (3, 11)),
+    ((1, 16), "accelerate", (1, 10, 1)),
+)
 
 
 def _beyond(blocks: list[Block]) -> Release | None:
@@ -76,11 +94,24 @@ def releases(run: Cells) -> Iterator[Bounds]:
 
 @meaning.brings
 def what_the_newest_requires(run: Cells) -> Iterator[Bounds]:
-    """Where TRL is not pinned, nor gives a key away that it is an earlier one (TRL 1.9.0 pyproject.toml)."""
-    is_old = run.given.once(_beyond) is not None
-    if not is_old and run.version("trl") is None and "trl" not in run.known.untold:
-        yield "transformers", (4, 56), ()
-        yield "accelerate", (1, 4), ()
+    """Where TRL is not pinned: of TRL no release that does not take what is pinned, and of the others none that its newest
+    does not take, unless a key gives away that it is an earlier one."""
+    if run.version("trl") is not None or "trl" in run.known.untold:
+        return
+    refusing = (since for since, package, oldest in _TAKES_FROM if _is_before(run, package, oldest))
+    beyond = min(refusing, default=None)
+    if beyond is not None:
+        yield "trl", (), beyond
+    if run.given.once(_beyond) is None:
+        for since, package, oldest in _TAKES_FROM:
+            if package != "python" and (beyond is None or since < beyond):
+                yield package, oldest, ()
+
+
+def _is_before(run: Cells, package: str, oldest: Release) -> bool:
+    """Whether the project pins what is older."""
+    pinned = release_of(run.known.versions.get(package, ("", ""))[0])
+    return pinned is not None and pinned < oldest
 
 
 @meaning.said(f.seq.max_len)

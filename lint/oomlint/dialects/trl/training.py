@@ -31,7 +31,7 @@ from oomlint.dialects.trainer.model import (
     model,
     one_process,
 )
-from oomlint.dialects.trainer.own_losses import check_logits_unread
+from oomlint.dialects.trainer.own_losses import check_logits_unread, reads_logits
 from oomlint.dialects.trainer.reaching import is_on
 from oomlint.dialects.trainer.script_claim import PlainArguments
 from oomlint.dialects.trainer.statements import switches_of
@@ -283,11 +283,25 @@ _TILED = "TRL 1.16.0 trainer/utils.py add_fused_lm_head, kernels/chunked_logprob
 _WITH_TILES = frozenset({"sft", "dpo", "kto", "grpo", "rloo"})
 
 
+@trainers.derive(trl.fused_head, source=_TILED)
+def fused_head(run: Cells) -> Any:
+    """The trainers that Unsloth makes of TRL's have a head of its own there (unsloth 2026.10.9 models/rl.py
+    _UnslothFusedLinearHead), and came with TRL 0.24 at most until 2026.10."""
+    if run[f.objective.kind] not in _WITH_TILES or run.given.once(_is_patched):
+        return False
+    return run.has(FUSES_HEAD)
+
+
 def _is_tiled(run: Cells) -> bool:
-    """Whether the trainer computes the head and its loss tile by tile, whatever Liger is asked for. Where nothing says which
-    release runs, the logits are counted as before."""
-    has_tiles = run[f.objective.kind] in _WITH_TILES
-    return has_tiles and run.has(FUSES_HEAD, otherwise=False, noted=False)
+    """Whether the trainer computes the head and its loss tile by tile, whatever Liger is asked for."""
+    return bool(run[trl.fused_head]) and not _asks_for_logits(run)
+
+
+def _asks_for_logits(run: Cells) -> bool:
+    """Whether something takes the logits themselves, which a fused head leaves to the model's own forward pass
+    (TRL 1.16.0 trainer/sft_trainer.py compute_loss)."""
+    is_smoothed = run[f.objective.kind] == "sft" and (run[hf.label_smoothing] or 0) > 0
+    return is_smoothed or reads_logits(run)
 
 
 def _fuses(run: Cells) -> bool:
@@ -304,15 +318,25 @@ def _fuses(run: Cells) -> bool:
 @trainers.derive(f.loss.liger.flce)
 def fused_by_liger(run: Cells) -> Any:
     kind = run[f.objective.kind]
+    if not (run[hf.liger] or run[trl.liger_loss]):
+        return None
     has_own_loss = kind in _WITHOUT_FUSED_LOSS or kind in _WITH_LOSS_OF_THEIR_OWN
-    return _fuses(run) if has_own_loss and (run[hf.liger] or run[trl.liger_loss]) else None
+    fuses = _fuses(run) if has_own_loss else None
+    return Sourced(False, _TILED) if run[trl.fused_head] else fuses
 
 
 @trainers.derive(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
-    """Which logits exist at once; liger's fused losses spare them."""
+    """Which logits exist at once; liger's fused losses spare them. What is without a fused head is asked first, so that
+    its changes of releases stay open where nobody pins one."""
+    without = _logits_without_head(run)
     if _is_tiled(run):
         return Sourced("fused", _TILED)
+    is_whole = run[trl.fused_head] and run[f.objective.kind] == "sft"
+    return Sourced("full", _TILED) if is_whole else without
+
+
+def _logits_without_head(run: Cells) -> Any:
     if _fuses(run):
         return "fused" if run[trl.liger_loss] else None
     if rolls_out(run):
@@ -329,6 +353,10 @@ def logits(run: Cells) -> Any:
 def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
     if kind == "fused" and run[f.objective.kind] in _WITHOUT_FUSED_LOSS:
         raise CannotEdit("Liger has no loss for this trainer of TRL's")
+    if run[trl.fused_head]:
+        raise CannotEdit(
+            "TRL computes the head and its loss tile by tile unless something asks for logits"
+        )
     if kind != "chunked":
         written = losses.writers[f.loss.logits_materialised](kind, run, wishes)
         has_own_key = run[f.objective.kind] in _WITH_LOSS_OF_THEIR_OWN
@@ -336,8 +364,6 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
         return {trl.liger_loss: True} if is_old else written
     if run[f.objective.kind] != "sft":
         raise CannotEdit("only SFTTrainer computes its loss in chunks")
-    if _is_tiled(run):
-        raise CannotEdit("TRL computes the head and its loss tile by tile anyway")
     check_logits_unread(run)
     if not run.has(HAS_CHUNKS, otherwise=False, noted=False):
         raise CannotEdit("loss_type has chunked_nll from TRL 1.4 on, and no file says that it runs")
@@ -346,9 +372,15 @@ def _(kind: Any, run: Cells, wishes: Wishes) -> Wishes:
 
 @trainers.derive(f.eval.fuses_loss)
 def fused_in_evaluation(run: Cells) -> Any:
-    """SFTTrainer asks for ``skip_logits`` itself, whatever the Trainer under it does."""
-    if _is_tiled(run):
-        return True
+    """SFTTrainer asks for ``skip_logits`` itself, whatever the Trainer under it does; beside a fused head it makes the
+    logits that metrics take in a pass of their own (TRL 1.16.0 trainer/sft_trainer.py prediction_step)."""
+    without = _fuses_in_evaluation(run)
+    if not _is_tiled(run):
+        return without
+    return not (run[f.objective.kind] == "sft" and run[f.eval.keeps_logits])
+
+
+def _fuses_in_evaluation(run: Cells) -> bool | None:
     if not (run[hf.liger] and run[f.loss.liger.flce]) or run[f.objective.kind] != "sft":
         return None
     if run[f.eval.keeps_logits]:
@@ -358,8 +390,11 @@ def fused_in_evaluation(run: Cells) -> Any:
 
 @trainers.derive(f.loss.algorithm)
 def algorithm(run: Cells) -> Any:
-    if _is_tiled(run):
-        return Sourced("kernel_tiles", _TILED)
+    without = _algorithm_without_head(run)
+    return Sourced("kernel_tiles", _TILED) if _is_tiled(run) else without
+
+
+def _algorithm_without_head(run: Cells) -> Any:
     if _fuses(run):
         return None
     if rolls_out(run) or run[f.objective.kind] in _BY_ROWS:

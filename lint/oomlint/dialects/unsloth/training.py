@@ -204,6 +204,13 @@ def expandable_segments(run: Cells) -> Any:
 # -- loss ------------------------------------------------------------------------------------------
 
 
+training.always(
+    trl.fused_head,
+    False,
+    "unsloth 2026.10.9 models/rl.py: a kernel of its own in the place of TRL's",
+)
+
+
 @training.override(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
     """The fused loss is the model's own, of labels that it is given (U models/llama.py:1472). GRPO
