@@ -26,6 +26,19 @@ bf16: true
 """The least that a run of its own is recognised by, and its size."""
 
 
+FULL_LLAMA_FACTORY = """\
+model_name_or_path: meta-llama/Llama-3.1-8B
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: instructions
+template: llama3
+output_dir: out
+cutoff_len: 4096
+"""
+"""All of a model of 8 billion parameters is trained on one card, which a 4090 has no room for."""
+
+
 def llama_factory(*, length: int, output: str, micro: int, more: str = "") -> str:
     """All of a model of 7 billion parameters is trained."""
     return f"""\

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.configs import FULL_LLAMA_FACTORY
 from tests.linked import report_of
 
 from oomlint.dialects.ending import When
@@ -19,17 +20,7 @@ from oomlint.report.runs import run_object
 from oomlint_rules import rules
 
 _CARD = "1xRTX-4090-24GB"
-_TRAIN = """\
-model_name_or_path: meta-llama/Llama-3.1-8B
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: instructions
-template: llama3
-output_dir: out
-cutoff_len: 4096
-{more}
-"""
+_TRAIN = FULL_LLAMA_FACTORY + "{more}\n"
 _START = "llamafactory-cli train train.yaml\n"
 
 

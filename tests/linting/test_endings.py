@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.configs import FULL_LLAMA_FACTORY
 from tests.linked import report_of
 
 from oomlint.linting.rule import Severity
 
-_TRAIN = """\
-model_name_or_path: meta-llama/Llama-3.1-8B
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: instructions
-template: llama3
-output_dir: out
-cutoff_len: 4096
-"""
 _START = "llamafactory-cli train train.yaml\n"
 _AXOLOTL = """\
 base_model: meta-llama/Llama-3.1-8B
@@ -38,8 +29,8 @@ def _memory(files: dict[str, str]) -> tuple[set[Severity], str]:
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("train.yaml", f"{_TRAIN}cut_off_lenn: 1024\n", "cut_off_lenn"),
-        ("train.yaml", f"{_TRAIN}bf16: perhaps\n", "bf16 cannot be perhaps"),
+        ("train.yaml", f"{FULL_LLAMA_FACTORY}cut_off_lenn: 1024\n", "cut_off_lenn"),
+        ("train.yaml", f"{FULL_LLAMA_FACTORY}bf16: perhaps\n", "bf16 cannot be perhaps"),
         ("axolotl.yaml", f"{_AXOLOTL}eval_steps: 10\n", "Axolotl refuses eval_steps"),
     ],
 )
@@ -55,8 +46,12 @@ def test_what_the_program_would_need_is_a_remark(name: str, text: str, why: str)
 def test_beside_what_may_be_taken_after_all_it_stays() -> None:
     fork = "llamafactory @ git+https://github.com/ours/LLaMA-Factory\n"
     for more in (
-        {"train.yaml": _TRAIN, "run.sh": _START},
-        {"train.yaml": f"{_TRAIN}our_own_key: 1\n", "requirements.txt": fork, "run.sh": _START},
+        {"train.yaml": FULL_LLAMA_FACTORY, "run.sh": _START},
+        {
+            "train.yaml": f"{FULL_LLAMA_FACTORY}our_own_key: 1\n",
+            "requirements.txt": fork,
+            "run.sh": _START,
+        },
         {"axolotl.yaml": _AXOLOTL},
     ):
         assert Severity.ERROR in _memory(more)[0]
