@@ -150,7 +150,7 @@ def recorder(base: type[Any], log: Log) -> type[Any]:
 
 def leave_out_shapes(simulator: Any, sharding: Any) -> None:
     """What DTensor asks of whole fake tensors, to learn a shape, is on no GPU."""
-    asked = sharding.ShardingPropagator._propagate_tensor_meta
+    asked = sharding.ShardingPropagator._propagate_tensor_meta_non_cached
 
     def unseen(self: Any, *args: Any, **kwargs: Any) -> Any:
         tracker = simulator._TR["t"]
@@ -162,7 +162,7 @@ def leave_out_shapes(simulator: Any, sharding: Any) -> None:
         finally:
             tracker.pause = before
 
-    sharding.ShardingPropagator._propagate_tensor_meta = unseen
+    sharding.ShardingPropagator._propagate_tensor_meta_non_cached = unseen
 
 
 def main(simulator: str, folder: str) -> int:
