@@ -12,7 +12,7 @@ from oomlint.dialects.entries import find_entry, holder_of, plain_value, value_a
 from oomlint.dialects.reading import Reading, StrayKey, read, renamed_keys, stray_keys
 from oomlint.dialects.setting import Origin, Setting
 from oomlint.dialects.table import Renaming, Row, Table
-from oomlint.documents.base import Document, Entry, Mapping, Node
+from oomlint.documents.base import Document, Entry, Mapping, Node, PythonDocument
 from oomlint.documents.text import Edit, Location, Span
 from oomlint.errors import CannotEdit
 from oomlint.plan.evidence import Level
@@ -66,6 +66,11 @@ class Block(Struct, frozen=True, eq=False, dict=True):
     @property
     def path(self) -> str:
         return self.document.source.path
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is of a program, a notebook's included, and of no config or command."""
+        return isinstance(self.document, PythonDocument)
 
     @property
     def location(self) -> Location:
