@@ -33,7 +33,6 @@ from oomlint.plan.library_changes import Release, release_of
 meaning = Meaning(
     custody,
     own_ways,
-    classifier,
     early_load,
     scripts,
     trainers,

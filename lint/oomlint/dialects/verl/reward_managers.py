@@ -1,7 +1,7 @@
 """Reward managers that a release of verl does not have: it stops as it looks one up by its name, before the first step.
 
-Nothing is sure of a name that no release has: whoever gives it has a changed copy that registers it (``ttrl`` of
-PRIME-RL/TTRL, whose run died of memory in its first step). Since 0.6 the file of a reward function may register one, and a class that
+Nothing is sure of a name that no release has: whoever gives it has a changed copy that registers it (so did a
+run that died of memory in its first step: benchmarks/threads). Since 0.6 the file of a reward function may register one, and a class that
 is imported by its path takes any name: where a command names such a file, or a class of samples, nothing is sure either.
 """
 
