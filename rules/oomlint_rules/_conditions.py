@@ -46,6 +46,16 @@ def other_reader(run: Run, block: Block | None) -> str:
     return ("" if block is None else block.doubt) or run.parts.find_other_reader()
 
 
+def unstarted(run: Run, block: Block) -> str:
+    """That nothing here starts the framework with a config, in words; empty where something does, or the user named it.
+
+    What strangers' repositories hold against a framework in such files is mostly another program's: of 11 values that were
+    told as errors none was refused (draws 14 to 35, ``python -m benchmarks.strangers.record``)."""
+    if not run.parts.find_unstarted():
+        return ""
+    return f"nothing here starts {block.table.reader} with it: another program may read it"
+
+
 def may_take(doubt: str) -> tuple[str, ...]:
     """What is said beside a refusal by a framework, where something else may read the file."""
     return (f"{doubt}, and may take it",) if doubt else ()

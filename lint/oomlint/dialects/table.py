@@ -98,6 +98,11 @@ class Table(Struct, frozen=True, dict=True):
             rows.setdefault(row.field, row)
         return rows
 
+    @property
+    def reader(self) -> str:
+        """What reads such a file, as its name says it."""
+        return self.name.removesuffix(" config")
+
     @cached_property
     def names(self) -> MappingABC[str, Row]:
         """Every spelling (key or alias) and its row."""

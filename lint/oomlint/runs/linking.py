@@ -371,6 +371,7 @@ class Linker:
             untold=untold(self.workspace, claims, versions),
             unread_program=self._unread_program(joining.folder, claims),
             find_other_reader=partial(self._other_reader, claims),
+            find_unstarted=partial(self._unstarted, claims),
             find_ending=(
                 _nothing if launch is None else partial(self._ending_of, launch, claim.path, claims)
             ),
@@ -538,12 +539,18 @@ class Linker:
     def _other_reader(self, claims: Sequence[Claim]) -> str:
         """A program of the project's that may read a config which no command here starts the framework with, and which the
         user did not name, in words."""
-        if any(claim.is_launched or claim.is_program for claim in claims):
-            return ""
-        if self._unused.is_named(claims[0].path):
-            return ""
-        program = self._own_readers.loader_of(claims[0])
+        program = self._own_readers.loader_of(claims[0]) if self._may_be_anothers(claims) else ""
         return f"{program} loads such files by itself" if program else ""
+
+    def _unstarted(self, claims: Sequence[Claim]) -> bool:
+        """Whether nothing here starts the framework with the config of a run, which the user did not name."""
+        return claims[0].kind == "run" and self._may_be_anothers(claims)
+
+    def _may_be_anothers(self, claims: Sequence[Claim]) -> bool:
+        """Whether no command here, of a guide either, starts the framework with a config, which the user did not name."""
+        if any(claim.is_launched or claim.is_program for claim in claims):
+            return False
+        return not self._unused.is_named(claims[0].path)
 
     def _unread_starter(self, config: Claim) -> str:
         """The program of the project that names a config and starts processes of training, of which no line was read:

@@ -87,6 +87,9 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     find_other_reader: Callable[[], str] = lambda: ""
     """A program of the project's that may read the config instead of the framework, in words: no command here starts the
     framework with it, and the program loads files of its kind by itself. Empty where there is none."""
+    find_unstarted: Callable[[], bool] = lambda: False
+    """Whether nothing here starts the framework with the config of the run, which the user did not name: it may be the
+    file of another program."""
     changed: dict[Any, str] = field(default_factory=dict)
     """Fields that changed modules of the project's copy of the framework decide → which these are, in words; filled in
     once it is known what the run is."""

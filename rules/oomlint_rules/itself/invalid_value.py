@@ -21,9 +21,8 @@ say.
 ## When not to
 
 If your version of the framework takes the value, oomlint's table is behind: please report
-it, and silence the line with `# oomlint: ignore[invalid-value]`. Where no command starts the framework with a YAML or TOML
-file, and a program of the project that trains loads such files by itself, it may be that one's: then the finding is a remark,
-unless you name the file.
+it, and silence the line with `# oomlint: ignore[invalid-value]`. A config of which no script, README or program here shows
+that the framework is started with it may be another program's: then the finding is a remark, unless you name the file.
 
 ## Sources
 
@@ -38,7 +37,7 @@ from collections.abc import Iterable
 from oomlint.dialects.reading import WrongValue
 from oomlint.linting.rule import MOST_OF_A_TITLE, Finding, Rule, Severity, When, Where, short
 from oomlint.runs.run import Run
-from oomlint_rules._conditions import may_take, other_reader
+from oomlint_rules._conditions import may_take, other_reader, unstarted
 from oomlint_rules._examples import example
 
 
@@ -111,7 +110,7 @@ class InvalidValue(Rule, code="OOM904", may_end=True):
 
     def check(self, run: Run) -> Iterable[Finding]:
         for wrong in run.wrong:
-            doubt = other_reader(run, wrong.block)
+            doubt = other_reader(run, wrong.block) or unstarted(run, wrong.block)
             yield self.finding(
                 run,
                 Severity.INFO if doubt else Severity.ERROR,

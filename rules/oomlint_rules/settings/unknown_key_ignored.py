@@ -27,9 +27,10 @@ prediction again afterwards. A key that belongs to a plug-in of yours can be kep
 
 ## When not to
 
-Where the near name is a coincidence and the key is read by your own code (a warning, where nothing is seen to start the
-framework and the key is like none that it has; a remark, where the file has several such keys, or a program of the project that trains loads YAML or TOML by
-itself, and you do not name the file); where a refused
+Where the near name is a coincidence and the key is read by your own code. So it is a remark where a program of the project
+that trains loads YAML or TOML by itself, and where no script, README or program here shows that the framework is started
+with the file, unless that key is a mere slip for one of the framework's and all else in the file is its own; name the file, and
+it counts (as a warning, where the key is like none that the framework has). Where a refused
 key is one that a newer version of the framework has; or where `ALLOW_EXTRA_ARGS=1` tells
 LLaMA-Factory to let unknown keys pass.
 
@@ -67,7 +68,7 @@ from oomlint.linting.rule import (
 )
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
-from oomlint_rules._conditions import may_take, other_reader
+from oomlint_rules._conditions import may_take, other_reader, unstarted
 from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example, text
 from oomlint_rules.settings._levels import other_level
 
@@ -259,7 +260,7 @@ class UnknownKeyIgnored(Rule, code="OOM801", may_end=True, fixes=Applicability.S
         if row is not None and row.default is not None and not run.is_explicit(row.field):
             details = (*details, f"as it stands {nearest} is at its default, {row.default}")
         is_misspelt = row is not None and bool(row.field) and _is_spelt_alike(stray.path, nearest)
-        doubt = other_reader(run, stray.block)
+        doubt = other_reader(run, stray.block) or _unstarted_and_more(run, stray)
         is_anothers = not _is_started(run) and _has_more_such(run, stray)
         if is_anothers and not doubt:
             details = (*details, _OF_ANOTHER)
@@ -284,7 +285,7 @@ class UnknownKeyIgnored(Rule, code="OOM801", may_end=True, fixes=Applicability.S
         elif not _is_started(run):
             severity = Severity.INFO if _has_more_such(run, stray) else Severity.WARNING
             details = (*details, _OF_ANOTHER)
-        doubt = other_reader(run, stray.block) or stray.doubt
+        doubt = other_reader(run, stray.block) or stray.doubt or _unstarted_and_more(run, stray)
         if doubt:
             severity, details = Severity.INFO, (*details, *may_take(doubt))
         return self.finding(
@@ -315,6 +316,16 @@ def _is_started(run: Run) -> bool:
     return any(claim.is_launched or claim.is_program for claim in run.claims)
 
 
+def _unstarted_and_more(run: Run, stray: StrayKey) -> str:
+    """That nothing here starts the framework with a file in which more than a slip of the pen is not the framework's, in
+    words: a key that is like none of its own, or others beside it that it has no place for."""
+    is_slip = bool(stray.nearest) and not any(
+        each.block is stray.block and each.entry is not stray.entry
+        for each in (*run.stray, *run.wrong)
+    )
+    return "" if is_slip else unstarted(run, stray.block)
+
+
 def _has_more_such(run: Run, stray: StrayKey) -> bool:
     """Whether a file has several keys that are like none of the framework's. A config that the framework has run has none,
     so that one which nothing starts is rather another program's, or a note for people."""
@@ -329,7 +340,7 @@ def _has_more_such(run: Run, stray: StrayKey) -> bool:
 
 def _said(stray: StrayKey, does: str, do: str) -> str:
     """``Axolotl ignores sequence_length``: what reads the file, what it does, and the key."""
-    reader = stray.block.table.name.removesuffix(" config")
+    reader = stray.block.table.reader
     release = f" before {stray.since}" if stray.since else ""
     release = f" from {stray.until} on" if stray.until else release
     return f"{reader}{release} {do if 'options' in reader else does} {short(stray.path, 42)}"
