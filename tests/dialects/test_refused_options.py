@@ -368,3 +368,14 @@ def test_a_guide_that_only_names_the_program(name: str, options: str, is_told: b
     line = f"python train.py{options}\n"
     text = f"Start it:\n\n```sh\n{line}```\n" if name == "README.md" else line
     assert bool(_refused({"train.py": script, name: text})) is is_told
+
+
+def test_an_end_is_sure_whatever_else_the_program_may_end_of() -> None:
+    """Whether the release knows the model hangs on the very option that is not given."""
+    parser = f'{_PARSER.format(path="default=None")}\nparser.add_argument("--name", required=True)'
+    text = _OWN.format(parser=parser, parse="parser.parse_args()")
+    text = text.replace('"NousResearch/Llama-2-7b-hf"', "args.name")
+    report = report_of({"train.py": text, "run.sh": "python train.py --steps 3\n"})
+    (found,) = (each for each in report.diagnoses if each.rule.code == "OOM905")
+    assert "--name" in found.finding.message
+    assert found.severity is Severity.ERROR

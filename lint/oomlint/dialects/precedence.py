@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from oomlint.dialects.cell import BASE, SAID, Cell, Frame, as_said, known_so_well
+from oomlint.dialects.common.fields import ANY_ENDS
 from oomlint.dialects.given import Given
 from oomlint.dialects.meaning import NOTHING, ROW_DEFAULTS, Derivation, Sourced, rank_of
 from oomlint.dialects.setting import Origin, Setting
@@ -36,15 +37,22 @@ def based(run: Cells, given: Given, field: Any, frame: Frame) -> Cell:
     if said.level > Level.DEFAULT:
         frame.level = said.level
     row_is_due = field in given.defaults and not said.auto
+    # What keeps one derivation from an answer leaves open whether it is the next one's turn.
+    ahead = passed = frame.level
     for derivation in run.meaning.chain(field):
+        frame.level = passed
         if row_is_due and rank_of(derivation) > ROW_DEFAULTS:
             row_is_due = False
             cell = _row_default(run, given, field, frame)
             if cell is not None:
                 return cell
+        if field in ANY_ENDS:
+            frame.level = ahead
         found = _derived(run, given, field, derivation, frame)
         if found is not None:
             return found
+        passed = max(passed, frame.level)
+    frame.level = passed
     if row_is_due:
         cell = _row_default(run, given, field, frame)
         if cell is not None:

@@ -36,6 +36,10 @@ class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read lik
     said_to_run: str
 
 
+# A program that is sure to end of one thing does so whatever else it may end of: each derivation of these holds by itself.
+ANY_ENDS = frozenset({shared.stops, shared.refused, shared.refused_lately})
+
+
 class asked(Private, prefix="asked"):  # noqa: N801
     """Quantization that a framework's own keys ask for: bits of bitsandbytes (4 or 8), or a method."""
 
