@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks.strangers.__main__ import FINDINGS, options_of
+
 from oomlint.documents import (
     JSON_SUFFIXES,
     PYTHON_SUFFIXES,

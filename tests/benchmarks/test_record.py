@@ -11,9 +11,12 @@ from benchmarks.strangers.record import (
     draw_of,
     findings,
     left_out,
+    left_out_table,
     precision,
     table,
 )
+
+PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 
 
 def _read(draw: int, verdict: str, *, rule: str = "OOM904", path: str = "a.yaml") -> Read:
@@ -59,3 +62,11 @@ def test_the_table_tells_of_repositories() -> None:
     head, _, row = table([_read(20, "true"), _read(21, "moot")], cells(""), "")
     assert head.count("|") == row.count("|")
     assert row == "| OOM904 | error | 1, 1, 0, 0 | 100% | 2 |"
+
+
+def test_the_page_says_what_is_printed() -> None:
+    section = PAGE.read_text("utf-8").partition("### What severity rests on\n")[2]
+    shown = {line for line in section.partition("\n#")[0].splitlines() if line.startswith("|")}
+    read = list(findings())
+    refused = [each for each in read if each.rule in ("OOM904", "OOM801")]
+    assert shown == {*left_out_table(read), *table(refused, cells("reader"), "reader")}
