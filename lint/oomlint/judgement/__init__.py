@@ -38,7 +38,7 @@ from oomlint.judgement.peak import (
     severity_of_block,
     severity_of_need,
 )
-from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT, Severity, Verdict
+from oomlint.judgement.severity import EVEN, LOST, SURE, TIGHT, Severity, Verdict, of_cause
 from oomlint.judgement.unread import unread_program
 
 __all__ = [
@@ -76,6 +76,7 @@ __all__ = [
     "mesh_too_large",
     "most_severe",
     "needs_all_samples_long",
+    "of_cause",
     "only_suggests_ranks",
     "relief",
     "risk_of",

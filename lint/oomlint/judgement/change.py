@@ -21,7 +21,7 @@ from oomlint.judgement.peak import (
     judge_host,
     predicted_peak,
 )
-from oomlint.judgement.severity import Severity
+from oomlint.judgement.severity import Severity, of_cause
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
 
@@ -109,7 +109,7 @@ class Relief(Struct, frozen=True):
         if before.limit is not None:
             too_much = before.predicted - before.limit
             is_cause = self.suffices or self.saved >= _CAUSE * too_much
-            return urgency if is_cause else Severity.INFO
+            return of_cause(urgency) if is_cause else Severity.INFO
         if not self.suffices:
             return None
         onto_usual = after.predicted <= usual_limit()

@@ -45,6 +45,7 @@ from oomlint.judgement import (
     judge_gpu,
     judge_host,
     launch_is_unread,
+    of_cause,
     relief,
     settled,
 )
@@ -118,7 +119,7 @@ class GpuStatesOverBudget(Rule, code="OOM105", fixes=Applicability.SAFE, cost=3)
         is_shared_out = launch_is_unread(run) and not _exceed_sharded(base)
         yield self.finding(
             run,
-            Severity.INFO if is_shared_out else judged.severity,
+            Severity.INFO if is_shared_out else of_cause(judged.severity),
             f"model states alone take {gib(states.total)} on every card: no batch size fits",
             at=(f.trainable.method, f.parallel.zero.stage, f.model.id),
             details=(

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.common.fields import fsdp
-from oomlint.judgement import Relief, relief
+from oomlint.judgement import Relief, of_cause, relief
 from oomlint.linting.rule import (
     Applicability,
     Finding,
@@ -189,8 +189,10 @@ def _severity(run: Run, found: Relief | None) -> Severity | None:
         return min(most, Severity.WARNING)
     if found.saved <= 0:
         return None
-    severity = Severity.WARNING if found.before.limit is None else found.before.severity
-    return None if severity is None else min(most, severity)
+    if found.before.limit is None:
+        return min(most, Severity.WARNING)
+    severity = found.before.severity
+    return None if severity is None else min(most, of_cause(severity))
 
 
 def _wrong_classes(run: Run) -> tuple[str, ...]:

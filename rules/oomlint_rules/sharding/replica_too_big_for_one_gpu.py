@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.judgement import Peak, exceeds, judge_gpu, relief, settled, sharding_is_open
+from oomlint.judgement import Peak, exceeds, judge_gpu, of_cause, relief, settled, sharding_is_open
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Where
 from oomlint.memory import state_bytes
 from oomlint.plan.fields import f
@@ -124,7 +124,7 @@ class ReplicaTooBigForOneGpu(Rule, code="OOM302", fixes=Applicability.SAFE, cost
         much = "more than it has" if is_larger else "too much for the rest"
         yield self.finding(
             run,
-            judged.severity,
+            of_cause(judged.severity),
             f"each of {parallel.world} GPUs keeps all {size} of weights, {much}",
             at=(f.parallel.zero.stage, f.model.id),
             details=(
