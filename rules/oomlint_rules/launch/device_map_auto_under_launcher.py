@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oomlint.dialects.trainer.tables import FROM_PRETRAINED
-from oomlint.linting.rule import Applicability, Finding, Rule, Where
+from oomlint.linting.rule import Applicability, Finding, Rule, When, Where
 from oomlint.plan.fields import f
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
@@ -63,7 +63,7 @@ _REFUSED_UNDER_ZERO_3 = ("transformers stops with an error at a device map under
 _TORCHRUN = "torchrun --nproc_per_node 4 train.py\n"
 
 
-class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
+class DeviceMapAutoUnderLauncher(Rule, code="OOM704", may_end=True, fixes=Applicability.SAFE):
     summary = "every process spreads a copy of the model over all GPUs"
     only_where = (
         Where(plan={f.load.device_map: _SPREADING}),
@@ -160,7 +160,13 @@ class DeviceMapAutoUnderLauncher(Rule, code="OOM704", fixes=Applicability.SAFE):
                 run.origin(f.load.device_map),
                 Applicability.DISPLAY if _lands_on_first(run) else Applicability.SAFE,
             ),
+            ends=When.LOADING if stage3 else None if _loops_itself(run) else When.LOADED,
         )
+
+
+def _loops_itself(run: Run) -> bool:
+    """Whether a loop of the program's own trains: only what it gives Accelerate is refused."""
+    return run.dialect.name == "loop"
 
 
 def _of_several(ranks: int | None) -> tuple[str, ...]:
