@@ -190,9 +190,9 @@ def _is_config(call: Call, own: Own) -> bool:
 
 
 def _is_of_no_library(call: Call, document: Document, own: Own) -> bool:
-    """Whether a class of the project's own that is derived from nothing takes arguments which no class of a library's
+    """Whether a class of the project's own that is derived from nothing takes no arguments which a class of a library's
     makes: it has the name in common with a trainer, and its options mean what it makes of them."""
-    parser = parser_of(document)
+    parser = parser_of(document) if "args" in call.arguments.entries else None
     is_parsed = parser is not None and any(_CONFIG.search(base) for base in parser.bases)
     line = of_library(call.callee, own)
     return call.callee in own and not is_parsed and (own.get(line) == () or line in _BARE)

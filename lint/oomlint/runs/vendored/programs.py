@@ -35,6 +35,7 @@ _STARTS = (
 _FEWEST_KEYS = 6
 # Who runs backward, or asks torch for gradients as a function's value (torch 2.9 func, autograd.grad).
 _DIFFERENTIATES = rb"\.backward\(|\bgrad_and_value\(|\bautograd\.grad\("
+_OWN_CLASS = r"(?m)^class[ \t]+(\w+)[ \t]*(?:\([ \t]*(?:object)?[ \t]*\))?[ \t]*:"
 
 
 class OwnPrograms:
@@ -157,7 +158,9 @@ class OwnPrograms:
         from oomlint.documents.python.wording import program_says  # asked of commands alone
 
         code = data.decode("utf-8", "replace")
-        if differentiates and not program_says(code, re.compile(rf"\b{trainer}\b")):
+        # A class that is derived from nothing has the name in common with a library's.
+        own = "|".join(re.findall(_OWN_CLASS, code)) or "$^"
+        if differentiates and not program_says(code, re.compile(rf"\b(?!(?:{own})\b){trainer}\b")):
             return True
         return bool(re.search(_IS_OF_ANOTHER, data)) and (
             not re.search(_NAMES_TRAINER, data) or self._has_own_loop(found)
