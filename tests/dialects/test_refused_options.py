@@ -370,12 +370,26 @@ def test_a_guide_that_only_names_the_program(name: str, options: str, is_told: b
     assert bool(_refused({"train.py": script, name: text})) is is_told
 
 
-def test_an_end_is_sure_whatever_else_the_program_may_end_of() -> None:
-    """Whether the release knows the model hangs on the very option that is not given."""
-    parser = f'{_PARSER.format(path="default=None")}\nparser.add_argument("--name", required=True)'
-    text = _OWN.format(parser=parser, parse="parser.parse_args()")
+_REQUIRES = f'{_PARSER.format(path="default=None")}\nparser.add_argument("--name", required=True)'
+_OF_FIELDS = """\
+from dataclasses import dataclass
+import transformers
+@dataclass
+class Script:
+    name: str
+(args, _) = transformers.HfArgumentParser((Script, transformers.TrainingArguments)).parse_args_into_dataclasses()"""
+
+
+@pytest.mark.parametrize(
+    ("parser", "parse"), [(_REQUIRES, "parser.parse_args()"), (_OF_FIELDS, "args")]
+)
+def test_an_end_is_sure_whatever_else_the_program_may_end_of(parser: str, parse: str) -> None:
+    """Whether the release knows the model hangs on the very option that is not given, and so does which release it is."""
+    text = _OWN.format(parser=parser, parse=parse)
     text = text.replace('"NousResearch/Llama-2-7b-hf"', "args.name")
-    report = report_of({"train.py": text, "run.sh": "python train.py --steps 3\n"})
+    command = "python train.py --learning_rate 1e-5 --output_dir out\n"
+    command = "python train.py --steps 3\n" if parser is _REQUIRES else command
+    report = report_of({"train.py": text, "run.sh": command})
     (found,) = (each for each in report.diagnoses if each.rule.code == "OOM905")
     assert "--name" in found.finding.message
     assert found.severity is Severity.ERROR

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from oomlint.dialects.block import Block
+from oomlint.dialects.cell import FINAL
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.declared_ends import declare_end
 from oomlint.dialects.ending import Ending, When
@@ -147,8 +148,9 @@ def release_that_knows_the_model(run: Cells) -> Iterator[Bounds]:
 
 
 def _known(run: Cells) -> ModelFacts | None:
-    """The model, where it is known for sure, and as it was published."""
-    if run.level(f.model.id) > Level.DEFAULT:
+    """The model, where it is known for sure, and as it was published. Of one that is not nothing is said here, and nothing
+    hangs on what it is: it could but leave fewer releases to run."""
+    if run.cell(f.model.id, FINAL, weakens=False).level > Level.DEFAULT:
         return None
     known = run.known.model(run[f.model.id])
     if known is None or known.saved_by or known.confidence in ("assumed", "guessed"):
