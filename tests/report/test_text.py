@@ -241,3 +241,27 @@ def test_what_ranks_without_a_card_would_need_is_a_remark_beside_that_they_do_no
     assert [each.code for each in trouble.judgement.endings] == ["OOM706"]
     assert not trouble.judgement.is_lost
     assert {d.rule.code for d in without.diagnoses if d.severity is Severity.ERROR} == {"OOM706"}
+
+
+def test_what_a_need_comes_of_is_a_remark_below_the_headline_where_a_run_may_live(
+    tmp_path: Path,
+) -> None:
+    """A risk from 0.8 to 0.95: that the run may die is the warning, and what it dies of a line below it."""
+    config = (
+        "base_model: meta-llama/Llama-3.2-1B\ndatasets:\n  - path: tatsu-lab/alpaca\n    type: alpaca\n"
+        "sequence_len: 1920\nsample_packing: true\npad_to_sequence_len: true\nmicro_batch_size: 6\n"
+        "gradient_accumulation_steps: 1\ngradient_checkpointing: false\nbf16: true\noptimizer: adamw_torch\n"
+        "flash_attention: true\nnum_epochs: 1\nlearning_rate: 0.0001\noutput_dir: out\n"
+    )
+    (tmp_path / "train.yaml").write_text(config, "utf-8")
+    options = Options(hardware=parse_hardware("1xA100-40GB"))
+    report = lint(Workspace(tmp_path), ["train.yaml"], options)
+    (trouble,) = troubles(report)
+    assert trouble.judgement.is_lost
+    assert trouble.leader is trouble.headline
+    assert trouble.headline.severity is Severity.WARNING
+    assert {each.severity for each in trouble.causes} == {Severity.INFO}
+    text = render(report, "text", Paint())
+    assert "warning OOM100 gpu-memory-at-risk" in text
+    assert "also: no gradient checkpointing" in text
+    assert "info OOM101" not in text

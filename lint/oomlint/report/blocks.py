@@ -57,10 +57,12 @@ class Trouble(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def leader(self) -> Told:
-        """What is told first: the worst cause that a rule names, else that the run is in trouble."""
-        return (
-            self.causes[0] if self.causes else self.headline if self.headlines else self.enders[0]
-        )
+        """What is told first: the worst cause that a rule names, else, or where that is but a remark on a run in trouble, that
+        the run is."""
+        if not self.headlines:
+            return self.causes[0] if self.causes else self.enders[0]
+        is_as_bad = self.causes and self.causes[0].severity >= self.headline.severity
+        return self.causes[0] if is_as_bad else self.headline
 
     @property
     def way(self) -> Told | None:
@@ -120,7 +122,8 @@ def troubles(report: Results) -> list[Trouble]:
         enders = _enders(judgement, about)
         worst = max((each.severity for each in headlines), default=None)
         if worst is not None and (worst > Severity.INFO or judgement.is_lost or enders):
-            least = min(Severity.WARNING, worst)
+            # Of a run that is not sure to die, what its need comes of is a remark.
+            least = Severity.WARNING if worst is Severity.ERROR else Severity.INFO
             causes = (
                 d
                 for d in about
@@ -157,7 +160,7 @@ def ways_in(report: Results) -> Mapping[str, Fix]:
 
 
 def is_cause(finding: Finding, at_least: Severity = Severity.WARNING) -> bool:
-    """Whether a finding says what a need at risk comes of; of a run of which no more than remarks are made, remarks do."""
+    """Whether a finding says what a need at risk comes of; of a run that is not sure to die, remarks do."""
     return finding.resource in ("gpu", "host") and finding.severity >= at_least
 
 
