@@ -60,7 +60,7 @@ def of_cause(severity: Severity) -> Severity:
     told for itself, and less is known of each share of a need than of the whole.
 
     Of the warnings on strangers' repositories that said what a need comes of (OOM101 to 119, 203 to 215, 301, 302, 304 to
-    307) 17 were true, 9 moot and 47 false, less than the half of true ones in each half of the draws 14 to 35
+    307) 20 were true, 10 moot and 53 false, fewer true than false ones in each half of the draws 14 to 35
     (``python -m benchmarks.strangers.record``).
     """
     return severity if severity is Severity.ERROR else Severity.INFO

@@ -52,7 +52,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from oomlint.dialects.kinds import BadValue
-from oomlint.dialects.reading import StrayKey
+from oomlint.dialects.reading import StrayKey, WrongValue
 from oomlint.documents.base import UNKNOWN
 from oomlint.linting.rule import (
     Applicability,
@@ -319,10 +319,9 @@ def _is_started(run: Run) -> bool:
 def _unstarted_and_more(run: Run, stray: StrayKey) -> str:
     """That nothing here starts the framework with a file in which more than a slip of the pen is not the framework's, in
     words: a key that is like none of its own, or others beside it that it has no place for."""
-    is_slip = bool(stray.nearest) and not any(
-        each.block is stray.block and each.entry is not stray.entry
-        for each in (*run.stray, *run.wrong)
-    )
+    misfits: tuple[StrayKey | WrongValue, ...] = (*run.stray, *run.wrong)
+    others = (each for each in misfits if each.block is stray.block)
+    is_slip = bool(stray.nearest) and all(each.entry is stray.entry for each in others)
     return "" if is_slip else unstarted(run, stray.block)
 
 
