@@ -47,11 +47,13 @@ def other_reader(run: Run, block: Block | None) -> str:
 
 
 def unstarted(run: Run, block: Block) -> str:
-    """That nothing here starts the framework with a config, in words; empty where something does, or the user named it.
+    """That nothing here starts the framework with a config, in words; empty where something does, or the user named it, and
+    of a file that the config names.
 
     What strangers' repositories hold against a framework in such files is mostly another program's: of 11 values that were
     told as errors none was refused (draws 14 to 35, ``python -m benchmarks.strangers.record``)."""
-    if not run.parts.find_unstarted():
+    root = run.parts.root
+    if root is None or root.path != block.path or not run.parts.find_unstarted():
         return ""
     return f"nothing here starts {block.table.reader} with it: another program may read it"
 
