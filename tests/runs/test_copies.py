@@ -108,10 +108,18 @@ def test_package_of_the_same_name_is_no_copy() -> None:
         ({}, (), Severity.INFO),
         ({}, ("train.toml",), Severity.ERROR),
         ({"README.md": "We train with train.toml.\n"}, (), Severity.ERROR),
+        ({"README.md": "Ours. Features: [long](./train.toml), [t](x) and\n"}, (), Severity.INFO),
         ({"docs/README.md": "See train.toml.\n"}, (), Severity.INFO),
         ({"torchtitan/README.txt": "See train.toml.\n"}, (), Severity.INFO),
     ],
-    ids=["nobody's", "named by the user", "named by a guide", "by a manual", "by the package"],
+    ids=[
+        "nobody's",
+        "named by the user",
+        "named by a guide",
+        "by a link",
+        "by a manual",
+        "by the package",
+    ],
 )
 def test_example_as_it_ships(
     beside: dict[str, str], explicit: tuple[str, ...], expected: Severity
