@@ -374,13 +374,7 @@ class ConfigFiles(ConfigChanges):
             return None if inner is None else _copy(self.held(inner, at.deeper), call, at)
         if call.args and keeps_items(call, at):
             return self.held(call.args[0], at.deeper)
-        unpacked = None if call.args else _unpacked_alone(call)
-        record = None if unpacked is None else record_of(call, at)
-        if unpacked is not None and record is not None:
-            held = self.held(unpacked, at.deeper)
-            is_section = isinstance(held, Filed) and isinstance(held.node, Mapping)
-            return with_defaults(held, *record) if is_section else None
-        return self._returned(call, at)
+        return self._recorded(call, at) or self._returned(call, at)
 
     def _method(self, call: ast.Call, method: ast.Attribute, at: At) -> Held:
         if method.attr not in ("get", "pop", "copy"):
@@ -410,6 +404,15 @@ class ConfigFiles(ConfigChanges):
         return first
 
     # -- records ------------------------------------------------------------------------
+
+    def _recorded(self, call: ast.Call, at: At) -> Filed | None:
+        """The section that a record is made of as a whole: ``Settings(**yaml.safe_load(file))``."""
+        unpacked = None if call.args else _unpacked_alone(call)
+        record = None if unpacked is None else record_of(call, at)
+        section = None if unpacked is None or record is None else self.held(unpacked, at.deeper)
+        if record is None or not isinstance(section, Filed):
+            return None
+        return with_defaults(section, *record) if isinstance(section.node, Mapping) else None
 
     def _part(self, expression: ast.Attribute, at: At) -> Held:
         """A section that a record is made of: ``config.model`` of ``Config(model=Model(**raw["model"]))``."""
