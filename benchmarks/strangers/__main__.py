@@ -65,6 +65,7 @@ FIRST_READINGS = (
     ("thirty-fourth, 2026-12-01", "findings-34.jsonl", 86),
     ("thirty-fifth, 2026-12-01", "findings-35.jsonl", 78),
     ("thirty-fifth, on the other machine", "findings-35a.jsonl", 78),
+    ("thirty-sixth, 2026-12-01", "findings-36.jsonl", 88),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
 from oomlint.plan import Plan
 
@@ -109,3 +109,23 @@ def test_a_class_of_another_kind_makes_no_arguments_that_are_read(
 ) -> None:
     files = _files(given, base, library, more=more)
     assert all(run.plan.optimizer.name != "adamw_8bit" for run in link(files).runs)
+
+
+_NAMESAKE = """\
+from {home} import SFTConfig, train
+
+config = SFTConfig(model_name="Qwen/Qwen2.5-0.5B", per_device_train_batch_size=2, num_train_samples=200,
+    max_seq_length=512)
+train(config)
+"""
+
+
+@pytest.mark.parametrize(
+    ("home", "codes"), [("trl", {"OOM801", "OOM805"}), ("mlx_lm_lora", set()), ("ours.sft", set())]
+)
+def test_a_class_that_only_bears_the_name_of_a_librarys_has_keys_of_its_own(
+    home: str, codes: set[str]
+) -> None:
+    files = {"train.py": _NAMESAKE.format(home=home), "requirements.txt": "trl==1.0.0\n"}
+    told = report_of(files, "train.py").diagnoses
+    assert {each.finding.rule.code for each in told} & {"OOM801", "OOM805"} == codes

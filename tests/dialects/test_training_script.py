@@ -791,17 +791,32 @@ Trainer(model=model, args=args, train_dataset=data).train()
 """
 
 
+_SWITCHES_ON = """
+for name, parameter in model.named_parameters():
+    if "lora" in name:
+        parameter.requires_grad = True
+"""
+
+
 @pytest.mark.parametrize(
-    ("trainable", "method"),
-    [(", is_trainable=True", "qlora"), (", is_trainable=False", "full"), ("", "full")],
+    ("trainable", "then"),
+    [(", is_trainable=True", ""), (", is_trainable=False", ""), ("", ""), ("", _SWITCHES_ON)],
 )
-def test_an_adapter_that_is_loaded_to_be_trained_on(trainable: str, method: str) -> None:
-    (run,) = _runs(_CONTINUES.format(trainable=trainable))
+def test_of_an_adapter_that_is_loaded_over_a_model_nothing_else_is_trained(
+    trainable: str, then: str
+) -> None:
+    loads, trains = _CONTINUES.format(trainable=trainable).split("args = ")
+    (run,) = _runs(f"{loads}{then}args = {trains}")
     assert run.plan.model.id == "meta-llama/Llama-2-7b-hf"
-    assert run.plan.trainable.method == method
-    if method == "qlora":
-        assert run.plan.trainable.r == 8
-        assert run.cells.level(f.trainable.r) is Level.ASSUMED
+    assert run.plan.trainable.method == "qlora"
+    assert run.plan.trainable.r == 8
+    assert run.cells.level(f.trainable.r) is Level.ASSUMED
+
+
+def test_a_model_that_takes_an_adapter_in_is_trained_whole() -> None:
+    loads, trains = _CONTINUES.format(trainable="").split("args = ")
+    (run,) = _runs(f"{loads}model = model.merge_and_unload()\nargs = {trains}")
+    assert run.plan.trainable.method == "full"
 
 
 _CONTINUES_OR_BEGINS = """\

@@ -25,6 +25,7 @@ MODEL = "class FeedForward(nn.Module):\n    def __init__(self, dim, hidden_dim):
 SHARDS = "for block in model.layers:\n    fully_shard(block, mesh=mesh)\n"
 EXAMPLE = '[model]\nname = "llama3"\nflavor = "70B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n[parallelism]\ndata_parallel_shard_degree = -1\n'
 OWN = EXAMPLE.replace("8192", "4096")
+SHOWN = "accelerate launch --config_file examples/gone.yaml train.py\n"
 COPY = {
     "torchtitan/train.py": LOOP,
     "torchtitan/models/llama3/model/model.py": MODEL,
@@ -41,7 +42,7 @@ def _framework(monkeypatch: pytest.MonkeyPatch) -> None:
     data = packed(
         ("pytorch/torchtitan", "0000000", "2026-01-01"),
         {blob_id(text): DAY for text in texts},
-        {blob_id(EXAMPLE.encode())},
+        {blob_id(EXAMPLE.encode()), blob_id(SHOWN.encode())},
         {each for text in COPY.values() for each in digests(text).values()},
         [("0.1.0", DAY - 100), ("0.2.0", DAY + 5), ("0.3.0", DAY + 90)],
     )
@@ -108,10 +109,18 @@ def test_package_of_the_same_name_is_no_copy() -> None:
         ({}, (), Severity.INFO),
         ({}, ("train.toml",), Severity.ERROR),
         ({"README.md": "We train with train.toml.\n"}, (), Severity.ERROR),
+        ({"README.md": "Ours. Features: [long](./train.toml), [t](x) and\n"}, (), Severity.INFO),
         ({"docs/README.md": "See train.toml.\n"}, (), Severity.INFO),
         ({"torchtitan/README.txt": "See train.toml.\n"}, (), Severity.INFO),
     ],
-    ids=["nobody's", "named by the user", "named by a guide", "by a manual", "by the package"],
+    ids=[
+        "nobody's",
+        "named by the user",
+        "named by a guide",
+        "by a link",
+        "by a manual",
+        "by the package",
+    ],
 )
 def test_example_as_it_ships(
     beside: dict[str, str], explicit: tuple[str, ...], expected: Severity
@@ -124,6 +133,22 @@ def test_example_as_it_ships(
     assert judgement.verdict == ("does_not_fit" if is_own else "unknown")
     assert "ships this example as it is" in words.left_open(judgement.spoken) or is_own
     assert _severity({"train.toml": EXAMPLE, **beside}) is Severity.ERROR
+
+
+_TRAINS = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+Trainer(model=model, args=TrainingArguments(output_dir="o"), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"), [("", Severity.INFO), ("# ours\n", Severity.ERROR)], ids=["its", "ours"]
+)
+def test_example_that_names_a_file_which_is_not_there(more: str, expected: Severity) -> None:
+    files = {"run.sh": SHOWN + more, "train.py": _TRAINS, **COPY}
+    found = [d for d in report_of(files, "run.sh").diagnoses if d.rule.code == "OOM902"]
+    assert [each.severity for each in found] == [expected]
 
 
 @pytest.mark.parametrize(("named", "expected"), [("configs", Severity.ERROR), ("", Severity.INFO)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.linked import PROGRAM, link
 
@@ -162,3 +164,39 @@ def test_what_a_run_saves_says_more_than_what_its_folder_is_called() -> None:
     alone = _last({"b.sh": _line(folder, "models/second")})
     assert alone.plan.model.dims is not None
     assert alone.plan.model.dims.layers == 32
+
+
+_STAGE = """\
+from dataclasses import dataclass
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+@dataclass
+class Stage:
+    model: str = "{model}"
+    output_dir: str = "{out}"
+
+def train(stage: Stage):
+    model = AutoModelForCausalLM.from_pretrained(stage.model)
+    arguments = TrainingArguments(output_dir=stage.output_dir, per_device_train_batch_size=2)
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+    trainer.train()
+    trainer.save_model(stage.output_dir)
+"""
+
+
+def _notebook(code: str) -> str:
+    cell = {"cell_type": "code", "source": code, "metadata": {}, "outputs": []}
+    return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+@pytest.mark.parametrize("suffix", ["py", "ipynb"])
+def test_stages_in_programs_of_a_folder_that_hold_their_paths_in_records(suffix: str) -> None:
+    stages = {
+        f"01.{suffix}": _STAGE.format(model=_QWEN, out="out/stage_one"),
+        f"02.{suffix}": _STAGE.format(model="out/stage_one", out="out/stage_two"),
+    }
+    if suffix == "ipynb":
+        stages = {name: _notebook(code) for name, code in stages.items()}
+    run = _last(stages, f"02.{suffix}")
+    assert run.model is not None
+    assert run.model.id == _QWEN

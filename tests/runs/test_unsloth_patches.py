@@ -38,3 +38,16 @@ def test_a_key_that_unsloth_may_have_added(key: str, others: Files, severity: Se
     files = {"training/grpo.py": _SCRIPT.format(key=key), "go.py": calls, **others}
     found = [d for d in report_of(files).diagnoses if d.rule.code == "OOM801"]
     assert [each.severity for each in found] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("starts", "is_told"), [("", True), (_IMPORTS, False)], ids=["as it is", "by who starts it"]
+)
+def test_an_old_name_that_unsloth_gives_back_to_the_class(starts: str, is_told: bool) -> None:
+    files = {
+        "training/grpo.py": _SCRIPT.format(key="max_seq_length"),
+        "main.py": f"{starts}from training.grpo import train\ntrain([], [])\n",
+        "requirements.txt": "trl==0.24.0\n",
+    }
+    found = {each.rule.code for each in report_of(files).diagnoses}
+    assert bool(found & {"OOM801", "OOM805"}) is is_told

@@ -40,9 +40,10 @@ class UnusedParts:
         return replace(finding, severity=Severity.INFO, details=details)
 
     def why(self, finding: Finding, run: Run) -> str:
-        """Why nobody meets what a finding speaks of, in words; empty where somebody may."""
+        """Why nobody meets what a finding speaks of, in words; empty where somebody may. That a run cannot be started as it is
+        makes it no run that nobody starts: where it is the project's own, the finding says just that."""
         if _says_what_is_missing(finding, run):
-            return ""
+            return self._unused.example(run)
         return self._why_of_place(finding, run) or run.parts.why_unused(run)
 
     def _why_of_place(self, finding: Finding, run: Run) -> str:

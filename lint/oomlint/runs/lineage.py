@@ -18,7 +18,8 @@ from itertools import islice
 from msgspec.structs import replace
 
 from oomlint.dialects.common.backend import ADAPTER_METHODS
-from oomlint.documents import PYTHON_SUFFIXES, SHELL_SUFFIXES, kind_of
+from oomlint.documents import HELD_LANGUAGES, PYTHON_SUFFIXES, SHELL_SUFFIXES, kind_of
+from oomlint.documents.base import PythonDocument
 from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 from oomlint.models.facts import ModelFacts
@@ -26,6 +27,11 @@ from oomlint.runs.documented_launches import LinkerReading
 from oomlint.runs.merges import Saved, derived_facts, plain_folder, saved_by_commands
 from oomlint.runs.run import Run
 
+# A notebook is a program as well.
+_PROGRAMS = (
+    *PYTHON_SUFFIXES,
+    *(kind for kind, held in HELD_LANGUAGES.items() if not set(PYTHON_SUFFIXES).isdisjoint(held)),
+)
 # A folder with more scripts than these is a collection of runs of one kind.
 _MOST_SCRIPTS = 24
 _MOST_LINES = 24
@@ -72,7 +78,7 @@ class Lineage:
         parts = [part.encode() for part in model.split("/") if len(part) >= _SAYS_LITTLE]
         beside = (
             name
-            for suffix in (*SHELL_SUFFIXES, *PYTHON_SUFFIXES)
+            for suffix in (*SHELL_SUFFIXES, *_PROGRAMS)
             for name in self.workspace.beside(
                 posixpath.join(posixpath.dirname(script), f"_{suffix}")
             )
@@ -93,7 +99,7 @@ class Lineage:
         return self._saved[script]
 
     def _read(self, script: str) -> Iterator[Saved]:
-        if kind_of(script) in PYTHON_SUFFIXES:
+        if kind_of(script) in _PROGRAMS:
             yield from self._saved_by_program(script)
             return
         written: set[str] = set()
@@ -112,7 +118,7 @@ class Lineage:
     def _saved_by_program(self, name: str) -> Iterator[Saved]:
         with suppress(FileError):
             document = self.workspace.document(name)
-            for fact in () if document is None else document.facts:
+            for fact in document.facts if isinstance(document, PythonDocument) else ():
                 if fact.kind == "saves-model":
                     folder, start = plain_folder(fact.detail["folder"]), fact.detail["model"]
                     facts = derived_facts(name, start, is_adapter=fact.detail["adapter"])

@@ -1,13 +1,14 @@
 """Examples that came with a copy of a framework: nobody's runs before somebody names them.
 
 A copy of a framework has the framework's examples: one that nobody has changed is a run of the project's once a file of
-the project's own names it, or the user does, or a folder that it is in. In the framework's own repository that is no
-different. Of a library that a project has in a folder of its own, not all of whose examples of all days are known, one
-is the library's that nothing outside of that folder names.
+the project's own names it (a guide by more than a link), or the user does, or a folder that it is in. In the framework's
+own repository that is no different. Of a library that a project has in a folder of its own, not all of whose examples of
+all days are known, one is the library's that nothing outside of that folder names.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 # What a framework's manual, its tests and its continuous integration name, nobody runs for that.
 _NO_USE = frozenset({"docs", "doc", "tests", "test"})
 _GUIDE = ".md"
+# A link of Markdown: ``[LoRA](./examples/lora.sh)``.
+_LINK = rb"\[[^\[\]]*\]\([^()\s]*\)"
 
 
 class ShippedExamples:
@@ -82,7 +85,8 @@ class ShippedExamples:
         for other in self._texts.naming(path):
             folders = PurePosixPath(other).parts[:-1]
             is_use = _NO_USE.isdisjoint(folders) and not any(f.startswith(".") for f in folders)
-            if other != path and is_use and self._means(other, path):
+            is_use = is_use and self._means(other, path) and not self._only_shows(other, path)
+            if other != path and is_use:
                 yield other
 
     def _means(self, other: str, path: str) -> bool:
@@ -94,6 +98,14 @@ class ShippedExamples:
         called = "/".join((*folder.split("/")[-1:], base.rpartition(".")[0] or base)).lstrip("/")
         text = self._workspace.read_or_none(other) or b""
         return called.encode("utf-8", "surrogateescape") in text
+
+    def _only_shows(self, other: str, path: str) -> bool:
+        """Whether a guide does no more than link to a file, as those of frameworks do to their examples and forks go on to."""
+        if not other.endswith(_GUIDE):
+            return False
+        text = re.sub(_LINK, b"", self._workspace.read_or_none(other) or b"")
+        base = path.rpartition("/")[2].rpartition(".")[0]
+        return base.encode("utf-8", "surrogateescape") not in text
 
     def _is_own(self, path: str) -> bool:
         """Whether a file that names an example is the project's own: no module of the copy's package, and not as the

@@ -113,10 +113,9 @@ class Unused:
         *folders, name = file.relative_to(project).parts
         return _is_of_tests(folders, _OF_TESTS) or re.fullmatch(_TEST_MODULE, name) is not None
 
-    def _why(self, run: Run) -> str:
-        root = run.claims[0] if run.parts.root is None else run.parts.root
-        files = [path for path in run.files if not path.endswith(".py") or path == root.path]
-        files = list(dict.fromkeys((root.path, *files)))
+    def example(self, run: Run) -> str:
+        """Who ships a run as an example that nobody of the project's names, in words; empty of all others."""
+        files = _told_of(run)
         if any(map(self.is_named, files)):
             return ""
         framework = self._examples.shipping(files)
@@ -125,6 +124,13 @@ class Unused:
         library = self._examples.library(files)
         if library:
             return f"it is an example of {library}, which lies here whole, and nothing outside of it names it"
+        return ""
+
+    def _why(self, run: Run) -> str:
+        shown = self.example(run)
+        if shown or any(map(self.is_named, _told_of(run))):
+            return shown
+        root = _root_of(run)
         if not (root.is_program or root.kind == "launch"):
             return self._config(root)
         at = run.line_of(root.anchor) if root.is_program else None
@@ -164,6 +170,17 @@ class Unused:
 
 def _is_of_tests(folders: Sequence[str], names: str) -> bool:
     return any(re.fullmatch(names, folder) for folder in folders)
+
+
+def _root_of(run: Run) -> Claim:
+    return run.claims[0] if run.parts.root is None else run.parts.root
+
+
+def _told_of(run: Run) -> list[str]:
+    """The files by which somebody names a run: modules of its program are named for other reasons."""
+    root = _root_of(run)
+    files = (path for path in run.files if not path.endswith(".py") or path == root.path)
+    return list(dict.fromkeys((root.path, *files)))
 
 
 def _without_program(run: Run) -> str:

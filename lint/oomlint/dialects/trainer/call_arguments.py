@@ -30,6 +30,16 @@ def homes_of(call: Call, document: Document) -> set[str]:
     return {each.partition(".")[0] for each in document.imports if each.endswith(f".{name}")}
 
 
+# Whose classes of training arguments take what the tables say, and patch or hand on the others'.
+_LIBRARIES = frozenset({"transformers", "trl", "unsloth"})
+
+
+def is_of_library(call: Call, document: Document) -> bool:
+    """Whether what is called is a library's own, as far as the imports tell: one of the same name may be the project's, or
+    of a library that is not read."""
+    return homes_of(call, document) <= _LIBRARIES
+
+
 def the_only(calls: Sequence[Call]) -> Call | None:
     return calls[0] if len(calls) == 1 else None
 

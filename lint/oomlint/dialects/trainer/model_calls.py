@@ -83,6 +83,15 @@ def placed_elsewhere(
             yield call
 
 
+def loaded_adapters(calls: Sequence[Call], trainer: Call | None) -> Iterator[Call]:
+    """The calls that lay an adapter over what is trained: of such a model the base is frozen, and the adapter is what a
+    script may switch gradients on for (peft 0.21.2 tuners/tuners_utils.py _mark_only_adapters_as_trainable)."""
+    reference = call_given(trainer, "ref_model")
+    for call in calls:
+        if _goes_over_a_model(call) and call is not reference and not _comes_after(call, trainer):
+            yield call
+
+
 def _comes_after(call: Call, trainer: Call | None) -> bool:
     """Whether a model is loaded when the trainer has been given its own: to merge, to try or to publish it."""
     given = None if trainer is None else value_of(trainer, "model", "0")

@@ -17,14 +17,21 @@ from msgspec.structs import replace
 from oomlint.dialects.common.evaluating import only_evaluates
 from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.beside_calls import calls_beside
-from oomlint.dialects.trainer.call_arguments import call_given, defaults_of, homes_of, the_only
-from oomlint.dialects.trainer.model_calls import model_of, placed_elsewhere
+from oomlint.dialects.trainer.call_arguments import (
+    call_given,
+    defaults_of,
+    homes_of,
+    is_of_library,
+    the_only,
+)
+from oomlint.dialects.trainer.model_calls import loaded_adapters, model_of, placed_elsewhere
 from oomlint.dialects.trainer.own_classes import TRAINER, Own, classes_of, of_library, own_classes
 from oomlint.dialects.trainer.quantizer_calls import own_quantizer
 from oomlint.dialects.trainer.sample_calls import cut_datasets, cutting
 from oomlint.dialects.trainer.tables import (
     ARGUMENTS,
     DATASET,
+    LOADED_ADAPTER,
     PLACED_ELSEWHERE,
     TOKENIZER,
 )
@@ -48,6 +55,9 @@ _OF_AUTO_CLASS = re.compile(r"(^|\.)AutoModelForCausalLM\.from_pretrained$")
 _BARE = frozenset({"object", "ABC", "abc.ABC"})
 # What a file says in which an adapter is merged: its facts are worked out if so.
 _MERGES = r"merge_and_unload|save_pretrained_merged"
+
+# What leaves a model without its adapter (peft 0.21.2 tuners/tuners_utils.py).
+_TAKES_ADAPTER_OFF = r"\.(?:merge_and_unload|unload)\("
 
 OF_TRAINING = frozenset(ARGUMENTS.names) | ARGUMENTS.known
 
@@ -107,10 +117,10 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
         config = call_given(trainer, "args", "1")
         if config is None or not _is_config(config, own):
             config = the_only(configs) if len(trainers) == 1 else None
-        found.append(_run_of(calls, trainer, config, defaults, own))
+        found.append(_run_of(document, trainer, config, defaults, own))
     if not trainers:
         found += [
-            _run_of(calls, None, config, defaults, own)
+            _run_of(document, None, config, defaults, own)
             for config in configs
             if "per_device_train_batch_size" in config.arguments.entries
         ]
@@ -122,7 +132,7 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     ]
     merges = not found and re.search(_MERGES, document.source.text) is not None
     if merges and any(f.kind == "merges-adapter" for f in document.facts):
-        found.append(_run_of(calls, None, None, defaults, own))
+        found.append(_run_of(document, None, None, defaults, own))
     for run in found:
         yield replace(
             run, among=len(found), others=(*run.others, *own_quantizer(run.model, document))
@@ -204,19 +214,25 @@ def _may_configure(call: Call, document: Document, own: Own) -> bool:
     if call.callee in own:
         return of_library(call.callee, own) not in own
     keys = set(call.arguments.entries)
-    is_own = not homes_of(call, document) <= {"trl", "transformers", "unsloth"}
-    return not (is_own and keys and not keys & OF_TRAINING)
+    return is_of_library(call, document) or not keys or bool(keys & OF_TRAINING)
+
+
+def _makes_adapter(calls: Sequence[tuple[Call, Table]]) -> bool:
+    return any(table.section == "adapter" for _, table in calls)
 
 
 def _run_of(
-    calls: Sequence[Call],
+    document: PythonDocument,
     trainer: Call | None,
     config: Call | None,
     defaults: Mapping | None,
     own: Own,
 ) -> ScriptRun:
+    calls = document.calls
     model = model_of(calls, trainer, defaults)
     others = list(calls_beside(calls, model, defaults_of(defaults), trainer))
+    if not re.search(_TAKES_ADAPTER_OFF, document.source.text) and not _makes_adapter(others):
+        others += ((call, LOADED_ADAPTER) for call in loaded_adapters(calls, trainer))
     others += ((call, PLACED_ELSEWHERE) for call in placed_elsewhere(calls, model, trainer))
     if not _is_of_trl((trainer, config), own):
         others += ((call, DATASET) for call in cut_datasets(calls))

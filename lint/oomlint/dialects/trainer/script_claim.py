@@ -16,6 +16,7 @@ from oomlint.dialects.machine.own_devices import devices_of_script
 from oomlint.dialects.machine.ray_train import ray_workers
 from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.adapter_calls import adapts_as_told
+from oomlint.dialects.trainer.call_arguments import is_of_library
 from oomlint.dialects.trainer.own_classes import of_library
 from oomlint.dialects.trainer.script import OF_TRAINING, ScriptRun
 from oomlint.dialects.trainer.tables import (
@@ -69,9 +70,7 @@ def script_claim(
     if run.config is not None:
         is_plain = of_library(run.config.callee, run.own).endswith("TrainingArguments")
         made = PlainArguments if is_plain else Block
-        # A class that is derived from the library's has fields of its own.
-        is_own = run.config.callee in run.own
-        table = replace(config_table, ignores_unknown=None) if is_own else config_table
+        table = _as_of_class(config_table, run, document)
         blocks.append(_block(document, run.config, table, made))
     if run.trainer is not None:
         table = LOADING_TRAINER_CALL if run.model is None else TRAINER_CALL
@@ -92,6 +91,17 @@ def script_claim(
     kind: Literal["aside", "run"] = "aside" if run.config is None else "run"
     merges = kind == "aside" and any(f.kind == "merges-adapter" for f in document.facts)
     return Claim(dialect, kind, document, tuple(with_files(blocks)), name=name, merges=merges)
+
+
+def _as_of_class(table: Table, run: ScriptRun, document: Document) -> Table:
+    """The table of a run's arguments, as far as the class of these is the library's. One that is derived from it has fields
+    of its own; of one that only bears its name (``from src.sft import SFTConfig``) nobody knows what it takes, nor since when."""
+    assert run.config is not None
+    if run.config.callee in run.own:
+        return replace(table, ignores_unknown=None)
+    if is_of_library(run.config, document):
+        return table
+    return replace(table, ignores_unknown=None, strict_under=(), renamed=(), refusal=None)
 
 
 class PlainArguments(Block, frozen=True, eq=False):

@@ -85,8 +85,10 @@ class ConfigChanges(ConfigPaths, ABC):
         place = (*holder.path, key)
         changed = self.changes(home) | self.in_loaders
         lengths = range(1, len(place) + 1)
-        return any((holder.file.path, place[:length]) in changed for length in lengths) or (
-            (holder.file.path, (*place, POPPED)) in changed and not popped
+        return any(
+            any((each, place[:length]) in changed for length in lengths)
+            or ((each, (*place, POPPED)) in changed and not popped)
+            for each in dict.fromkeys((holder.file.path, holder.object))
         )
 
     def changes(self, home: Evaluator) -> frozenset[_Place]:
@@ -180,12 +182,12 @@ class ConfigChanges(ConfigPaths, ABC):
         else:
             key = at.home.value(target.slice, at.scope)
         if not isinstance(key, str):
-            yield holder.file.path, holder.path
+            yield holder.object, holder.path
             return
         place = (*holder.path, key)
         if value is not None and self._converts(value, place, at):
             return
-        yield holder.file.path, place
+        yield holder.object, place
 
     def _converts(self, value: ast.expr, place: tuple[str, ...], at: At) -> bool:
         """``cfg["lr"] = float(cfg["lr"])``: the same value, in another type."""
@@ -200,7 +202,7 @@ class ConfigChanges(ConfigPaths, ABC):
             if dotted(call.func) == "setattr" and isinstance(holder, Filed):
                 key = at.home.value(call.args[1], at.scope) if len(call.args) > 1 else UNKNOWN
                 end = (key,) if isinstance(key, str) else ()
-                yield holder.file.path, (*holder.path, *end)
+                yield holder.object, (*holder.path, *end)
             return
         changes_first = at.scope.resolved(dotted(call.func) or "") == _CHANGES_FIRST and call.args
         changed = call.args[0] if changes_first else call.func.value
@@ -208,15 +210,15 @@ class ConfigChanges(ConfigPaths, ABC):
         if not isinstance(holder, Filed):
             return
         if call.func.attr in _CHANGES:
-            yield holder.file.path, holder.path
+            yield holder.object, holder.path
         elif call.func.attr in ("pop", "setdefault") and call.args:
             key = at.home.value(call.args[0], at.scope)
             if not isinstance(key, str):
-                yield holder.file.path, holder.path
+                yield holder.object, holder.path
             elif call.func.attr == "pop":
-                yield holder.file.path, (*holder.path, key, POPPED)
+                yield holder.object, (*holder.path, key, POPPED)
             elif not has(holder, key):
-                yield holder.file.path, (*holder.path, key)
+                yield holder.object, (*holder.path, key)
 
 
 def _attribute_asked(call: ast.Call) -> ast.Attribute | None:

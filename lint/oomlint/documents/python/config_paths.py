@@ -215,12 +215,16 @@ class ConfigPaths:
             inner = self._path(expression.value, at.deeper)
             return None if inner is None else posixpath.dirname(inner)
         option = option_of(expression, at.scope, at.home.tree)
+        default = None if option is None else at.home.options.get(option)
         if option is not None:
-            default = at.home.options.get(option)
-            return self._option(option, default, at)
+            before = self.told
+            said = self._option(option, default, at)
+            if said is not None or default is not None or self.told > before:
+                return said
         if isinstance(expression.value, ast.Name) and expression.value.id == "self":
             own = at.home.own(expression.attr, at.scope)
             return None if own is None else self._path(own[0], at.within(own[1]))
+        # A field of a dataclass, be it filled by a parser, has its default.
         node = at.home.node(expression, at.scope, at.depth + 1)
         is_text = isinstance(node, Scalar) and isinstance(node.value, str)
         return node.value if is_text and isinstance(node, Scalar) else None

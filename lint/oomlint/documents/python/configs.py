@@ -49,7 +49,8 @@ from oomlint.documents.python.nodes import (
     UnwrittenEntry,
     loaded_value,
 )
-from oomlint.documents.python.own_holders import by_class, keeps_items
+from oomlint.documents.python.object_changes import marks
+from oomlint.documents.python.own_holders import by_class, keeps_items, record_of, with_defaults
 from oomlint.documents.python.parsers import option_names, unpacked_defaults, unpacked_in
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted, enclosed
 from oomlint.documents.suffixes import YAML_SUFFIXES
@@ -168,7 +169,9 @@ class ConfigFiles(ConfigChanges):
                 found = at.home.own(expression.attr, at.scope)
                 return None if found is None else self.held(found[0], at.within(found[1]))
             option = None if holder else option_of(expression, at.scope, at.home.tree)
-            return None if option is None else self._by_default(option, expression.value, at)
+            if option is not None:
+                return self._by_default(option, expression.value, at)
+            return self._part(expression, at) if holder is None else None
         if isinstance(expression, ast.Subscript):
             holder = self.held(expression.value, at.deeper)
             if holder is None:
@@ -181,7 +184,8 @@ class ConfigFiles(ConfigChanges):
             first = self.held(expression.values[0], at.deeper)
             is_set = isinstance(first, Filed) and first.plain not in (None, "", 0, False)
             return first if is_set else None
-        return None
+        filtered = _items_of(expression)
+        return None if filtered is None else self.held(filtered, at.deeper)
 
     # -- names --------------------------------------------------------------------------
 
@@ -367,17 +371,17 @@ class ConfigFiles(ConfigChanges):
             return self._under(holder, key, default, at)
         if last in KEEPS and len(call.args) + len(call.keywords) >= 1:
             inner = call.args[0] if call.args else _unpacked_alone(call)
-            return None if inner is None else self.held(inner, at.deeper)
+            return None if inner is None else _copy(self.held(inner, at.deeper), call, at)
         if call.args and keeps_items(call, at):
             return self.held(call.args[0], at.deeper)
-        return self._returned(call, at)
+        return self._recorded(call, at) or self._returned(call, at)
 
     def _method(self, call: ast.Call, method: ast.Attribute, at: At) -> Held:
         if method.attr not in ("get", "pop", "copy"):
             return None
         holder = self.held(method.value, at.deeper)
         if holder is None or (method.attr == "copy" and not call.args):
-            return holder
+            return _copy(holder, call, at)
         key = at.home.value(call.args[0], at.scope, at.depth + 1) if call.args else UNKNOWN
         if not isinstance(key, str):
             return None
@@ -388,28 +392,67 @@ class ConfigFiles(ConfigChanges):
 
     def _returned(self, call: ast.Call, at: At) -> Held:
         """What a function of the project returns: ``cfg = load_config(args.config)``."""
-        found = function_of(call, at.scope, at.home)
-        method = by_class(call, at) if found is None else None
-        if found is None and method is None:
+        entered = _entered(call, at)
+        if entered is None:
             return None
-        if method is not None:
-            function, there, call = method[0], method[1].home, method[2]
-        elif found is not None:
-            function, there = found
-        if at.called(function) is not None:
-            return None
-        own, inner = there.scopes.of_node[id(function)], CallFrame(function, call, at)
-        returned = [n.value for n in _enclosed_statements(function) if isinstance(n, ast.Return)]
-        values = [value for value in returned if not _is_nothing(value)]
-        inside = At(own, there, inner, at.depth + 1)
+        function, inside = entered
         # Branches for other languages end at other readers of the same file.
-        first = _alike(
-            (self.held(value, inside) for value in values if value is not None), _is_same_file
-        )
+        first = _alike((self.held(value, inside) for value in _returns(function)), _is_same_file)
         if first is None:
             return None
-        self.in_loaders |= self.changes_in(function, At(own, there, inner))
+        self.in_loaders |= self.changes_in(function, At(inside.scope, inside.home, inside.frame))
         return first
+
+    # -- records ------------------------------------------------------------------------
+
+    def _recorded(self, call: ast.Call, at: At) -> Filed | None:
+        """The section that a record is made of as a whole: ``Settings(**yaml.safe_load(file))``."""
+        unpacked = None if call.args else _unpacked_alone(call)
+        record = None if unpacked is None else record_of(call, at)
+        section = None if unpacked is None or record is None else self.held(unpacked, at.deeper)
+        if record is None or not isinstance(section, Filed):
+            return None
+        return with_defaults(section, *record) if isinstance(section.node, Mapping) else None
+
+    def _part(self, expression: ast.Attribute, at: At) -> Held:
+        """A section that a record is made of: ``config.model`` of ``Config(model=Model(**raw["model"]))``."""
+        if marks(dotted(expression.value) or "", expression.attr) & at.home.scopes.changed:
+            return None
+        made = self._made(expression.value, at.deeper)
+        value = None if made is None else _keyword(made[0], expression.attr)
+        return None if made is None or value is None else self.held(value, made[1].deeper)
+
+    def _made(self, expression: ast.expr, at: At) -> tuple[ast.Call, At] | None:
+        """The call that makes the record which an expression is, and where it stands."""
+        if at.is_too_deep:
+            return None
+        if isinstance(expression, ast.Name):
+            return self._made_for(expression.id, at)
+        if isinstance(expression, ast.Attribute):
+            made = self._made(expression.value, at.deeper)
+            value = None if made is None else _keyword(made[0], expression.attr)
+            return None if made is None or value is None else self._made(value, made[1].deeper)
+        if not isinstance(expression, ast.Call):
+            return None
+        if expression.keywords and record_of(expression, at) is not None:
+            return expression, at
+        entered = _entered(expression, at)
+        values = [] if entered is None else _returns(entered[0])
+        return self._made(values[0], entered[1]) if entered and len(values) == 1 else None
+
+    def _made_for(self, name: str, at: At) -> tuple[ast.Call, At] | None:
+        found = at.scope.find(name)
+        if found is None or len(found[1]) != 1:
+            return None
+        owner, (binding,) = found
+        if binding.kind == "import":
+            elsewhere = at.imported(name)
+            return None if elsewhere is None else self._made(*elsewhere)
+        if binding.kind == "parameter":
+            given = list(self.given(name, owner, at))
+            return self._made(*given[0]) if len(given) == 1 else None
+        is_made = binding.kind == "value" and binding.value is not None
+        return self._made(binding.value, at.within(owner)) if is_made and binding.value else None
 
     def _merged(self, call: ast.Call, at: At) -> Held:
         """``OmegaConf.merge(base, config, OmegaConf.from_cli())``: later ones are laid over earlier."""
@@ -519,7 +562,7 @@ class ConfigFiles(ConfigChanges):
         below = {
             place[len(filed.path)]: place[-1] is POPPED
             for path, place in changed
-            if path == filed.file.path
+            if path in (filed.file.path, filed.object)
             and len(place) > len(filed.path)
             and place[: len(filed.path)] == filed.path
         }
@@ -578,6 +621,39 @@ def _is_open(node: Node) -> bool:
 # -- syntax ----------------------------------------------------------------------------------------
 
 
+def _entered(call: ast.Call, at: At) -> tuple[FunctionNode, At] | None:
+    """The function of the project that a call enters, and the inside of it; none that is followed already."""
+    found = function_of(call, at.scope, at.home)
+    method = by_class(call, at) if found is None else None
+    if method is not None:
+        function, there, call = method[0], method[1].home, method[2]
+    elif found is not None:
+        function, there = found
+    else:
+        return None
+    if at.called(function) is not None:
+        return None
+    own, inner = there.scopes.of_node[id(function)], CallFrame(function, call, at)
+    return function, At(own, there, inner, at.depth + 1)
+
+
+def _returns(function: FunctionNode) -> list[ast.expr]:
+    """What a function returns where it returns something."""
+    given = [n.value for n in _enclosed_statements(function) if isinstance(n, ast.Return)]
+    return [value for value in given if value is not None and not _is_nothing(value)]
+
+
+def _copy(held: Held, call: ast.Call, at: At) -> Held:
+    """A section as a call copies it: what is changed in the copy is not changed in the section."""
+    if not isinstance(held, Filed) or not isinstance(held.node, Mapping):
+        return held
+    return replace(held, copied=f"\0{at.home.places.source.path}:{call.lineno}:{call.col_offset}")
+
+
+def _keyword(call: ast.Call, name: str) -> ast.expr | None:
+    return next((each.value for each in call.keywords if each.arg == name), None)
+
+
 def _alike(found: Iterable[Held], is_same: Callable[[Filed, Filed], bool]) -> Filed | None:
     """The first of what several ways lead to, if all lead to objects of a file that are the same so far. The
     first way that leads elsewhere ends it: the ways behind it branch as often again."""
@@ -614,6 +690,23 @@ def _is_nothing(value: ast.expr | None) -> bool:
     if isinstance(value, ast.Dict):
         return not value.keys
     return isinstance(value, ast.Constant) and value.value is None
+
+
+def _items_of(expression: ast.expr) -> ast.expr | None:
+    """The dict of which a comprehension keeps items as they are: ``{k: v for k, v in given.items() if k in known}``."""
+    match expression:
+        case ast.DictComp(
+            key=ast.Name(id=key),
+            value=ast.Name(id=value),
+            generators=[
+                ast.comprehension(
+                    target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
+                    iter=ast.Call(func=ast.Attribute(value=whole, attr="items"), args=[]),
+                )
+            ],
+        ) if (key, value) == (first, second):
+            return whole
+    return None
 
 
 def _unpacked_alone(call: ast.Call) -> ast.expr | None:

@@ -34,13 +34,20 @@ class ConfigFile(Struct, frozen=True, eq=False):
 
 class Filed(Struct, frozen=True, eq=False):
     """A value of a config file, and where it stands there; ``under`` is the value at the same place of
-    a file that this one is laid over."""
+    a file that this one is laid over. ``copied`` tells a copy of a section, whose own items are no longer those of the
+    section, though what they hold is."""
 
     file: ConfigFile
     node: Node
     path: tuple[str, ...] = ()
     entry: Entry | None = None
     under: Filed | None = None
+    copied: str = ""
+
+    @property
+    def object(self) -> str:
+        """What changes of its items are noted for."""
+        return self.file.path + self.copied
 
     @property
     def plain(self) -> Any:

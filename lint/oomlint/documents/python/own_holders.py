@@ -1,15 +1,29 @@
-"""Classes of a project's own whose objects give the items of a dict as attributes: ``Config(yaml.safe_load(file)).train.lr``."""
+"""Classes of a project's own whose objects give the items of a dict as attributes: ``Config(yaml.safe_load(file)).train.lr``,
+and records that are made of all that a dict has, ``Config(**yaml.safe_load(file))``, with defaults of their own.
+"""
 
 from __future__ import annotations
 
 import ast
 from typing import Final
 
+from msgspec.structs import replace
+
+from oomlint.documents.base import UNKNOWN, Document, Mapping, Node, Scalar, Sequence
 from oomlint.documents.python.config_paths import At
+from oomlint.documents.python.instances import default_in, fields_in
+from oomlint.documents.python.nodes import ConfigFile, Filed, UnwrittenEntry
 from oomlint.documents.python.scopes import FunctionNode, dotted
 from oomlint.documents.python.walking import walk
 
 _OF_DICTS: Final = frozenset({"dict.get", "dict.__getitem__"})
+# What makes a class keep each argument under its name: dataclasses.dataclass, attrs.define, pydantic.BaseModel.
+_RECORDS: Final = frozenset({"dataclass", "define", "frozen", "mutable"})
+_BASES: Final = frozenset({"BaseModel"})
+# Methods in which a class may make something else of what it is given.
+_CHANGING: Final = frozenset(
+    {"__init__", "__post_init__", "__attrs_post_init__", "__new__", "model_post_init"}
+)
 _BY_CLASS: Final = frozenset({"classmethod", "staticmethod"})
 
 
@@ -69,3 +83,48 @@ def _looks_up(node: ast.AST, key: str) -> bool:
         case _:
             return False
     return asked == key and (dotted(holder) or "").partition(".")[0] == "self"
+
+
+def record_of(call: ast.Call, at: At) -> tuple[ast.ClassDef, At] | None:
+    """The class of a record that a call makes, if it keeps what it is given as it is."""
+    found = _class_of(call.func, at)
+    if found is None:
+        return None
+    cls, _ = found
+    decorators = (d.func if isinstance(d, ast.Call) else d for d in cls.decorator_list)
+    is_decorated = any(_last(each) in _RECORDS for each in decorators)
+    bases = {_last(base) for base in cls.bases}
+    is_record = bases <= _BASES and (is_decorated or bool(bases))
+    methods = (each for each in cls.body if isinstance(each, ast.FunctionDef))
+    is_plain = not any(m.name in _CHANGING or _validates(m) for m in methods)
+    return found if is_record and is_plain else None
+
+
+def _last(name: ast.expr) -> str:
+    return (dotted(name) or "").rpartition(".")[2]
+
+
+def _validates(method: ast.FunctionDef) -> bool:
+    """Whether pydantic calls a method that may make something else of a value."""
+    decorators = (d.func if isinstance(d, ast.Call) else d for d in method.decorator_list)
+    return any(_last(each).endswith("validator") for each in decorators)
+
+
+def with_defaults(filed: Filed, cls: ast.ClassDef, at: At) -> Filed:
+    """A section of a file, laid over what a record has by default."""
+    if filed.under is not None:
+        return replace(filed, under=with_defaults(filed.under, cls, at))
+    home = at.home
+    scope = home.scopes.of_node[id(cls)]
+    entries: dict[str, UnwrittenEntry] = {}
+    for name, value in fields_in(cls):
+        default = default_in(value)
+        if default is not None:
+            place = home.places.span(default)
+            node: Node = home.node(default, scope)
+            if not isinstance(node, (Scalar, Sequence)):
+                node = Scalar(place, UNKNOWN)
+            entries[name] = UnwrittenEntry(name, place, node, place)
+    root = Mapping(home.places.span(cls), {**entries})
+    file = ConfigFile(Document(home.places.source), root, "yaml12")
+    return replace(filed, under=Filed(file, root, filed.path))
