@@ -21,7 +21,10 @@ from typing import Any, Literal
 import tomllib
 
 HERE = Path(__file__).parent
-Half = Literal["shown", "scored", "read", "read2", "fresh", "fresh2"]
+Lot = Literal["read", "read2", "read3", "fresh", "fresh2", "fresh3"]
+Half = Literal["shown", "scored"] | Lot
+# Whose misses are read; the others are only ever counted.
+READ: tuple[Half, ...] = ("shown", "read", "read2", "read3")
 
 # Organisations that have been renamed → as the split has them.
 _RENAMED = {"zai-org": "thudm"}
@@ -52,7 +55,7 @@ class Case:
     """What the outcome came from that no file of a run says, in words that anybody can check at the source; of cases
     that may be read alone."""
     quality: Literal["A", "B"] = "B"
-    lot: Literal["read", "read2", "fresh", "fresh2"] | None = None
+    lot: Lot | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property

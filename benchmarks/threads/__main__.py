@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.threads [--half shown|scored|read|read2|fresh|fresh2] [--list]
+    python -m benchmarks.threads [--half shown|scored|read|read2|read3|fresh|fresh2|fresh3] [--list]
 
 Every case is linted as its user would have: its files in a folder of their own, on the hardware that is
 named. Libraries that its files do not pin have the newest release of its day. ``--list`` prints each case of
@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
-from benchmarks.threads import Case, Half, cases
+from benchmarks.threads import READ, Case, Half, cases
 from benchmarks.threads.releases import on
 
 from oomlint.documents import SUFFIXES
@@ -34,7 +34,7 @@ from oomlint.judgement import EVEN, TIGHT, Judgement, judgement_of
 from oomlint.linting.engine import Options, Report, lint
 from oomlint.runs.run import Run
 
-_HALVES: tuple[Half, ...] = ("shown", "read", "read2", "scored", "fresh", "fresh2")
+_HALVES: tuple[Half, ...] = (*READ, "scored", "fresh", "fresh2", "fresh3")
 # Why there is no alarm before a run that died.
 _Silence = Literal[
     "no prediction or limit", "what was not read decides", "limit within bounds", "far below"
@@ -185,7 +185,7 @@ def main() -> None:
     halves: tuple[Half, ...] = (given.half,) if given.half else _HALVES
     for half in halves:
         answers = [answer(case) for case in cases(half)]
-        if given.list and half in ("shown", "read", "read2"):
+        if given.list and half in READ:
             print(
                 "\n".join(
                     a.line for a in sorted(answers, key=lambda a: (a.case.outcome, a.risk or 0))

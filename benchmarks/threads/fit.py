@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.accuracy.__main__ import SHARED, rows
 from benchmarks.accuracy.counters import limits_of, usable_memory
 from benchmarks.accuracy.published import plan_of
-from benchmarks.threads import cases
+from benchmarks.threads import READ, cases
 from benchmarks.threads.__main__ import linted, worst_run
 from msgspec.structs import replace
 
@@ -57,7 +57,7 @@ class Fact:
 
 def reports() -> Iterator[Fact]:
     """The reports about GPUs that may be looked at and have a prediction."""
-    for case in (*cases("shown"), *cases("read")):
+    for case in (case for half in READ for case in cases(half)):
         if case.resource != "gpu":
             continue
         with tempfile.TemporaryDirectory() as folder:

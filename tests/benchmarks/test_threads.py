@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from datetime import date
 from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 import pytest
-from benchmarks.threads import Half, cases
+from benchmarks.threads import READ, Lot, cases
 from benchmarks.threads.__main__ import _HALVES, Answer
 
 from oomlint.hardware import parse_hardware
@@ -19,13 +20,12 @@ GIB = 2**30
 def test_what_files_cannot_decide_is_a_death_that_may_be_read() -> None:
     apart = [case for case in cases() if case.undecidable]
     assert apart
-    assert {(case.half in ("shown", "read", "read2"), case.died) for case in apart} == {
-        (True, True)
-    }
+    assert {(case.half in READ, case.died) for case in apart} == {(True, True)}
 
 
 def test_each_case_is_counted_in_one_half_or_lot() -> None:
-    assert sorted(_HALVES) == sorted(get_args(Half))
+    assert {*_HALVES} == {"shown", "scored", *get_args(Lot)}
+    assert len({*_HALVES}) == len(_HALVES)
     counted = [case.name for half in _HALVES for case in cases(half)]
     assert sorted(counted) == sorted(case.name for case in cases())
 
@@ -40,6 +40,17 @@ def test_no_run_of_the_second_fresh_lot_may_be_read() -> None:
     assert min(case.date for case in fresh) >= date(2024, 6, 1)
     for case in fresh:
         assert parse_hardware(case.hardware).gpu, case.name
+
+
+def test_the_third_lot_is_divided_by_its_addresses() -> None:
+    threads = {case.source: case.half for case in (*cases("read3"), *cases("fresh3"))}
+    for source, half in threads.items():
+        is_even = int(hashlib.sha256(source.encode()).hexdigest(), 16) % 2 == 0
+        assert half == ("fresh3" if is_even else "read3"), source
+    others = {case.source for case in cases() if case.half not in ("read3", "fresh3")}
+    assert others.isdisjoint(threads)
+    assert len(threads) >= 30
+    assert min(sum(case.died for case in cases(half)) for half in ("read3", "fresh3")) >= 10
 
 
 @pytest.mark.parametrize(
@@ -73,6 +84,6 @@ def test_why_there_is_no_alarm(
 
 def test_a_lot_is_a_half_of_its_own() -> None:
     lots = {case.lot for case in cases() if case.lot is not None}
-    assert lots == {"read", "read2", "fresh", "fresh2"}
+    assert lots == {*get_args(Lot)}
     assert {case.half for case in cases("read2")} == {"read2"}
     assert all(case.lot is None for case in (*cases("shown"), *cases("scored")))

@@ -36,8 +36,8 @@ def test_every_dialect_is_registered():
 _NO_FRAMEWORKS = {
     "colossalai-lora", "compose", "deepspeed-launch", "env-file", "fsdp-config", "hf-trainer-json", "hf-trainer-yaml",
     "hostfile", "kubernetes", "lightning-cli", "litgpt-script", "llama-factory-v1", "loop", "megatron-script",
-    "megatron-swift", "ms-swift-fsdp", "sagemaker", "skypilot", "slime-arguments", "trl-recipe-script", "trl-script",
-    "unsloth-cli",
+    "megatron-swift", "ms-swift-fsdp", "prime-rl-alone", "prime-rl-inference", "prime-rl-orchestrator", "prime-rl-trainer",
+    "sagemaker", "skypilot", "slime-arguments", "trl-recipe-script", "trl-script", "unsloth-cli",
 }  # fmt: skip
 
 

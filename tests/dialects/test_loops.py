@@ -174,11 +174,13 @@ def test_options_of_the_scripts_own_parser_are_its_own_whatever_they_are_called(
     assert not run.misspelt
 
 
-def test_how_an_accelerator_is_launched_is_open_where_no_line_tells() -> None:
+def test_how_an_accelerator_is_launched_is_open_where_no_line_does() -> None:
     run = _run(_ACCELERATE)
     assert run.level(f.parallel.backend) is Level.UNREAD
     line = {"train.py": _ACCELERATE, "run.sh": "accelerate launch --num_processes 8 train.py\n"}
-    assert run_of(line).level(f.parallel.backend) is Level.UNREAD
+    whole = run_of(line)
+    assert (whole.plan.parallel.backend, whole.plan.parallel.world) == ("ddp", 8)
+    assert whole.level(f.parallel.backend) is Level.DEFAULT
     told = {**line, "run.sh": "accelerate launch --multi_gpu --num_processes 8 train.py\n"}
     assert run_of(told).plan.parallel.backend == "ddp"
     alone = _run(

@@ -335,6 +335,37 @@ def test_a_line_lays_files_over_one_another() -> None:
     )
 
 
+_PARTS = {
+    "train.toml": '[model]\nname = "Qwen/Qwen3-8B"\n\n[model.ac]\n\n[optim]\nlr = 1e-6\n',
+    "orch.toml": "batch_size = 64\nmicro_batch_size = 2\nrollouts_per_example = 8\nseq_len = 16384\n",
+    "infer.toml": "[parallel]\ntp = 2\n",
+}
+
+
+def test_a_line_lays_files_over_sections() -> None:
+    """Which they are for the line says, nothing in them; a row of RL held several lengths then, and no loss was fused."""
+    line = (
+        "uv run rl --trainer @ train.toml --orchestrator @ orch.toml --inference @ infer.toml"
+        " --trainer-gpu-ids 0,1,2,3 --inference-gpu-ids 4,5\n"
+    )
+    (run,) = link({**_PARTS, "run.sh": line}).runs
+    plan, rollout = run.plan, run.plan.objective.rollout
+    assert set(run.files) == {"run.sh", *_PARTS}
+    assert not run.stray
+    assert (plan.model.id, plan.parallel.world) == ("Qwen/Qwen3-8B", 4)
+    assert (plan.seq.max_len, plan.batch.micro, plan.checkpointing.mode) == (16384, 2, "full")
+    assert (rollout.n, rollout.tp) == (8, 2)
+    assert plan.loss.logits_materialised == "full"
+
+
+def test_a_trainer_by_itself_knows_nothing_of_lengths() -> None:
+    line = "uv run torchrun --nproc-per-node 8 src/prime_rl/trainer/rl/train.py @ train.toml\n"
+    (run,) = link({"train.toml": _PARTS["train.toml"], "run.sh": line}).runs
+    assert (run.plan.parallel.world, run.plan.checkpointing.mode) == (8, "full")
+    assert run.plan.seq.max_len is None
+    assert not run.stray
+
+
 def test_torchrun_starts_sft() -> None:
     line = "uv run torchrun --nproc-per-node 4 src/prime_rl/trainer/sft/train.py @ sft.toml\n"
     early = _SFT.replace("\n[deployment]\nnum_train_gpus = 8\n", "\n[ckpt]\n")

@@ -58,6 +58,19 @@ def test_dataparallel_gathers_the_other_seven_outputs_in_fp32() -> None:
     assert buffers("dp", parallel__world=1) == Comm()
 
 
+def test_dataparallel_adds_up_zeros_for_weights_that_nobody_trains() -> None:
+    """As large as they are, and their sum on GPU 0; with every part that is recomputed by a backward pass of its own."""
+    lora: dict[str, Any] = {
+        "trainable__method": "lora", "trainable__r": 16, "trainable__targets": ("q_proj", "v_proj"),
+    }  # fmt: skip
+    assert buffers("dp", **lora).at_last == 4 * NUMEL
+    again = {**lora, "checkpointing__mode": "full", "checkpointing__reentrant": True}
+    found = buffers("dp", **again)
+    assert (found.once_reduced, found.at_last) == (4 * NUMEL, 0)
+    packed = buffers("dp", quant__method="gptq", quant__bits=4, **lora)
+    assert (packed.once_reduced, packed.at_last) == (0, 0)
+
+
 @pytest.mark.parametrize(("grad", "width"), [("bf16", 2), ("fp32", 4)])
 def test_megatron_has_a_buffer_of_all_gradients(grad: str, width: int) -> None:
     found = buffers("megatron", precision__grad=grad)

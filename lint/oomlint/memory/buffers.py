@@ -12,7 +12,13 @@ from msgspec import Struct
 from oomlint.memory.facts import Facts, batchless
 from oomlint.memory.parameters import DecoderBlock
 from oomlint.memory.regimes import checkpointed_share
-from oomlint.memory.states import largest_trained, local_trained, quantised_bytes
+from oomlint.memory.states import (
+    IN_BUFFERS,
+    frozen_weight_bytes,
+    largest_trained,
+    local_trained,
+    quantised_bytes,
+)
 
 # deepspeed/runtime/zero/config.py: reduce_bucket_size, allgather_bucket_size,
 # stage3_prefetch_bucket_size, stage3_max_live_parameters, stage3_param_persistence_threshold.
@@ -27,7 +33,8 @@ _REDUCED_AT_ONCE = 500_000_000
 class Comm(Struct, frozen=True):
     """Bytes of communication buffers: always there, and by phase.
 
-    ``once_reduced`` joins ``backward`` when the first gradients of weights are reduced. ``holds_gradients`` says that the parameters' gradients are views of the buffers.
+    ``once_reduced`` joins ``backward`` when the first gradients of weights are reduced, ``at_last`` when all are there.
+    ``holds_gradients`` says that the parameters' gradients are views of the buffers.
     """
 
     resident: float = 0.0
@@ -36,6 +43,7 @@ class Comm(Struct, frozen=True):
     resident_at_step: float = 0.0
     holds_gradients: bool = False
     once_reduced: float = 0.0
+    at_last: float = 0.0
 
 
 def persistent_bytes(f: Facts) -> float:
@@ -66,7 +74,11 @@ def comm_buffers(f: Facts) -> Comm:
     if ranks.backend == "dp" and ranks.world > 1:
         # nn.DataParallel: GPU 0 gathers the other replicas' outputs and gradients.
         logits = 4.0 * m.vocab * f.samples.tokens * (ranks.world - 1)
-        return Comm(forward=logits, backward=trained * bytes_per.grad)
+        backward, zeros = trained * bytes_per.grad, _gradients_of_frozen(f)
+        if f.plan.checkpointing.mode not in (None, "none") and f.plan.checkpointing.reentrant:
+            # Each recomputed part runs a backward pass of its own, down to the copying of all weights.
+            return Comm(forward=logits, backward=backward, once_reduced=zeros)
+        return Comm(forward=logits, backward=backward, at_last=zeros)
     if ranks.backend == "megatron":
         buffer = 2.0 if f.plan.precision.grad == "bf16" else 4.0
         grads = trained * buffer
@@ -74,6 +86,23 @@ def comm_buffers(f: Facts) -> Comm:
     if ranks.backend == "zero":
         return zero_buffers(f)
     return Comm()
+
+
+def _gradients_of_frozen(f: Facts) -> float:
+    """What nn.DataParallel makes for weights that nobody trains: zeros on each GPU, and their sum on GPU 0.
+
+    One function copies all weights to the replicas. The outputs of it that need no gradient are marked so, for which
+    autograd hands its backward whole tensors of zeros, and that adds up all that it is handed (torch 2.13
+    nn/parallel/_functions.py Broadcast.backward, ReduceAddCoalesced.forward, nn/parallel/comm.py reduce_add;
+    autograd/function.py mark_non_differentiable; tried with such a function on the CPU). Of LoRA on 15 GiB of Llama-3-8B
+    one card of 40 GB dies where each alone trains (https://github.com/hiyouga/LLaMA-Factory/issues/4263).
+    """
+    m = f.model
+    assert m is not None
+    if f.plan.quant.method in IN_BUFFERS:
+        return 0.0  # buffers are copied without a way back
+    share = 1.0 if f.trained.lora else max(0.0, 1.0 - f.trained.numel / m.numel)
+    return 2.0 * share * frozen_weight_bytes(f)
 
 
 def keeps_gathered(f: Facts) -> bool:

@@ -441,7 +441,7 @@ def replicated_points(f: Facts) -> dict[str, list[Point]]:
     total = pile.done(trained)
     if pile.share < 1.0:
         total += embed
-    backward.append(Point(total, bare + stack.inputs, 0.0, around, extra))
+    backward.append(Point(total, bare + stack.inputs, 0.0, around + comm.at_last, extra))
     if stepped and f.trained.embeddings:
         backward.append(Point(0.0, bare, 0.0, around, stepped * model.embed_numel / ranks.tp))
 

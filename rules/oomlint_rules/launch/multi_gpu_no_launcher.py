@@ -12,6 +12,9 @@ step, and the logits of all of them come together on GPU 0, together with the lo
 gradients and the optimizer. For a micro batch of 4 sequences of 2048 tokens on 4 GPUs and a
 vocabulary of 128K that is 7.8 GiB of bf16 logits on one card. Nothing is sharded.
 
+Weights that nobody trains cost twice more: torch makes zeros for their gradients on every GPU, and adds them up on
+GPU 0. LoRA on Llama-3-8B, 15 GiB in bf16, takes 45 GiB there, where one card alone, or one process a card, takes 17.
+
 ## How to fix it
 
 Start one process a GPU: `torchrun --nproc_per_node 4 train.py`. The global batch stays what it
@@ -38,6 +41,8 @@ So it is of a notebook that does not say which cards it is for: that the machine
   `training_args.py` (`n_gpu`, `train_batch_size`)
 * unsloth 2026.2.1 `models/rl.py:390` (`args._n_gpu = 1`)
 * torch documentation of `nn.DataParallel`: *recommended to use DistributedDataParallel*
+* torch 2.13 `nn/parallel/_functions.py` (`Broadcast.backward`) and `autograd/function.py` (`mark_non_differentiable`);
+  https://github.com/hiyouga/LLaMA-Factory/issues/4263
 * LLaMA-Factory refuses it: *Please launch distributed training with llamafactory-cli or torchrun*
 """
 
@@ -115,6 +120,11 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
             gathered = _gathered_logits(run, parallel.world)
             on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
             details.append(f"all logits come together on the first GPU{on_first}")
+        if run.plan.trainable.method not in ("full", None):
+            zeros = (
+                "torch makes zeros for the gradients of frozen weights, and adds them up on GPU 0"
+            )
+            details.append(zeros)
         alone = next((fact for fact in run.facts if fact.kind == _FIRST_ALONE), None)
         if alone is not None:
             name = alone.detail["name"]

@@ -41,7 +41,7 @@ from oomlint.dialects.loops.keys import (
 from oomlint.dialects.loops.lightning import lightning
 from oomlint.dialects.loops.optimizers import optimizers
 from oomlint.dialects.machine.fields import launch
-from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, PLAIN
+from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.meaning import Meaning, Said, Wishes
@@ -598,17 +598,17 @@ _UNSEEN = "accelerate launch takes sharding and precision from options, a file o
 
 @meaning.said(f.parallel.backend)
 def as_launched(run: Cells, field: Any, said: Said) -> Said:
-    """An Accelerator is what its launcher makes it: where no line here starts the script, or one that
-    leaves the choice to what ``accelerate config`` left on the machine, nobody sees whether it shards
-    (accelerate 1.15 commands/launch.py _validate_launch_command)."""
+    """An Accelerator is what its launcher makes it: where no line here starts the script nobody sees whether it shards. A
+    line that does and says nothing of it leaves the choice to what ``accelerate config`` left on the machine (accelerate
+    1.15 commands/launch.py _validate_launch_command), for this loop as for any trainer: who shards says so."""
     if said is not None or _has(run, FSDP_PLUGIN, DEEPSPEED_PLUGIN):
         return said
     if _is(run, "torch") and run[loop.joins] and not _has(run, DDP, FSDP1, FSDP2):
         return _at_centre(run, "the processes that the script joins share the model somehow")
     if not _is(run, "accelerate"):
         return said
-    is_launched = launcher_of(run) not in (None, ACCELERATE_LAUNCHER)
-    if is_launched or _has(run, ACCELERATE) or distributed_type(run) is not None:
+    is_said = _has(run, ACCELERATE) or distributed_type(run) is not None
+    if launcher_of(run) is not None or is_said:
         return said
     return _at_centre(run, _UNSEEN)
 

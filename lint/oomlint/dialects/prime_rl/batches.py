@@ -25,11 +25,12 @@ _PACKS = f"{_CODE}/batch.py:645-815"
 
 @batches.derive(f.seq.max_len, source=f"{ORCHESTRATOR}: seq_len, {_PACKS}")
 def length(run: Cells) -> Any:
-    """In RL of what the orchestrator packs; the trainer's own sizes made-up data alone (PT/rl/train.py:240)."""
+    """In RL of what the orchestrator packs; the trainer's own sizes made-up data alone (PT/rl/train.py:240), so that
+    of a trainer by itself nobody knows it but by what its file says of such."""
     if is_sft(run):
         return None
     if run[own.kind] == "trainer":
-        return run[own.trainer_len]
+        return run[own.trainer_len] if run.says(own.trainer_len) else None
     return run[own.answer_len] or run[own.shared_len] or 2048
 
 
@@ -52,14 +53,18 @@ def packing(run: Cells) -> Any:
 
 @batches.derive(f.batch.micro, source=_PACKS)
 def one_row(run: Cells) -> Any:
-    return None if is_sft(run) else 1
+    """One row of RL, which held several lengths where a key said so (prime-rl af507320 orchestrator/batch.py
+    prepare_batch; the key went on 2025-10-27, 9a0070b1)."""
+    return None if is_sft(run) else run[own.answer_rows] or 1
 
 
 @batches.written(f.batch.micro)
 def _(rows: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if not is_sft(run):
+    if is_sft(run):
+        return {f.batch.micro: rows}
+    if not run.says(own.answer_rows):
         raise CannotEdit("a micro batch of RL is one packed row: seq_len says how long")
-    return {f.batch.micro: rows}
+    return {own.answer_rows: rows}
 
 
 @batches.derive(f.batch.grad_accum, source=f"{_SFT}:113, {_PACKS}")

@@ -1,7 +1,8 @@
 """prime-rl: TOML of its programs ``rl``, ``sft`` and ``trainer``, and the lines that start them.
 
 Read from PrimeIntellect-ai/prime-rl 559b4477 (2026-08-21). ``uv run rl @ a.toml @ b.toml --seq-len 4096``: files are
-laid over one another from left to right, and options over all of them. No file says which program reads it.
+laid over one another from left to right, and options over all of them. ``--trainer @ a.toml`` lays a file over one
+section. No file says which program reads it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from oomlint.dialects.block import Block, OverrideBlock
 from oomlint.dialects.kinds import is_stand_in
 from oomlint.dialects.machine.launch import Launch, place
 from oomlint.dialects.machine.launches import launches
-from oomlint.dialects.prime_rl.keys import TABLES
+from oomlint.dialects.prime_rl.keys import SECTIONS, TABLES
 from oomlint.dialects.prime_rl.meaning import meaning
+from oomlint.dialects.table import Table
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES
-from oomlint.documents.base import Document, Entry, Mapping, Scalar, roots
-from oomlint.documents.text import Location
+from oomlint.documents.base import Document, Entry, Mapping, Scalar, Sequence, roots
+from oomlint.documents.text import Location, Span
 
 _PROGRAMS = frozenset(TABLES)
 _TRAINERS = {"/prime_rl/trainer/sft/train/": "sft", "/prime_rl/trainer/rl/train/": "trainer"}
@@ -66,33 +68,98 @@ class PrimeRl(Dialect):
         return self._file(document, root, _kind_of(root) or _likely_kind(root))
 
     def _file(self, document: Document, root: Mapping, kind: str) -> Claim:
-        anchor = next(iter(root.entries.values())).key_span if root.entries else root.span
-        for key in ("model", "trainer"):
-            if key in root.entries:
-                anchor = root.entries[key].key_span
-                break
-        return Claim(self, "run", document, (Block(document, root, TABLES[kind], anchor),))
+        block = Block(document, root, TABLES[kind], _anchor_of(root))
+        return Claim(self, "run", document, (block,))
 
     def _launch(self, launch: Launch, program: str) -> Claim:
         document = launch.document
         entries = {
-            key: entry for key, entry in launch.flags.entries.items() if not _is_blank(entry)
+            key: entry
+            for key, entry in launch.flags.entries.items()
+            if not _is_blank(entry) and not _laid_over(entry)
         }
         flags = replace(launch.flags, entries=entries)
         options = OverrideBlock(document, flags, TABLES[program], launch.anchor)
-        return Claim(
-            self, "launch", document, (*launch.blocks, options), tuple(self._files_of(launch))
-        )
+        files = tuple(self._files_of(launch, program))
+        return Claim(self, "launch", document, (*launch.blocks, options), files)
 
-    def _files_of(self, launch: Launch) -> Iterable[Reference]:
-        """Each word after an ``@`` that stands by itself."""
+    def _files_of(self, launch: Launch, program: str) -> Iterable[Reference]:
+        """Each word after an ``@`` that stands by itself, and after one that stands for a section."""
         yield from launch.scene_references
-        words = launch.arguments
-        for at, word in pairwise(words):
+        whole = PrimeRlAlone.name if program == "trainer" else self.name
+        for at, word in pairwise(launch.arguments):
             if at.value == "@" and isinstance(word.value, str):
-                yield Reference(
-                    word.value, Location(launch.document.source.path, place(word)), self.name
-                )
+                yield _reference(launch, word, whole)
+        for section, entry in launch.flags.entries.items():
+            for word in _laid_over(entry):
+                if section in SECTIONS:
+                    yield _reference(launch, word, f"prime-rl-{section}")
+
+
+class _Told(Dialect):
+    """A file of which a line tells what it is for."""
+
+    table: Table
+    suffixes = ()
+    meaning = meaning
+
+    def recognise(self, document: Document) -> Iterable[Claim]:
+        return ()
+
+    def adopt(self, document: Document) -> Claim | None:
+        root = next(roots(document), None)
+        if root is None:
+            return None
+        return Claim(self, "part", document, (Block(document, root, self.table, _anchor_of(root)),))
+
+
+class PrimeRlAlone(_Told):
+    """The whole config of a trainer that nobody starts an orchestrator with."""
+
+    name = "prime-rl-alone"
+    table = TABLES["trainer"]
+
+
+class PrimeRlTrainer(_Told):
+    """A section of RL that a line lays a file over (prime-rl 3a19c92c, 2025-07-09, utils/pydantic_config.py
+    extract_toml_paths; since 09a6875f, 2026-03-02, by the package pydantic_config), as the two below."""
+
+    name = "prime-rl-trainer"
+    table = SECTIONS["trainer"]
+
+
+class PrimeRlOrchestrator(_Told):
+    name = "prime-rl-orchestrator"
+    table = SECTIONS["orchestrator"]
+
+
+class PrimeRlInference(_Told):
+    name = "prime-rl-inference"
+    table = SECTIONS["inference"]
+
+
+def _anchor_of(root: Mapping) -> Span:
+    """The key of a file that tells most of what is trained."""
+    for key in ("model", "trainer"):
+        if key in root.entries:
+            return root.entries[key].key_span
+    return next(iter(root.entries.values())).key_span if root.entries else root.span
+
+
+def _laid_over(entry: Entry) -> tuple[Scalar, ...]:
+    """The file that an option names with an ``@``, ``--trainer @ a.toml``."""
+    words = entry.value.items if isinstance(entry.value, Sequence) else ()
+    if len(words) != 2 or not all(isinstance(word, Scalar) for word in words):
+        return ()
+    at, word = words
+    assert isinstance(at, Scalar)
+    assert isinstance(word, Scalar)
+    return (word,) if at.value == "@" and isinstance(word.value, str) else ()
+
+
+def _reference(launch: Launch, word: Scalar, dialect: str) -> Reference:
+    path = launch.document.source.path
+    return Reference(str(word.value), Location(path, place(word)), dialect)
 
 
 def _kind_of(root: Mapping) -> str | None:
@@ -146,7 +213,8 @@ def _program_of(launch: Launch) -> str | None:
     for file, program in _TRAINERS.items():
         if file in path:
             return program
-    if not any(word.value == "@" for word in launch.arguments):
+    is_laid = any(_laid_over(entry) for entry in launch.flags.entries.values())
+    if not is_laid and not any(word.value == "@" for word in launch.arguments):
         return None
     if name in _PROGRAMS:
         return name

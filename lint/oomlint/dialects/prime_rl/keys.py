@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from oomlint.dialects.key_releases import key_spans
 from oomlint.dialects.kinds import (
     ANYTHING,
@@ -76,7 +78,8 @@ _WORDS = (
 class own(Private, prefix="prime_rl"):  # noqa: N801  a namespace of fields, read like ``f``
     """``kind``: which program reads the file. Sections that are on as soon as they are there (``ac``,
     ``ac_offload``, ``full_offload``, ``compile``, ``lora``, ``ckpt``, ``broadcast``) are kept whole, or ``"None"``.
-    ``rows``: packed rows of an SFT step over all ranks; ``answers``: of an RL step. ``trainer_len`` and
+    ``rows``: packed rows of an SFT step over all ranks; ``answers``: of an RL step, and ``answer_rows`` as many
+    lengths as a row of RL once held. ``trainer_len`` and
     ``answer_len`` are the lengths of the two parts of RL, ``shared_len`` of both. ``chunk``: tokens of which the head
     makes logits at a time; ``words``: words of the vocabulary, before 0.5."""
 
@@ -91,6 +94,7 @@ class own(Private, prefix="prime_rl"):  # noqa: N801  a namespace of fields, rea
     trainer_len: int
     answer_len: int
     answers: int
+    answer_rows: int
     answer_tokens: int
     rows: int
     broadcast: str
@@ -271,6 +275,7 @@ _OF_RL = (
     Row("trainer.model.seq_len", own.trainer_len, POSITIVE),
     Row(f"{_O}seq_len", own.answer_len, POSITIVE),
     Row(f"{_O}batch_size", own.answers, _MAYBE_COUNT),
+    Row(f"{_O}micro_batch_size", own.answer_rows, POSITIVE),
     Row(f"{_O}token_batch_size", own.answer_tokens, _MAYBE_COUNT),
     Row(f"{_O}group_size", _R.n, POSITIVE, 1, (f"{_O}rollouts_per_example", f"{_O}rollouts_per_prompt"), f"{ORCHESTRATOR}: OrchestratorConfig"),
     Row(f"{_O}train.sampling.max_completion_tokens", _R.max_completion_tokens, _MAYBE_COUNT, aliases=(f"{_O}sampling.max_tokens", f"{_O}train.sampling.max_tokens")),
@@ -353,6 +358,24 @@ ALONE = _table(
     "prime_rl_trainer",
 )
 TABLES = {"rl": RL, "sft": SFT, "trainer": ALONE}
+
+
+def _section(name: str) -> Table:
+    """The keys of RL below a section, as a file of it alone has them."""
+    above = f"{name}."
+    rows = []
+    for row in RL.rows:
+        keys = (key for key in (row.key, *row.aliases) if key.startswith(above))
+        bare = [key.removeprefix(above) for key in keys]
+        if bare:
+            rows.append(replace(row, key=bare[0], aliases=tuple(bare[1:])))
+    known = frozenset(key.removeprefix(above) for key in RL.known if key.startswith(above))
+    free = [each.removeprefix(above) for each in RL.known_prefixes if each.startswith(above)]
+    is_free = name in RL.known_prefixes
+    return _table(f"prime-rl {name} config", tuple(rows), known, ("",) if is_free else tuple(free))
+
+
+SECTIONS = {name: _section(name) for name in ("trainer", "orchestrator", "inference")}
 
 
 def _whole() -> Table:

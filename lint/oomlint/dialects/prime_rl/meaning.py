@@ -37,8 +37,11 @@ _R = f.objective.rollout
 
 @meaning.requires
 def releases(run: Cells) -> Iterator[Bounds]:
-    """Those that have the keys: ``tp`` and ``trainer_gpu_ids`` went before 0.5.0 (2026-03-30), ``fp8`` became a section
-    on 2026-07-16, ``full_offload`` came on 2026-08-15 (configs/trainer.py)."""
+    """Those that have the keys: ``micro_batch_size`` of RL went before 0.3.0 (2025-10-27, 9a0070b1), ``tp`` and
+    ``trainer_gpu_ids`` before 0.5.0 (2026-03-30), ``fp8`` became a section on 2026-07-16, ``full_offload`` came on
+    2026-08-15 (configs/trainer.py)."""
+    if run.says(own.answer_rows):
+        yield "prime-rl", (), (0, 3)
     if run.says(f.parallel.tp) or run.says(own.gpu_ids):
         yield "prime-rl", (), (0, 5)
     if run.says(own.early_fp8):
