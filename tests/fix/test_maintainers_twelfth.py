@@ -6,7 +6,7 @@ import pytest
 from tests.fixing import fix_of, repaired
 from tests.linked import link, run_of
 
-from oomlint.fix.story import is_named_by_fields, made_for_others
+from oomlint.fix.story import made_for_others
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 
@@ -219,12 +219,6 @@ def test_what_alone_takes_a_foreign_optimizer_is_no_other_job() -> None:
     changes = {f.offload.optimizer: "cpu", f.offload.params: "cpu"}
     fix = fix_of(_first(files), changes)
     assert "by naming all.json" in fix.title
-
-
-def test_fields_are_no_name() -> None:
-    assert is_named_by_fields({f.optimizer.kind: "adamw8bit", f.checkpointing.mode: "full"})
-    assert not is_named_by_fields({f.optimizer.kind: "adamw8bit"})
-    assert not is_named_by_fields({f.offload.optimizer: "cpu", f.parallel.zero.stage: 3})
 
 
 _GROUPS = """\

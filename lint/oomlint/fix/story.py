@@ -234,11 +234,6 @@ def says_offloading_twice(stem: str, name: str) -> bool:
     return 0 < said < saying
 
 
-def is_named_by_fields(wishes: Wishes) -> bool:
-    """Whether there is no word for what a copy would be for, only several fields with their values."""
-    return sum(field not in _SIZES and field not in _NAMED_ABOVE for field in wishes) > 1
-
-
 def _purposes(wishes: Wishes) -> Iterator[str]:
     params, optimizer = wishes.get(f.offload.params), wishes.get(f.offload.optimizer)
     devices = {device for device in (params, optimizer) if device is not None}
