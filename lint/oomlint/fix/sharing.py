@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.block import Copy
 from oomlint.dialects.table import Table
-from oomlint.documents.base import Document, Node, Scalar, ShellDocument
+from oomlint.documents.base import Document, Node, Scalar
 from oomlint.documents.suffixes import PYTHON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
