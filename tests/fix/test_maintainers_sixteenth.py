@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.fixing import repaired
 
+from oomlint.fix.story import made_for_others
+from oomlint.hardware import find_gpu
+
 _AXOLOTL = """\
 base_model: Qwen/Qwen2.5-0.5B
 datasets:
@@ -40,3 +43,19 @@ def test_what_an_author_has_evaluated_and_saved_is_not_taken_away(
     result = repaired({"train.yaml": text}, unsafe=True)
     expected = {} if becomes is None else {"train.yaml": (_AXOLOTL + becomes).encode()}
     assert dict(result.texts) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("# HW: Dell GB10 (128 GB)", "GB10"),
+        ("# 128 GB of unified memory, no offloading", "a machine with unified memory"),
+        ("# DGX Spark", "a machine with unified memory"),
+        ("# unified memory of a DGX Spark, or an H100", None),
+    ],
+)
+def test_what_is_written_for_unified_memory_is_not_fitted_to_a_card(
+    text: str, other: str | None
+) -> None:
+    assert made_for_others(text, find_gpu("RTX-4090")) == other
+    assert made_for_others(text, find_gpu("GB10")) in (None, "H100")

@@ -7,6 +7,7 @@ from tests.fixing import fix_of, repaired
 from tests.linked import link, run_of
 
 from oomlint.fix.story import made_for_others
+from oomlint.hardware import find_gpu
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 
@@ -73,8 +74,8 @@ def test_a_comment_behind_a_device_map_says_what_it_is_for(comment: str, goes: b
     ],
 )
 def test_a_script_for_other_cards_says_so(text: str, card: str | None) -> None:
-    assert made_for_others(text, "NVIDIA") == card
-    assert made_for_others(text, "AMD") == (card if card == "CPUs" else None)
+    assert made_for_others(text, find_gpu("A100-80GB")) == card
+    assert made_for_others(text, find_gpu("MI300X")) == (card if card == "CPUs" else None)
 
 
 _MESH = """\

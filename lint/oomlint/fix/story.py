@@ -17,6 +17,7 @@ from msgspec import Struct
 from oomlint.dialects.machine.named_hardware import cards_in
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.text import Edit, Source
+from oomlint.hardware import Gpu
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
@@ -104,15 +105,26 @@ def _other_maker(folders: str) -> str | None:
     return next((m for m in makers if re.fullmatch(_OTHER_MAKERS, m, re.IGNORECASE)), None)
 
 
-def made_for_others(text: str, vendor: str) -> str | None:
-    """The card of another maker that a text names where it names none of ``vendor``'s, or the CPUs that a script puts its
-    model on where it speaks of no GPU's software: what fits it is reckoned for that."""
+def made_for_others(text: str, gpu: Gpu) -> str | None:
+    """The card that a text names where it names none of the maker of ``gpu``, or none with memory of its own like that, or
+    the CPUs that a script puts its model on where it speaks of no GPU's software: what fits it is reckoned for that."""
     if re.search(_ON_CPU, text) and not re.search(r"(?i)cuda|rocm|nvidia", text):
         return "CPUs"
     named = list(cards_in(text))
-    if any(gpu.vendor == vendor for _, gpu in named):
+    if any(_kind(each) == _kind(gpu) for _, each in named):
         return None
-    return next((name for name, _ in named), None)
+    other = next((name for name, _ in named), None)
+    if other is None and not gpu.unified_memory and re.search(_UNIFIED, text):
+        return "a machine with unified memory"
+    return other
+
+
+def _kind(gpu: Gpu) -> tuple[str, bool]:
+    return gpu.vendor, gpu.unified_memory
+
+
+# As comments say it of a DGX Spark, a Jetson, or a Mac.
+_UNIFIED = r"(?i)\bunified memory\b|\bDGX[ -]Spark\b"
 
 
 def _passes_stage(stage: int, plan: Plan, wishes: Wishes) -> bool:
