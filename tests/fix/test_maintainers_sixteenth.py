@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.fixing import repaired
+from tests.fixing import fix_of, repaired
+from tests.linked import run_of
 
+from oomlint.documents.text import apply_edits
 from oomlint.fix.story import made_for_others
 from oomlint.hardware import find_gpu
+from oomlint.plan.fields import f
 
 _AXOLOTL = """\
 base_model: Qwen/Qwen2.5-0.5B
@@ -59,3 +62,53 @@ def test_what_is_written_for_unified_memory_is_not_fitted_to_a_card(
 ) -> None:
     assert made_for_others(text, find_gpu("RTX-4090")) == other
     assert made_for_others(text, find_gpu("GB10")) in (None, "H100")
+
+
+@pytest.mark.parametrize(
+    ("line", "becomes"),
+    [
+        ("axolotl train train.yaml", None),
+        ("axolotl train train.yaml -- --num_machines 1", None),
+        ("axolotl train train.yaml --launcher torchrun", None),
+        (
+            "axolotl train train.yaml --launcher torchrun -- --nproc_per_node 4",
+            "axolotl train train.yaml --launcher torchrun -- --nproc_per_node 2",
+        ),
+    ],
+)
+def test_axolotl_is_given_no_option_of_the_launcher_that_it_starts(
+    line: str, becomes: str | None
+) -> None:
+    files = {"train.yaml": _AXOLOTL, "run.sh": f"{line}\n"}
+    fix = fix_of(run_of(files, "train.yaml"), {f.parallel.gpus_per_node: 2})
+    written = {edit.path: apply_edits(files[edit.path], [edit]) for edit in fix.edits}
+    assert written == ({} if becomes is None else {"run.sh": f"{becomes}\n"})
+
+
+def test_what_shards_nothing_is_not_told_to_offload() -> None:
+    text = (
+        _AXOLOTL.replace("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-32B")
+        + "adapter: qlora\nload_in_4bit: true\n"
+    )
+    files = {"train.yaml": text, "run.sh": "axolotl train train.yaml -- --num_processes 4\n"}
+    result = repaired(files, hardware="4xT4")
+    assert not [d for d in result.report.applied if "offload" in (d.fix.title if d.fix else "")]
+
+
+_UNSLOTH = {
+    "src/__init__.py": "",
+    "src/args.py": (
+        "from trl import SFTConfig, SFTTrainer\n\n\ndef trainer(model, data):\n"
+        "    args = SFTConfig(output_dir='out', max_seq_length=1024)\n"
+        "    return SFTTrainer(model=model, args=args, train_dataset=data)\n"
+    ),
+    "pyproject.toml": "[project]\nname = 'x'\ndependencies = ['trl==0.24.0', 'transformers']\n",
+}
+
+
+@pytest.mark.parametrize("library", ["unsloth", "transformers"])
+def test_a_key_that_unsloth_gives_to_trls_class_keeps_its_name(library: str) -> None:
+    program = f"import {library}\nfrom src.args import trainer\n\ntrainer(model, data).train()\n"
+    files = {**_UNSLOTH, "src/__main__.py": program}
+    texts = repaired(files, hardware="1xA100-80GB").texts
+    assert ("src/args.py" in texts) is (library != "unsloth")

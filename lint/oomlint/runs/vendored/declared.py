@@ -42,7 +42,7 @@ def without_declared(
         if stray.path not in options and not readers.ask_for(stray, is_started=is_started)
     )
     run = run if strays == run.stray else replace(run, stray=strays)
-    redeclared = frozenset(_redeclared(run, readers))
+    redeclared = frozenset(_redeclared(workspace, run, readers))
     run = replace(run, redeclared=redeclared) if redeclared else run
     wrongs = tuple(
         wrong
@@ -83,11 +83,14 @@ def without_declared(
     )
 
 
-def _redeclared(run: Run, readers: OwnReaders) -> Iterator[str]:
-    """Old names of keys that a script of the project gives to options of its own."""
+def _redeclared(workspace: Workspace, run: Run, readers: OwnReaders) -> Iterator[str]:
+    """Old names of keys that a script of the project gives to options of its own, or that a library which it imports
+    gives to the classes of another."""
     for block, _ in run.parts.blocks:
-        if not isinstance(block.document, PythonDocument):  # a call of the library's own class
-            yield from (key.path for key, _ in block.renamed() if readers.declare(key))
+        is_call = isinstance(block.document, PythonDocument)
+        for key, _ in block.renamed():
+            if patched_by(workspace, key) if is_call else readers.declare(key):
+                yield key.path
 
 
 def lacks(workspace: Workspace, claims: Sequence[Claim], block: Block, key: str) -> bool | None:
