@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.fixing import fix_of, repaired
-from tests.linked import run_of
+from tests.linked import link
 
 from oomlint.documents.text import apply_edits
 from oomlint.fix.story import made_for_others
@@ -80,7 +80,7 @@ def test_axolotl_is_given_no_option_of_the_launcher_that_it_starts(
     line: str, becomes: str | None
 ) -> None:
     files = {"train.yaml": _AXOLOTL, "run.sh": f"{line}\n"}
-    fix = fix_of(run_of(files, "train.yaml"), {f.parallel.gpus_per_node: 2})
+    fix = fix_of(link(files, *files).runs[0], {f.parallel.gpus_per_node: 2})
     written = {edit.path: apply_edits(files[edit.path], [edit]) for edit in fix.edits}
     assert written == ({} if becomes is None else {"run.sh": f"{becomes}\n"})
 
