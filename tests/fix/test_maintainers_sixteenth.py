@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.fixing import fix_of, repaired
-from tests.linked import link
+from tests.linked import link, workspace_of
 
 from oomlint.documents.text import apply_edits
+from oomlint.fix.ownership import why_not_ours
 from oomlint.fix.story import made_for_others
 from oomlint.hardware import find_gpu
 from oomlint.plan.fields import f
@@ -112,3 +113,43 @@ def test_a_key_that_unsloth_gives_to_trls_class_keeps_its_name(library: str) -> 
     files = {**_UNSLOTH, "src/__main__.py": program}
     texts = repaired(files, hardware="1xA100-80GB").texts
     assert ("src/args.py" in texts) is (library != "unsloth")
+
+
+def test_a_sample_that_came_with_a_model_is_not_the_projects() -> None:
+    beside = {"models/phi/config.json": "{}", "models/phi/tokenizer_config.json": "{}"}
+    sample = {"models/phi/sample_finetune.py": "", "train.py": "", "tokenizer_config.json": "{}"}
+    workspace = workspace_of({**beside, **sample, "config.json": "{}"})
+    assert why_not_ours(workspace, "models/phi/sample_finetune.py") is not None
+    assert why_not_ours(workspace, "train.py") is None
+
+
+_PLAIN = """\
+{told}
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-3B", torch_dtype="bfloat16")
+args = TrainingArguments(
+    output_dir="out", per_device_train_batch_size=1, gradient_checkpointing=True, bf16=True
+)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "is_written"),
+    [
+        (
+            '"""Run ``accelerate config`` for DeepSpeed ZeRO-3, then ``accelerate launch train.py``."""',
+            False,
+        ),
+        ("# accelerate launch --config_file fsdp.yaml train.py", False),
+        ("# accelerate launch train.py", True),
+        ("# python train.py, no DeepSpeed", True),
+    ],
+)
+def test_a_launch_that_comments_tell_of_is_not_reckoned_as_another(
+    told: str, is_written: bool
+) -> None:
+    files = {"train.py": _PLAIN.format(told=told)}
+    texts = repaired(files, hardware="1xRTX-4090-24GB", unsafe=True).texts
+    assert bool(texts) is is_written

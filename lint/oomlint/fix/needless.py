@@ -8,10 +8,10 @@ from functools import partial
 from msgspec.structs import replace
 
 from oomlint.dialects.machine.fields import scene
-from oomlint.documents.base import DataDocument
+from oomlint.documents.base import DataDocument, PythonDocument
 from oomlint.fix.edits import Fix
 from oomlint.fix.starts import why_from_nowhere
-from oomlint.fix.story import made_for_others
+from oomlint.fix.story import made_for_others, says_it_shards
 from oomlint.judgement import (
     card_not_there,
     cards_missing,
@@ -126,6 +126,8 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
         return f"{unread}, and which options it takes is not known"
     if _launch_is_elsewhere(run):
         return "no file says how it is started, and what starts it may shard the model"
+    if _tells_of_another_launch(run):
+        return "its comments tell of a launch under DeepSpeed or FSDP, whose config is not here"
     if _leaves_engine_starved(run, fix):
         return "the share of a card that the generation engine may take does not hold its weights, which comes first"
     if not diagnosis.finding.overflows and not judgement_of(run).is_lost:
@@ -179,5 +181,21 @@ def _launch_is_elsewhere(run: Run) -> bool:
         and run.parts.root is not None
         and isinstance(run.parts.root.document, DataDocument)
         and (run.is_started_by_guess or not any(claim.is_launched for claim in run.claims))
-        and run.plan.parallel.backend in (None, "none", "ddp", "dp", "device_map_pp")
+        and run.plan.parallel.backend in _WHOLE
     )
+
+
+def _tells_of_another_launch(run: Run) -> bool:
+    """Whether a script that nothing here starts says itself that a launcher shards its model."""
+    root = run.parts.root
+    return (
+        root is not None
+        and isinstance(root.document, PythonDocument)
+        and not any(claim.is_launched for claim in run.claims)
+        and run.plan.parallel.backend in _WHOLE
+        and says_it_shards(root.document.source.text)
+    )
+
+
+# Of what keeps the model whole on each card, or on the cards of one process.
+_WHOLE = (None, "none", "ddp", "dp", "device_map_pp")

@@ -1,6 +1,6 @@
 """Whose a file is that a fix would change, and whether anything of the project runs what it describes.
 
-What others wrote (a submodule, a vendored copy), what nobody runs any more (an archive) and what only tests read is
+What others wrote (a submodule, a vendored copy, a model with its samples), what nobody runs any more (an archive) and what only tests read is
 nothing that a maintainer wants fitted to a machine. Who names such a folder, or a file in it, means it all the same.
 """
 
@@ -20,6 +20,9 @@ _FOLDERS = (
     ("is a test's", r"_*(?:unit|integration|e2e)?[_-]?tests?|_*fixtures?|test[_-]?data|testing|e2e"),
     ("is another project's", r"(?:3rd|third)[_-]?part(?:y|ies)|vendor(?:ed|s)?|extern(?:als?)?|submodules?|site-packages"),
 )  # fmt: skip
+# What each repository of a language model on the Hub has (transformers 5 configuration_utils.py CONFIG_NAME,
+# tokenization_utils_base.py TOKENIZER_CONFIG_FILE): its makers' own samples of training lie there, too.
+_OF_A_MODEL = ("config.json", "tokenizer_config.json")
 # Where frameworks keep configs and scripts that show how they are used.
 _EXAMPLES = "examples"
 
@@ -40,6 +43,9 @@ def why_not_ours(workspace: Workspace, path: str) -> str | None:
         return f"{path} is no longer used, by its folder {aside}; name it to have it fixed"
     if is_set_aside(name):
         return f"{path} is no longer used, by its name; name it to have it fixed"
+    folder = path.rpartition("/")[0]
+    if above and all(workspace.exists(f"{folder}/{each}") for each in _OF_A_MODEL):
+        return f"{path} came with a model, whose files lie beside it; name it to have it fixed"
     return None
 
 

@@ -119,6 +119,19 @@ def made_for_others(text: str, gpu: Gpu) -> str | None:
     return other
 
 
+def says_it_shards(text: str) -> bool:
+    """Whether the comments of a script, its docstring included, tell of a launch that shards the model: ``accelerate
+    launch`` with a config of DeepSpeed's, which whoever starts it has made."""
+    told = "\n".join("".join(each) for each in re.findall(_TOLD, text))
+    return bool(re.search(_LAUNCH, told) and re.search(_SHARDS, told))
+
+
+# Strings of several lines and comments of Python.
+_TOLD = r"(?s)\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|#([^\n]*)"
+_LAUNCH = r"\b(?:accelerate[ \t]+launch|torchrun|deepspeed)[ \t]+[\w.<\[-]"
+_SHARDS = r"(?i)\bdeepspeed\b|\bzero[ _-]?(?:stage)?[ _-]?[123]\b|\bfsdp\b"
+
+
 def _kind(gpu: Gpu) -> tuple[str, bool]:
     return gpu.vendor, gpu.unified_memory
 
