@@ -14,11 +14,16 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.setting import Setting
 from oomlint.documents import SHELL_SUFFIXES, kind_of
-from oomlint.documents.base import Entry, Mapping
+from oomlint.documents.base import Entry, Mapping, ShellDocument
 from oomlint.documents.text import Edit, Source, together
 from oomlint.errors import CannotEdit
 from oomlint.fix.homes import home_of
-from oomlint.fix.new_files import AddedConfig, added_config, is_to_be_added
+from oomlint.fix.new_files import (
+    AddedConfig,
+    accelerate_config_around,
+    added_config,
+    is_to_be_added,
+)
 from oomlint.fix.own_steps import reads_gradients
 from oomlint.fix.ownership import started_plainly, why_not_ours, why_the_frameworks, why_unused
 from oomlint.fix.packages import missing_package, untold_package
@@ -483,6 +488,7 @@ def _set_fields(run: Run, values: MappingABC[str, Any], promise: _Promise) -> li
             raise CannotEdit(refused)
         _check_copy(run, block, name)
         _check_namesakes(run, block, name, value)
+        _check_engine(run, block, values)
         if name == ref.deepspeed and is_to_be_added(run, value):
             added = added_config(run, block, str(value))
             value = expected[name] = added.reference
@@ -531,6 +537,24 @@ def _check_copy(run: Run, block: Block, field: Any) -> None:
         untold = spans.why_untold(row.key, oldest, said)
         if untold is not None:
             raise CannotEdit(untold)
+
+
+def _check_engine(run: Run, block: Block, values: MappingABC[Any, Any]) -> None:
+    """See that no flags of a launcher bring DeepSpeed into a run that DDP trains where the project has a config for that.
+
+    Raises:
+        CannotEdit: they would.
+    """
+    copier = run.parts.copier
+    is_by_flags = block.table.section == "launcher" and isinstance(block.document, ShellDocument)
+    brings = run.plan.parallel.backend == "ddp" and f.parallel.zero.stage in values
+    if copier is None or not (is_by_flags and brings):
+        return
+    kept = accelerate_config_around(copier.workspace, block.path)
+    if kept is not None:
+        raise CannotEdit(
+            f"the project has {kept} for DeepSpeed, and whether this run takes it is its author's to say"
+        )
 
 
 def _check_namesakes(run: Run, block: Block, field: Any, value: Any) -> None:
