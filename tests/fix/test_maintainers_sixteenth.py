@@ -153,3 +153,13 @@ def test_a_launch_that_comments_tell_of_is_not_reckoned_as_another(
     files = {"train.py": _PLAIN.format(told=told)}
     texts = repaired(files, hardware="1xRTX-4090-24GB", unsafe=True).texts
     assert bool(texts) is is_written
+
+
+@pytest.mark.parametrize("machine", ["", "# HW: Dell GB10\n"])
+def test_the_machine_is_told_by_whatever_file_of_a_run(machine: str) -> None:
+    text = _AXOLOTL.replace("Qwen2.5-0.5B", "Qwen2.5-7B").replace("1024", "8192")
+    text = text.partition("val_set_size")[0]
+    more = "adapter: lora\nlora_target_linear: true\nsample_packing: true\n"
+    files = {"train.yaml": machine + text + more, "run.sh": "axolotl train train.yaml\n"}
+    texts = repaired(files, hardware="1xRTX-4090-24GB", unsafe=True).texts
+    assert bool(texts) is not bool(machine)

@@ -160,7 +160,9 @@ def _for_another_machine(run: Run) -> str | None:
         return None
     if run.plan.precision.fp8_train not in (None, "none") and not hardware.gpu.fp8:
         return f"it computes in FP8, for which {hardware.gpu.name} has nothing"
-    other = made_for_others(root.document.source.text, hardware.gpu)
+    texts = {claim.path: claim.document.source.text for claim in run.claims}
+    told = "\n".join({**texts, root.path: root.document.source.text}.values())
+    other = made_for_others(told, hardware.gpu)
     return other and f"it is written for {other}, with memory of another size"
 
 
