@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.fixing import fix_of, repaired
-from tests.linked import link, workspace_of
+from tests.linked import link, run_of, workspace_of
 
 from oomlint.documents.text import apply_edits
+from oomlint.fix.needless import unknown_of_batch
 from oomlint.fix.ownership import why_not_ours
 from oomlint.fix.story import made_for_others
 from oomlint.hardware import find_gpu
@@ -163,3 +164,35 @@ def test_the_machine_is_told_by_whatever_file_of_a_run(machine: str) -> None:
     files = {"train.yaml": machine + text + more, "run.sh": "axolotl train train.yaml\n"}
     texts = repaired(files, hardware="1xRTX-4090-24GB", unsafe=True).texts
     assert bool(texts) is not bool(machine)
+
+
+_OWN_COLLATOR = """\
+from ours import Collator
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", torch_dtype="bfloat16")
+args = TrainingArguments(output_dir="out", per_device_train_batch_size={micro}, bf16=True)
+Trainer(model=model, args=args, train_dataset=data, data_collator=Collator()).train()
+"""
+_OF_TRL = """\
+from trl import SFTConfig, SFTTrainer
+
+args = SFTConfig(output_dir="out", per_device_train_batch_size={micro}, max_length=4096)
+SFTTrainer(model="Qwen/Qwen2.5-7B", args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "micro", "is_known"),
+    [
+        (_OWN_COLLATOR, "8", False),
+        (_OF_TRL, "8", True),
+        (_OF_TRL, "sizes[device]", False),
+    ],
+)
+def test_a_smaller_batch_rests_on_what_is_known_of_it(
+    script: str, micro: str, is_known: bool
+) -> None:
+    run = run_of({"train.py": script.format(micro=micro)}, hardware="1xA100-80GB")
+    assert bool(unknown_of_batch(run, {f.batch.micro: 1})) is not is_known
+    assert unknown_of_batch(run, {f.checkpointing.mode: "full"}) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -21,8 +21,11 @@ from oomlint.judgement import (
     starves_engine,
     unread_program,
 )
+from oomlint.judgement.evidence import rests_on
 from oomlint.linting.diagnosis import Diagnosis
 from oomlint.linting.rule import Applicability, Finding, Severity
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import percent
 
@@ -124,17 +127,32 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
         return nowhere
     if unread := unread_program(run):
         return f"{unread}, and which options it takes is not known"
-    if _launch_is_elsewhere(run):
-        return "no file says how it is started, and what starts it may shard the model"
-    if _tells_of_another_launch(run):
-        return "its comments tell of a launch under DeepSpeed or FSDP, whose config is not here"
+    if otherwise := _launched_otherwise(run):
+        return otherwise
     if _leaves_engine_starved(run, fix):
         return "the share of a card that the generation engine may take does not hold its weights, which comes first"
+    if unknown := unknown_of_batch(run, fix.changes):
+        return f"a smaller batch rests on what is not known: {unknown}"
     if not diagnosis.finding.overflows and not judgement_of(run).is_lost:
         return "nothing says that the run rather dies without it"
     if fix.risk_after is not None and fix.risk_after.is_lost:
         return "the run would rather die with it, too"
     return None
+
+
+def unknown_of_batch(run: Run, changes: Iterable[str]) -> str | None:
+    """Why it is not known of what a batch is made that changes make smaller, its samples' length or its own size: what
+    makes the states fit may leave room for it as it is.
+
+    Of such fixes in read diffs none would be merged, of those under which something else was not read five of eight.
+    """
+    if f.batch.micro not in changes:
+        return None
+    bases = (b for b in rests_on(run) if b.leaf in _OF_A_BATCH and b.level >= Level.ASSUMED)
+    return next((basis.why for basis in bases), None)
+
+
+_OF_A_BATCH = (f.seq.max_len, f.batch.micro)
 
 
 def _leaves_engine_starved(run: Run, fix: Fix) -> bool:
@@ -172,6 +190,15 @@ def _asks_for_more(run: Run) -> bool:
     return (
         asked is not None and hardware is not None and (asked.value or 0) > hardware.gpus_per_node
     )
+
+
+def _launched_otherwise(run: Run) -> str | None:
+    """Why what starts a run, which is not here, may do more with its model than its files do."""
+    if _launch_is_elsewhere(run):
+        return "no file says how it is started, and what starts it may shard the model"
+    if _tells_of_another_launch(run):
+        return "its comments tell of a launch under DeepSpeed or FSDP, whose config is not here"
+    return None
 
 
 def _launch_is_elsewhere(run: Run) -> bool:

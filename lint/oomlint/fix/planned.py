@@ -12,7 +12,12 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
-from oomlint.fix.needless import WORDS_FOR_RISK, unless_needless, unless_stopped
+from oomlint.fix.needless import (
+    WORDS_FOR_RISK,
+    unknown_of_batch,
+    unless_needless,
+    unless_stopped,
+)
 from oomlint.judgement import (
     cards_missing,
     depends_on_data,
@@ -260,6 +265,8 @@ def _plan_at(run: Run, options: Options, level: Applicability) -> _Plan | None:
         if move.changes.keys() & _DECISIONS or kind.startswith(_OTHER_OPTIMIZERS):
             return False
         if not host_is_short and _takes_back(run, move):
+            return False
+        if unknown_of_batch(run, move.changes):
             return False
         return move.rule not in rules or selection.takes(rules[move.rule])
 
