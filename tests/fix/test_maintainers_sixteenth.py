@@ -196,3 +196,25 @@ def test_a_smaller_batch_rests_on_what_is_known_of_it(
     run = run_of({"train.py": script.format(micro=micro)}, hardware="1xA100-80GB")
     assert bool(unknown_of_batch(run, {f.batch.micro: 1})) is not is_known
     assert unknown_of_batch(run, {f.checkpointing.mode: "full"}) is None
+
+
+_LITGPT = """\
+checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf
+out_dir: out/finetune/full
+precision: bf16-true
+devices: 4
+train:
+  global_batch_size: 64
+  micro_batch_size: 4
+  epochs: 1
+  max_seq_length: 2048
+"""
+
+
+def test_a_config_of_litgpts_hub_is_the_projects_where_something_names_it() -> None:
+    path = "litgpt_train/config_hub/finetune/llama-2-7b/full.yaml"
+    files = {path: _LITGPT, "requirements.txt": "torch\nlitgpt\n"}
+    fix = fix_of(run_of(files, path), {f.batch.micro: 1})
+    assert "as litgpt ships it, and nothing names it" in str(fix.reason)
+    files["train.sh"] = f"litgpt finetune_full --config {path}\n"
+    assert fix_of(run_of(files, path), {f.batch.micro: 1}).edits
