@@ -218,3 +218,18 @@ def test_a_config_of_litgpts_hub_is_the_projects_where_something_names_it() -> N
     assert "as litgpt ships it, and nothing names it" in str(fix.reason)
     files["train.sh"] = f"litgpt finetune_full --config {path}\n"
     assert fix_of(run_of(files, path), {f.batch.micro: 1}).edits
+
+
+@pytest.mark.parametrize("comment", ["", "  # 64 * 4 = 256"])
+def test_where_only_a_comment_is_against_the_cheapest_way_no_other_is_taken(comment: str) -> None:
+    text = (
+        _AXOLOTL.partition("val_set_size")[0]
+        .replace("Qwen2.5-0.5B", "Qwen2.5-7B")
+        .replace("micro_batch_size: 1\n", "micro_batch_size: 64\n")
+        .replace("steps: 4\n", f"steps: 4{comment}\n")
+    )
+    more = "adapter: lora\nlora_target_linear: true\nsample_packing: true\ngradient_checkpointing: true\n"
+    files = {"train.yaml": text + more, "run.sh": "axolotl train train.yaml\n"}
+    texts = repaired(files, hardware="1xA100-40GB", unsafe=True).texts
+    assert bool(texts) is not bool(comment)
+    assert not texts or "liger" not in texts["train.yaml"].decode()

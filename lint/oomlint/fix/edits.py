@@ -16,7 +16,7 @@ from oomlint.dialects.setting import Setting
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Entry, Mapping, ShellDocument
 from oomlint.documents.text import Edit, Source, together
-from oomlint.errors import CannotEdit
+from oomlint.errors import CannotEdit, UntrueComment
 from oomlint.fix.homes import home_of
 from oomlint.fix.new_files import (
     AddedConfig,
@@ -75,6 +75,7 @@ class Fix(Struct, frozen=True, eq=False):
 
     ``changes`` are the fields of the plan that it sets, by name, ``gpu_bytes_after`` and
     ``host_bytes_after`` the peaks that are predicted then, and ``risk_after`` how likely the run dies.
+    ``is_told_otherwise`` where nothing but a comment is against it, which would then be untrue.
     ``limit_bytes_after`` is how much there is then of the resource in question, where the fix changes that.
     """
 
@@ -95,6 +96,7 @@ class Fix(Struct, frozen=True, eq=False):
     limit_bytes_after: int | None = None
     risk_after: Risk | None = None
     made: Made | None = None
+    is_told_otherwise: bool = False
 
     def declined(self, reason: str) -> Fix:
         """It is only shown, without its edits, and why."""
@@ -142,14 +144,14 @@ def make_fix(
         plain = _plain_edits(run, proposal, promise)
         changed = _after(run, proposal)
     except CannotEdit as error:
-        return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
+        return _shown(proposal, error)
     made = Made(run, proposal, resource, plain)
     try:
         fields = FixFields(_wished(proposal), promise.written)
         apart = set_apart(run, plain, expected, agreed, fields)
         _check_comments(run, apart.edits)
     except CannotEdit as error:
-        return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
+        return _shown(proposal, error, made)
     after = None if changed is None else changed.estimate
     limits = _limits(run if changed is None else changed)
     raised = limits[resource == "host"]
@@ -171,6 +173,18 @@ def make_fix(
         leaves=frozenset(apart.left),
         joins=apart.joined | promise.joined,
         made=made,
+    )
+
+
+def _shown(proposal: Proposal, error: CannotEdit, made: Made | None = None) -> Fix:
+    """A proposal without its edits, and why."""
+    return Fix(
+        proposal.title,
+        Applicability.DISPLAY,
+        (),
+        reason=str(error),
+        made=made,
+        is_told_otherwise=isinstance(error, UntrueComment),
     )
 
 
@@ -256,7 +270,7 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     for path, document in documents.items():
         said = stage_in_comment(_script(run, path) or document, run.plan, wished)
         if said is not None:
-            raise CannotEdit(f"a comment in {_name(path)} would no longer be true: {said}")
+            raise UntrueComment(f"a comment in {_name(path)} would no longer be true: {said}")
     variant = variant_beside(run.claims[0].path, beside, wished)
     if variant is not None:
         raise CannotEdit(f"{_name(variant)} beside it is for that")
@@ -313,7 +327,7 @@ def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
             raise CannotEdit(f"a comment beside it warns: {warning}")
         untrue = None if source is None else untrue_beside(source, edit)
         if untrue is not None:
-            raise CannotEdit(f"a comment beside it would no longer be true: {untrue}")
+            raise UntrueComment(f"a comment beside it would no longer be true: {untrue}")
 
 
 def _wished(proposal: Proposal) -> dict[Any, Any]:

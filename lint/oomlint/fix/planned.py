@@ -151,9 +151,11 @@ class _Trouble(Struct, frozen=True, eq=False, dict=True):
             is_host = diagnosis.finding.resource == "host"
             after = plan.fix.host_bytes_after if is_host else plan.fix.gpu_bytes_after
             return replace(plan.fix, predicted_bytes_after=after)
-        if fix is None or fix.applicability < self.level or not is_taken:
+        if fix is None or fix.applicability < self.level:
             return fix
-        return fix.declined("--fix takes the cheapest way instead")
+        if not plan.fix.edits:
+            return fix.declined("the cheapest way is another, which is shown")
+        return fix.declined("--fix takes the cheapest way instead") if is_taken else fix
 
 
 def _risk(headline: Diagnosis) -> float:
@@ -211,7 +213,7 @@ def _fitted_or_shown(
         return fix
     # No plan is written for a program that is not followed.
     plan = None if unread_program(fitted) else _plan(fitted, options, lowest)
-    if plan is None:
+    if plan is None or not plan.fix.edits:
         return fix.declined(
             "the run would rather die on so few GPUs: it is written for another machine"
         )
@@ -296,9 +298,13 @@ def _takes_back(run: Run, move: Move) -> bool:
 
 
 def _first_written(ways: Sequence[Way], level: Applicability) -> _Plan | None:
+    """The cheapest way that can be written; where nothing but a comment is against a cheaper one, that is shown, since
+    its author would rather write the comment anew than have another mechanism brought in."""
     for way in ways:
         fix = fix_of(way)
-        if fix is not None and fix.edits and fix.applicability >= level:
+        if fix is None:
+            continue
+        if fix.is_told_otherwise or (fix.edits and fix.applicability >= level):
             return _Plan(fix, frozenset(move.rule for move in way.moves))
     return None
 
