@@ -233,3 +233,32 @@ def test_where_only_a_comment_is_against_the_cheapest_way_no_other_is_taken(comm
     texts = repaired(files, hardware="1xA100-40GB", unsafe=True).texts
     assert bool(texts) is not bool(comment)
     assert not texts or "liger" not in texts["train.yaml"].decode()
+
+
+_STARTED = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("{model}", torch_dtype="bfloat16")
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+_LINE = (
+    "torchrun --nproc_per_node 4 {script} --output_dir out --per_device_train_batch_size 1"
+    " --bf16 True --gradient_checkpointing True --deepspeed ds/zero3.json\n"
+)
+_ZERO_3 = '{"zero_optimization": {"stage": 3%s}, "bf16": {"enabled": true}%s}\n'
+_ON_CPU = ', "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}'
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_no_unsafe_way_is_taken_in_place_of_a_safe_one_that_files_refuse(is_refused: bool) -> None:
+    files = {
+        "large.py": _STARTED.format(model="Qwen/Qwen2.5-7B"),
+        "small.py": _STARTED.format(model="Qwen/Qwen2.5-0.5B"),
+        "large.sh": _LINE.format(script="large.py"),
+        "small.sh": _LINE.format(script="small.py"),
+        "ds/zero3.json": _ZERO_3 % ("", ""),
+    }
+    if is_refused:
+        files["ds/large.json"] = _ZERO_3 % (_ON_CPU, ', "train_micro_batch_size_per_gpu": 8')
+    texts = repaired(files, hardware="4xRTX-4090-24GB", unsafe=True).texts
+    assert set(texts) == (set() if is_refused else {"large.sh", "ds/zero3_offload_optimizer.json"})

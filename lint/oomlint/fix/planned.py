@@ -280,9 +280,13 @@ def _plan_at(run: Run, options: Options, level: Applicability) -> _Plan | None:
     ways = ways_to_fit(run, unsafe=is_unsafe, takes=takes, accepts=accepts)
     plan = _first_written(ways, level)
     if plan is None and ways:
+        refused = fix_of(ways[0])
         # What the files will not have said in them is left out, which is asked only where it matters.
         ways = ways_to_fit(run, unsafe=is_unsafe, takes=writable, accepts=accepts)
         plan = _first_written(ways, level)
+        if plan is None and refused is not None and not refused.edits:
+            # Who may keep what is trained as it is is shown that, and not given what changes it.
+            plan = _Plan(refused, frozenset())
     return plan
 
 
