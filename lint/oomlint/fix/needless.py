@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -140,13 +141,13 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
     return None
 
 
-def unknown_of_batch(run: Run, changes: Iterable[str]) -> str | None:
+def unknown_of_batch(run: Run, changes: Iterable[Any]) -> str | None:
     """Why it is not known of what a batch is made that changes make smaller, its samples' length or its own size: what
     makes the states fit may leave room for it as it is.
 
     Of such fixes in read diffs none would be merged, of those under which something else was not read five of eight.
     """
-    if f.batch.micro not in changes:
+    if str(f.batch.micro) not in map(str, changes):
         return None
     bases = (b for b in rests_on(run) if b.leaf in _OF_A_BATCH and b.level >= Level.ASSUMED)
     return next((basis.why for basis in bases), None)
