@@ -87,5 +87,9 @@ class CannotEdit(Exception):
     """A change cannot be written safely here; ``str(error)`` says why, for the user."""
 
 
+class UntrueComment(CannotEdit):
+    """Nothing is against a change but a comment with what it changes, which a person would write anew."""
+
+
 class UsageError(Exception):
     """The command line or the settings are wrong; exit status 2."""

@@ -6,7 +6,8 @@ import pytest
 from tests.fixing import fix_of, repaired
 from tests.linked import link, run_of
 
-from oomlint.fix.story import is_named_by_fields, made_for_others
+from oomlint.fix.story import made_for_others
+from oomlint.hardware import find_gpu
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 
@@ -73,8 +74,8 @@ def test_a_comment_behind_a_device_map_says_what_it_is_for(comment: str, goes: b
     ],
 )
 def test_a_script_for_other_cards_says_so(text: str, card: str | None) -> None:
-    assert made_for_others(text, "NVIDIA") == card
-    assert made_for_others(text, "AMD") == (card if card == "CPUs" else None)
+    assert made_for_others(text, find_gpu("A100-80GB")) == card
+    assert made_for_others(text, find_gpu("MI300X")) == (card if card == "CPUs" else None)
 
 
 _MESH = """\
@@ -219,12 +220,6 @@ def test_what_alone_takes_a_foreign_optimizer_is_no_other_job() -> None:
     changes = {f.offload.optimizer: "cpu", f.offload.params: "cpu"}
     fix = fix_of(_first(files), changes)
     assert "by naming all.json" in fix.title
-
-
-def test_fields_are_no_name() -> None:
-    assert is_named_by_fields({f.optimizer.kind: "adamw8bit", f.checkpointing.mode: "full"})
-    assert not is_named_by_fields({f.optimizer.kind: "adamw8bit"})
-    assert not is_named_by_fields({f.offload.optimizer: "cpu", f.parallel.zero.stage: 3})
 
 
 _GROUPS = """\

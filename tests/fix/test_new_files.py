@@ -261,6 +261,15 @@ def test_accelerate_takes_flags_and_no_file(project: Path) -> None:
     assert (project / "run.sh").read_text() == after
 
 
+def test_no_flags_say_what_a_config_of_accelerates_is_there_for(project: Path) -> None:
+    _written(
+        project,
+        {"conf/zero2.yaml": "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n"},
+    )
+    files = {"run.sh": "accelerate launch --num_processes 4 train.py\n", "train.py": SCRIPT}
+    assert "the project has conf/zero2.yaml for DeepSpeed" in _reason(project, files, STAGE_3)
+
+
 def test_experts_that_a_loop_picks_are_not_parted(project: Path) -> None:
     """Ranks would wait for those that only others use; LLaMA-Factory makes their block a leaf."""
     line = "torchrun --nproc_per_node 4 -m trl.scripts.sft --config a.yaml\n"
@@ -323,21 +332,17 @@ def test_no_second_one_is_added_beside_one_that_says_otherwise(project: Path, pl
     assert "says otherwise" in _reason(project, files, STAGE_3)
 
 
-def test_one_that_offloads_less_is_for_something_else(project: Path) -> None:
-    said = json.loads(text_of(OF_LLAMA_FACTORY, "ds_z3_config.json"))
-    said["train_micro_batch_size_per_gpu"] = 2
-    _written(project, {"sharding/three.json": json.dumps(said)})
+def test_none_is_added_to_configs_that_the_project_has(project: Path) -> None:
+    """One of them shards without offloading: whether this run is to take it, or to have another, nothing tells."""
+    _written(project, {"sharding/two.json": text_of(OF_LLAMA_FACTORY, "ds_z2_config.json")})
     files = {"sft.yaml": FULL, "run.sh": TRAIN.format("sft.yaml")}
-    new = "ds_z3_offload_config.json"
-    assert _added(project, files, OFFLOADED) == [f"deepspeed: {new}", new]
+    assert "sharding/two.json" in _reason(project, files, OFFLOADED)
 
 
-def test_it_is_indented_as_the_others_are(project: Path) -> None:
-    other = text_of(OF_LLAMA_FACTORY, "ds_z2_config.json", 8)
-    _written(project, {"ds/two.json": other})
-    fix = _fix(project, {"sft.yaml": FULL, "run.sh": TRAIN.format("sft.yaml")}, STAGE_3)
-    (text,) = (edit.replacement for edit in fix.edits if edit.creates)
-    assert text == text_of(OF_LLAMA_FACTORY, "ds_z3_config.json", 8)
+def test_none_is_named_where_a_variable_has_the_folder_of_the_program(project: Path) -> None:
+    line = f'ROOT="$(cd "$(dirname "$0")/.." && pwd)"\ntorchrun --nproc_per_node 4 "$ROOT/train.py" {OPTIONS}'
+    files = {"scripts/run.sh": line, "train.py": PARSING}
+    assert "a variable names the folder" in _reason(project, files, STAGE_3)
 
 
 # -- where it is not written -----------------------------------------------------------------------

@@ -268,7 +268,8 @@ def test_key_that_no_run_wants_goes_from_the_file_itself() -> None:
 LAUNCH = "#!/bin/bash\naxolotl train shared.yaml --{option}\n"
 
 
-def test_config_that_two_launch_lines_share_is_copied_for_one() -> None:
+def test_config_of_a_run_that_two_launch_lines_share_is_not_copied_for_one() -> None:
+    """What one line alone wants is said on that line; a second config of the run with another number is nobody's."""
     files = {
         "one.sh": LAUNCH.format(option="micro-batch-size 4"),
         "two.sh": LAUNCH.format(option="micro-batch-size 2"),
@@ -276,10 +277,12 @@ def test_config_that_two_launch_lines_share_is_copied_for_one() -> None:
         "zero2.json": ZERO2,
     }
     rule = wants("checkpointing.mode", "none", lambda run: run.plan.batch.micro == 4)
-    changed = texts(fix(files, rule))
-    assert changed.keys() == {"one.sh", "shared_checkpointing_none.yaml"}
-    assert changed["one.sh"] == files["one.sh"].replace(
-        "shared.yaml", "shared_checkpointing_none.yaml"
+    result = fix(files, rule)
+    assert texts(result) == {}
+    (left,) = result.report.diagnoses
+    assert left.fix is not None
+    assert left.fix.reason == (
+        "shared.yaml serves others too, and what this run alone wants is said better on its command line"
     )
 
 
@@ -400,7 +403,7 @@ def test_file_of_that_name_elsewhere_is_another_one(tmp_path: Path) -> None:
     assert texts(result).keys() == {"mine/ds.json"}
 
 
-def test_config_that_another_script_starts_too_is_copied(tmp_path: Path) -> None:
+def test_config_of_a_run_that_another_script_starts_too_stays_as_it_is(tmp_path: Path) -> None:
     files = {
         "one.sh": LAUNCH.format(option="micro-batch-size 4"),
         "two.sh": LAUNCH.format(option="micro-batch-size 2"),
@@ -409,11 +412,7 @@ def test_config_that_another_script_starts_too_is_copied(tmp_path: Path) -> None
     }
     workspace = on_disk(tmp_path, files)
     result = fix_all(workspace, ["one.sh"], Options(), rules=[stage_3], naming=naming_in(workspace))
-    assert texts(result) == {
-        "one.sh": files["one.sh"].replace("shared.yaml", "shared_zero3.yaml"),
-        "shared_zero3.yaml": SMALL.replace("zero2.json", "zero3.json"),
-        "zero3.json": ZERO2.replace('"stage": 2', '"stage": 3'),
-    }
+    assert texts(result) == {}
 
 
 # -- names that say what is in a file ----------------------------------------------------------

@@ -19,6 +19,7 @@ from oomlint.wording.spelling import is_misspelling
         ("learningRate", "learning_rate"),
         ("gradient_checkpoiting", "gradient_checkpointing"),
         ("IMAGAE_MAX_PIXELS", "IMAGE_MAX_PIXELS"),
+        ("datasets_test", "test_datasets"),
     ],
 )
 def test_one_name_written_otherwise(written: str, name: str) -> None:

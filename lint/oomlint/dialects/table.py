@@ -151,7 +151,9 @@ class Table(Struct, frozen=True, dict=True):
         # num_epochs is nearer to num_ppo_epochs than to num_train_epochs, by its letters.
         words = key.split("_")
         trained = ["_".join((*words[:n], "train", *words[n:])) for n in range(len(words))]
-        close = [*trained, *get_close_matches(key, names, n=3, cutoff=0.8)]
+        # datasets_test is test_datasets, of which its letters alone do not tell.
+        turned = [name for name in names if sorted(name.split("_")) == sorted(words)]
+        close = [*trained, *turned, *get_close_matches(key, names, n=3, cutoff=0.8)]
         return tuple(names[near] for near in dict.fromkeys(close) if near in names)
 
     @cached_property

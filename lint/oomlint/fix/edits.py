@@ -14,11 +14,16 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.setting import Setting
 from oomlint.documents import SHELL_SUFFIXES, kind_of
-from oomlint.documents.base import Entry, Mapping
+from oomlint.documents.base import Entry, Mapping, ShellDocument
 from oomlint.documents.text import Edit, Source, together
-from oomlint.errors import CannotEdit
+from oomlint.errors import CannotEdit, UntrueComment
 from oomlint.fix.homes import home_of
-from oomlint.fix.new_files import AddedConfig, added_config, is_to_be_added
+from oomlint.fix.new_files import (
+    AddedConfig,
+    accelerate_config_around,
+    added_config,
+    is_to_be_added,
+)
 from oomlint.fix.own_steps import reads_gradients
 from oomlint.fix.ownership import started_plainly, why_not_ours, why_the_frameworks, why_unused
 from oomlint.fix.packages import missing_package, untold_package
@@ -70,6 +75,7 @@ class Fix(Struct, frozen=True, eq=False):
 
     ``changes`` are the fields of the plan that it sets, by name, ``gpu_bytes_after`` and
     ``host_bytes_after`` the peaks that are predicted then, and ``risk_after`` how likely the run dies.
+    ``is_told_otherwise`` where nothing but a comment is against it, which would then be untrue.
     ``limit_bytes_after`` is how much there is then of the resource in question, where the fix changes that.
     """
 
@@ -90,6 +96,7 @@ class Fix(Struct, frozen=True, eq=False):
     limit_bytes_after: int | None = None
     risk_after: Risk | None = None
     made: Made | None = None
+    is_told_otherwise: bool = False
 
     def declined(self, reason: str) -> Fix:
         """It is only shown, without its edits, and why."""
@@ -137,14 +144,14 @@ def make_fix(
         plain = _plain_edits(run, proposal, promise)
         changed = _after(run, proposal)
     except CannotEdit as error:
-        return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error))
+        return _shown(proposal, error)
     made = Made(run, proposal, resource, plain)
     try:
         fields = FixFields(_wished(proposal), promise.written)
         apart = set_apart(run, plain, expected, agreed, fields)
         _check_comments(run, apart.edits)
     except CannotEdit as error:
-        return Fix(proposal.title, Applicability.DISPLAY, (), reason=str(error), made=made)
+        return _shown(proposal, error, made)
     after = None if changed is None else changed.estimate
     limits = _limits(run if changed is None else changed)
     raised = limits[resource == "host"]
@@ -166,6 +173,18 @@ def make_fix(
         leaves=frozenset(apart.left),
         joins=apart.joined | promise.joined,
         made=made,
+    )
+
+
+def _shown(proposal: Proposal, error: CannotEdit, made: Made | None = None) -> Fix:
+    """A proposal without its edits, and why."""
+    return Fix(
+        proposal.title,
+        Applicability.DISPLAY,
+        (),
+        reason=str(error),
+        made=made,
+        is_told_otherwise=isinstance(error, UntrueComment),
     )
 
 
@@ -251,7 +270,7 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     for path, document in documents.items():
         said = stage_in_comment(_script(run, path) or document, run.plan, wished)
         if said is not None:
-            raise CannotEdit(f"a comment in {_name(path)} would no longer be true: {said}")
+            raise UntrueComment(f"a comment in {_name(path)} would no longer be true: {said}")
     variant = variant_beside(run.claims[0].path, beside, wished)
     if variant is not None:
         raise CannotEdit(f"{_name(variant)} beside it is for that")
@@ -308,7 +327,7 @@ def _check_comments(run: Run, edits: tuple[Edit, ...]) -> None:
             raise CannotEdit(f"a comment beside it warns: {warning}")
         untrue = None if source is None else untrue_beside(source, edit)
         if untrue is not None:
-            raise CannotEdit(f"a comment beside it would no longer be true: {untrue}")
+            raise UntrueComment(f"a comment beside it would no longer be true: {untrue}")
 
 
 def _wished(proposal: Proposal) -> dict[Any, Any]:
@@ -483,6 +502,7 @@ def _set_fields(run: Run, values: MappingABC[str, Any], promise: _Promise) -> li
             raise CannotEdit(refused)
         _check_copy(run, block, name)
         _check_namesakes(run, block, name, value)
+        _check_engine(run, block, values)
         if name == ref.deepspeed and is_to_be_added(run, value):
             added = added_config(run, block, str(value))
             value = expected[name] = added.reference
@@ -531,6 +551,24 @@ def _check_copy(run: Run, block: Block, field: Any) -> None:
         untold = spans.why_untold(row.key, oldest, said)
         if untold is not None:
             raise CannotEdit(untold)
+
+
+def _check_engine(run: Run, block: Block, values: MappingABC[Any, Any]) -> None:
+    """See that no flags of a launcher bring DeepSpeed into a run that DDP trains where the project has a config for that.
+
+    Raises:
+        CannotEdit: they would.
+    """
+    copier = run.parts.copier
+    is_by_flags = block.table.section == "launcher" and isinstance(block.document, ShellDocument)
+    brings = run.plan.parallel.backend == "ddp" and f.parallel.zero.stage in values
+    if copier is None or not (is_by_flags and brings):
+        return
+    kept = accelerate_config_around(copier.workspace, block.path)
+    if kept is not None:
+        raise CannotEdit(
+            f"the project has {kept} for DeepSpeed, and whether this run takes it is its author's to say"
+        )
 
 
 def _check_namesakes(run: Run, block: Block, field: Any, value: Any) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from oomlint.dialects.machine.fields import scene
-from oomlint.documents.base import DataDocument
+from oomlint.documents.base import DataDocument, PythonDocument
 from oomlint.fix.edits import Fix
 from oomlint.fix.starts import why_from_nowhere
-from oomlint.fix.story import made_for_others
+from oomlint.fix.story import made_for_others, says_it_shards
 from oomlint.judgement import (
     card_not_there,
     cards_missing,
@@ -21,8 +22,11 @@ from oomlint.judgement import (
     starves_engine,
     unread_program,
 )
+from oomlint.judgement.evidence import rests_on
 from oomlint.linting.diagnosis import Diagnosis
 from oomlint.linting.rule import Applicability, Finding, Severity
+from oomlint.plan.evidence import Level
+from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import percent
 
@@ -124,15 +128,32 @@ def _why_to_no_end(diagnosis: Diagnosis, fix: Fix) -> str | None:
         return nowhere
     if unread := unread_program(run):
         return f"{unread}, and which options it takes is not known"
-    if _launch_is_elsewhere(run):
-        return "no file says how it is started, and what starts it may shard the model"
+    if otherwise := _launched_otherwise(run):
+        return otherwise
     if _leaves_engine_starved(run, fix):
         return "the share of a card that the generation engine may take does not hold its weights, which comes first"
+    if unknown := unknown_of_batch(run, fix.changes):
+        return f"a smaller batch rests on what is not known: {unknown}"
     if not diagnosis.finding.overflows and not judgement_of(run).is_lost:
         return "nothing says that the run rather dies without it"
     if fix.risk_after is not None and fix.risk_after.is_lost:
         return "the run would rather die with it, too"
     return None
+
+
+def unknown_of_batch(run: Run, changes: Iterable[Any]) -> str | None:
+    """Why it is not known of what a batch is made that changes make smaller, its samples' length or its own size: what
+    makes the states fit may leave room for it as it is.
+
+    Of such fixes in read diffs none would be merged, of those under which something else was not read five of eight.
+    """
+    if str(f.batch.micro) not in map(str, changes):
+        return None
+    bases = (b for b in rests_on(run) if b.leaf in _OF_A_BATCH and b.level >= Level.ASSUMED)
+    return next((basis.why for basis in bases), None)
+
+
+_OF_A_BATCH = (f.seq.max_len, f.batch.micro)
 
 
 def _leaves_engine_starved(run: Run, fix: Fix) -> bool:
@@ -158,7 +179,9 @@ def _for_another_machine(run: Run) -> str | None:
         return None
     if run.plan.precision.fp8_train not in (None, "none") and not hardware.gpu.fp8:
         return f"it computes in FP8, for which {hardware.gpu.name} has nothing"
-    other = made_for_others(root.document.source.text, hardware.gpu.vendor)
+    texts = {claim.path: claim.document.source.text for claim in run.claims}
+    told = "\n".join({**texts, root.path: root.document.source.text}.values())
+    other = made_for_others(told, hardware.gpu)
     return other and f"it is written for {other}, with memory of another size"
 
 
@@ -170,6 +193,15 @@ def _asks_for_more(run: Run) -> bool:
     )
 
 
+def _launched_otherwise(run: Run) -> str | None:
+    """Why what starts a run, which is not here, may do more with its model than its files do."""
+    if _launch_is_elsewhere(run):
+        return "no file says how it is started, and what starts it may shard the model"
+    if _tells_of_another_launch(run):
+        return "its comments tell of a launch under DeepSpeed or FSDP, whose config is not here"
+    return None
+
+
 def _launch_is_elsewhere(run: Run) -> bool:
     """Whether a run is a file of arguments that nothing here is seen to start, for a script whose launcher, with a
     config of its own, decides how the model is spread: a change reckoned for one process says nothing of it."""
@@ -179,5 +211,21 @@ def _launch_is_elsewhere(run: Run) -> bool:
         and run.parts.root is not None
         and isinstance(run.parts.root.document, DataDocument)
         and (run.is_started_by_guess or not any(claim.is_launched for claim in run.claims))
-        and run.plan.parallel.backend in (None, "none", "ddp", "dp", "device_map_pp")
+        and run.plan.parallel.backend in _WHOLE
     )
+
+
+def _tells_of_another_launch(run: Run) -> bool:
+    """Whether a script that nothing here starts says itself that a launcher shards its model."""
+    root = run.parts.root
+    return (
+        root is not None
+        and isinstance(root.document, PythonDocument)
+        and not any(claim.is_launched for claim in run.claims)
+        and run.plan.parallel.backend in _WHOLE
+        and says_it_shards(root.document.source.text)
+    )
+
+
+# Of what keeps the model whole on each card, or on the cards of one process.
+_WHOLE = (None, "none", "ddp", "dp", "device_map_pp")

@@ -24,8 +24,8 @@ from oomlint.dialects.deepspeed.dialect import looks_like_deepspeed
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.deepspeed.presets import FAMILIES, text_of
 from oomlint.dialects.setting import Setting
-from oomlint.documents import JSON_SUFFIXES, PYTHON_SUFFIXES, kind_of
-from oomlint.documents.base import Document, Mapping, ShellDocument, root_of
+from oomlint.documents import JSON_SUFFIXES, PYTHON_SUFFIXES, YAML_SUFFIXES, kind_of
+from oomlint.documents.base import Document, Mapping, Scalar, ShellDocument, root_of
 from oomlint.documents.json import parse_json
 from oomlint.documents.text import Location, Source, Span
 from oomlint.errors import CannotEdit, FileError
@@ -84,7 +84,7 @@ def added_config(run: Run, block: Block, name: str) -> AddedConfig:
     path, reference = place.name(name)
     theirs = configs_around(copier.workspace, block.path)
     family = next(each for each in FAMILIES if name.removesuffix(".json") in each.configs())
-    text = text_of(family, name, next((each.indent for each in theirs), None))
+    text = text_of(family, name)
     twin = _twin(copier, run, path, reference, text)
     if twin is not None:
         return AddedConfig(twin.path, twin.reference, None)
@@ -93,6 +93,10 @@ def added_config(run: Run, block: Block, name: str) -> AddedConfig:
     other = _elsewhere(copier, run, theirs, path, text)
     if other is not None:
         return AddedConfig(other, _from_start(place, other), None)
+    if theirs:
+        raise CannotEdit(
+            f"the project has DeepSpeed configs of its own ({theirs[0].path}), and which of them a run takes is its author's to say"
+        )
     if not copier.workspace.can_add_to(place.folder):
         raise CannotEdit(f"no file can be added beside {block.path}")
     return AddedConfig(path, reference, text)
@@ -143,11 +147,18 @@ def _beside_command(run: Run, workspace: Workspace, block: Block) -> _Place:
     start = next((each for each in programs if each is not None), None)
     if start is None:
         raise CannotEdit("nothing tells in which folder the command starts")
+    if "$" in _written(block.document.source, launch.program):
+        raise CannotEdit("a variable names the folder of its program, and not the one it starts in")
     folder = posixpath.dirname(block.path)
     inside = posixpath.relpath(folder or ".", start or ".")
     if inside.startswith(".."):
         return _Place(start, "", start)
     return _Place(folder, "" if inside == "." else inside, start)
+
+
+def _written(source: Source, word: Scalar) -> str:
+    """A word as it stands in its file."""
+    return source.text[word.span.start : word.span.end]
 
 
 def _programs(claim: Claim, workspace: Workspace, folder: str) -> Iterator[tuple[str, str]]:
@@ -202,13 +213,11 @@ def _elsewhere(
 
 
 class Theirs(Struct, frozen=True):
-    """A DeepSpeed config of the project's own, its stage, what it offloads, and by how many blanks it is indented, if by
-    any."""
+    """A DeepSpeed config of the project's own, its stage, and what it offloads."""
 
     path: str
     stage: object
     offloads: frozenset[Any]
-    indent: int | None
 
 
 def configs_around(workspace: Workspace, path: str) -> tuple[Theirs, ...]:
@@ -216,11 +225,27 @@ def configs_around(workspace: Workspace, path: str) -> tuple[Theirs, ...]:
     return workspace.once(_configs_in, workspace.name(workspace.project_around(path)))
 
 
+def accelerate_config_around(workspace: Workspace, path: str) -> str | None:
+    """A config of Accelerate's in the project around a file by which DeepSpeed trains; ``None`` where it has none."""
+    project = workspace.name(workspace.project_around(path))
+    return workspace.once(_accelerate_config_in, project)
+
+
+def _accelerate_config_in(workspace: Workspace, project: str) -> str | None:
+    files = islice(workspace.below(project, YAML_SUFFIXES, _DEEPEST), _MOST_FILES)
+    texts = SearchedTexts(workspace, files).holding(b"distributed_type")
+    return next((name for name, data in texts if re.search(_BY_DEEPSPEED, data)), None)
+
+
+# accelerate 1.15 utils/dataclasses.py DistributedType, commands/config/config_args.py.
+_BY_DEEPSPEED = rb"(?m)^distributed_type:[ \t]*['\"]?DEEPSPEED\b"
+
+
 def _configs_in(workspace: Workspace, project: str) -> tuple[Theirs, ...]:
     files = islice(workspace.below(project, JSON_SUFFIXES, _DEEPEST), _MOST_FILES)
     unsaved = (name for name in workspace.overlay if kind_of(name) in JSON_SUFFIXES)
     found: list[Theirs] = []
-    for name, data in SearchedTexts(workspace, (*files, *unsaved)).holding(b"zero_optimization"):
+    for name, _ in SearchedTexts(workspace, (*files, *unsaved)).holding(b"zero_optimization"):
         if why_not_ours(workspace, name) is not None:
             continue
         try:
@@ -228,9 +253,8 @@ def _configs_in(workspace: Workspace, project: str) -> tuple[Theirs, ...]:
         except FileError:
             continue
         sense = None if document is None else _sense(document)
-        indented = re.match(rb"\s*\{\s*\n( +)\S", data)
         if sense is not None:
-            found.append(Theirs(name, *sense, None if indented is None else len(indented[1])))
+            found.append(Theirs(name, *sense))
     return tuple(found)
 
 

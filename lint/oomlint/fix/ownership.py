@@ -1,6 +1,6 @@
 """Whose a file is that a fix would change, and whether anything of the project runs what it describes.
 
-What others wrote (a submodule, a vendored copy), what nobody runs any more (an archive) and what only tests read is
+What others wrote (a submodule, a vendored copy, a model with its samples), what nobody runs any more (an archive) and what only tests read is
 nothing that a maintainer wants fitted to a machine. Who names such a folder, or a file in it, means it all the same.
 """
 
@@ -20,8 +20,12 @@ _FOLDERS = (
     ("is a test's", r"_*(?:unit|integration|e2e)?[_-]?tests?|_*fixtures?|test[_-]?data|testing|e2e"),
     ("is another project's", r"(?:3rd|third)[_-]?part(?:y|ies)|vendor(?:ed|s)?|extern(?:als?)?|submodules?|site-packages"),
 )  # fmt: skip
-# Where frameworks keep configs and scripts that show how they are used.
-_EXAMPLES = "examples"
+# What each repository of a language model on the Hub has (transformers 5 configuration_utils.py CONFIG_NAME,
+# tokenization_utils_base.py TOKENIZER_CONFIG_FILE): its makers' own samples of training lie there, too.
+_OF_A_MODEL = ("config.json", "tokenizer_config.json")
+# Where frameworks keep configs and scripts that show how they are used; a folder of the latter name only litgpt has
+# (litgpt 0.5 config_hub), whoever requires it.
+_EXAMPLES, _HUB = "examples", "config_hub"
 
 
 def why_not_ours(workspace: Workspace, path: str) -> str | None:
@@ -40,6 +44,9 @@ def why_not_ours(workspace: Workspace, path: str) -> str | None:
         return f"{path} is no longer used, by its folder {aside}; name it to have it fixed"
     if is_set_aside(name):
         return f"{path} is no longer used, by its name; name it to have it fixed"
+    folder = path.rpartition("/")[0]
+    if above and all(workspace.exists(f"{folder}/{each}") for each in _OF_A_MODEL):
+        return f"{path} came with a model, whose files lie beside it; name it to have it fixed"
     return None
 
 
@@ -92,15 +99,19 @@ def why_unused(run: Run) -> str | None:
     if copier is None or run.parts.root is None:
         return None
     workspace, path = copier.workspace, run.parts.root.path
-    if _EXAMPLES not in _below_named(workspace, path)[:-1]:
+    folders = {_EXAMPLES, _HUB}.intersection(_below_named(workspace, path)[:-1])
+    if not folders:
         return None
     project, home = workspace.project_around(path), _home(workspace, run)
-    if home == project or (home is None and _is_required(workspace, run)):
+    is_its_own = home is None and _HUB not in folders and _is_required(workspace, run)
+    if home == project or is_its_own:
         return None
     for other in naming(texts_below(workspace, project, guides=True), path):
         is_outside = home is None or not workspace.file(other).is_relative_to(home)
-        if is_outside and _EXAMPLES not in Path(other).parts:
+        if is_outside and folders.isdisjoint(Path(other).parts):
             return None
+    if home is None and _HUB in folders:
+        return f"{path} is a config as {run.framework} ships it, and nothing names it"
     if home is None:
         return f"{path} is an example of {run.framework}, which the project neither carries nor requires"
     return f"{path} is an example of the copy of {run.framework} here, and nothing outside of that names it"

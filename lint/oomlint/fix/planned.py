@@ -12,7 +12,12 @@ from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
 from oomlint.fix.agreement import with_agreement
 from oomlint.fix.edits import Fix, can_write, make_fix
-from oomlint.fix.needless import WORDS_FOR_RISK, unless_needless, unless_stopped
+from oomlint.fix.needless import (
+    WORDS_FOR_RISK,
+    unknown_of_batch,
+    unless_needless,
+    unless_stopped,
+)
 from oomlint.judgement import (
     cards_missing,
     depends_on_data,
@@ -146,9 +151,11 @@ class _Trouble(Struct, frozen=True, eq=False, dict=True):
             is_host = diagnosis.finding.resource == "host"
             after = plan.fix.host_bytes_after if is_host else plan.fix.gpu_bytes_after
             return replace(plan.fix, predicted_bytes_after=after)
-        if fix is None or fix.applicability < self.level or not is_taken:
+        if fix is None or fix.applicability < self.level:
             return fix
-        return fix.declined("--fix takes the cheapest way instead")
+        if not plan.fix.edits:
+            return fix.declined("the cheapest way is another, which is shown")
+        return fix.declined("--fix takes the cheapest way instead") if is_taken else fix
 
 
 def _risk(headline: Diagnosis) -> float:
@@ -206,7 +213,7 @@ def _fitted_or_shown(
         return fix
     # No plan is written for a program that is not followed.
     plan = None if unread_program(fitted) else _plan(fitted, options, lowest)
-    if plan is None:
+    if plan is None or not plan.fix.edits:
         return fix.declined(
             "the run would rather die on so few GPUs: it is written for another machine"
         )
@@ -261,6 +268,8 @@ def _plan_at(run: Run, options: Options, level: Applicability) -> _Plan | None:
             return False
         if not host_is_short and _takes_back(run, move):
             return False
+        if unknown_of_batch(run, move.changes):
+            return False
         return move.rule not in rules or selection.takes(rules[move.rule])
 
     def writable(move: Move) -> bool:
@@ -271,9 +280,13 @@ def _plan_at(run: Run, options: Options, level: Applicability) -> _Plan | None:
     ways = ways_to_fit(run, unsafe=is_unsafe, takes=takes, accepts=accepts)
     plan = _first_written(ways, level)
     if plan is None and ways:
+        refused = fix_of(ways[0])
         # What the files will not have said in them is left out, which is asked only where it matters.
         ways = ways_to_fit(run, unsafe=is_unsafe, takes=writable, accepts=accepts)
         plan = _first_written(ways, level)
+        if plan is None and refused is not None and not refused.edits:
+            # Who may keep what is trained as it is is shown that, and not given what changes it.
+            plan = _Plan(refused, frozenset())
     return plan
 
 
@@ -289,9 +302,13 @@ def _takes_back(run: Run, move: Move) -> bool:
 
 
 def _first_written(ways: Sequence[Way], level: Applicability) -> _Plan | None:
+    """The cheapest way that can be written; where nothing but a comment is against a cheaper one, that is shown, since
+    its author would rather write the comment anew than have another mechanism brought in."""
     for way in ways:
         fix = fix_of(way)
-        if fix is not None and fix.edits and fix.applicability >= level:
+        if fix is None:
+            continue
+        if fix.is_told_otherwise or (fix.edits and fix.applicability >= level):
             return _Plan(fix, frozenset(move.rule for move in way.moves))
     return None
 

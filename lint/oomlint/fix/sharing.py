@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.block import Copy
 from oomlint.dialects.table import Table
-from oomlint.documents.base import Document, Node, Scalar, ShellDocument
+from oomlint.documents.base import Document, Node, Scalar
 from oomlint.documents.suffixes import PYTHON_SUFFIXES, SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.text import Edit, Source, by_path, together
 from oomlint.errors import CannotEdit
@@ -23,7 +23,6 @@ from oomlint.fix.new_files import configs_around, sense_of
 from oomlint.fix.story import (
     Wishes,
     contradiction,
-    is_named_by_fields,
     name_for,
     says_offloading_twice,
 )
@@ -111,7 +110,7 @@ def set_apart(
             raise CannotEdit(
                 f"{_name(path)} serves others too, and how many processes start is said better on the command line"
             )
-        if is_named_by_fields(wanted.of(path)) and _has_overrides(run, path):
+        if _says_what_trains(run, path):
             raise CannotEdit(
                 f"{_name(path)} serves others too, and what this run alone wants is said better on its command line"
             )
@@ -196,13 +195,13 @@ def tuned_fields(table: Table) -> frozenset[Any]:
     return frozenset(row.field for row in table.rows if re.fullmatch(said_anew, row.key))
 
 
-def _has_overrides(run: Run, path: str) -> bool:
-    """Whether the config at ``path`` says what trains, for several runs, and a command line what this one does otherwise."""
-    blocks = [block for block, _ in run.parts.blocks]
-    fields = {field for block in blocks if block.path == path for field in block.table.by_field}
-    lines = (b for b in blocks if b.path != path and isinstance(b.document, ShellDocument))
-    said = (b for b in lines if b.mapping.entries and f.model.id in b.table.by_field)
-    return f.model.id in fields and any(said)
+def _says_what_trains(run: Run, path: str) -> bool:
+    """Whether the file at ``path`` is a config of the project's own that names the model: that is a run, and no file
+    which is chosen by its job, and nobody keeps two of one run that differ in a number."""
+    return any(
+        block.path == path and block.copy is None and f.model.id in block.table.by_field
+        for block, _ in run.parts.blocks
+    )
 
 
 def _table_of(run: Run, path: str) -> tuple[Table | None, str]:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from oomlint.dialects.machine.named_hardware import cards_in
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.text import Edit, Source
+from oomlint.hardware import Gpu
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
@@ -104,15 +105,39 @@ def _other_maker(folders: str) -> str | None:
     return next((m for m in makers if re.fullmatch(_OTHER_MAKERS, m, re.IGNORECASE)), None)
 
 
-def made_for_others(text: str, vendor: str) -> str | None:
-    """The card of another maker that a text names where it names none of ``vendor``'s, or the CPUs that a script puts its
-    model on where it speaks of no GPU's software: what fits it is reckoned for that."""
+def made_for_others(text: str, gpu: Gpu) -> str | None:
+    """The card that a text names where it names none of the maker of ``gpu``, or none with memory of its own like that, or
+    the CPUs that a script puts its model on where it speaks of no GPU's software: what fits it is reckoned for that."""
     if re.search(_ON_CPU, text) and not re.search(r"(?i)cuda|rocm|nvidia", text):
         return "CPUs"
     named = list(cards_in(text))
-    if any(gpu.vendor == vendor for _, gpu in named):
+    if any(_kind(each) == _kind(gpu) for _, each in named):
         return None
-    return next((name for name, _ in named), None)
+    other = next((name for name, _ in named), None)
+    if other is None and not gpu.unified_memory and re.search(_UNIFIED, text):
+        return "a machine with unified memory"
+    return other
+
+
+def says_it_shards(text: str) -> bool:
+    """Whether the comments of a script, its docstring included, tell of a launch that shards the model: ``accelerate
+    launch`` with a config of DeepSpeed's, which whoever starts it has made."""
+    told = "\n".join("".join(each) for each in re.findall(_TOLD, text))
+    return bool(re.search(_LAUNCH, told) and re.search(_SHARDS, told))
+
+
+# Strings of several lines and comments of Python.
+_TOLD = r"(?s)\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|#([^\n]*)"
+_LAUNCH = r"\b(?:accelerate[ \t]+launch|torchrun|deepspeed)[ \t]+[\w.<\[-]"
+_SHARDS = r"(?i)\bdeepspeed\b|\bzero[ _-]?(?:stage)?[ _-]?[123]\b|\bfsdp\b"
+
+
+def _kind(gpu: Gpu) -> tuple[str, bool]:
+    return gpu.vendor, gpu.unified_memory
+
+
+# As comments say it of a DGX Spark, a Jetson, or a Mac.
+_UNIFIED = r"(?i)\bunified memory\b|\bDGX[ -]Spark\b"
 
 
 def _passes_stage(stage: int, plan: Plan, wishes: Wishes) -> bool:
@@ -232,11 +257,6 @@ def says_offloading_twice(stem: str, name: str) -> bool:
     spoken = r"(?i)(?:^|[^a-z0-9])(?:offload|on_gpu)"
     said, saying = len(re.findall(spoken, stem)), len(re.findall(spoken, name))
     return 0 < said < saying
-
-
-def is_named_by_fields(wishes: Wishes) -> bool:
-    """Whether there is no word for what a copy would be for, only several fields with their values."""
-    return sum(field not in _SIZES and field not in _NAMED_ABOVE for field in wishes) > 1
 
 
 def _purposes(wishes: Wishes) -> Iterator[str]:

@@ -13,9 +13,9 @@ _SHORTEST_CUT = 3
 
 def is_misspelling(written: str, name: str) -> bool:
     """Whether ``written`` is ``name`` but for its spelling: joined or apart, in other case, cut short or written
-    out, a letter off. A word more or less makes another name."""
+    out, a letter off, or its words in another order. A word more or less makes another name."""
     first, second = _words(written), _words(name)
-    if "".join(first) == "".join(second):
+    if "".join(first) == "".join(second) or sorted(first) == sorted(second):
         return True
     return len(first) == len(second) and all(map(_are_alike, first, second))
 

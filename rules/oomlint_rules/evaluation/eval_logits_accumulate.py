@@ -18,7 +18,8 @@ tokens x vocabulary x 4 bytes. A thousand samples of 512 tokens with a vocabular
 `preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)` keeps one number a token,
 and is the cure where the metric needs the predicted tokens only. The fix sets
 `eval_accumulation_steps: 1`, which moves the logits of every batch to host RAM; they still add up
-there, so a large evaluation set needs the cure.
+there, so a large evaluation set needs the cure. It is applied where the files say how many samples
+are evaluated, and half of the host's RAM holds their logits; else it is shown.
 
 ## When not to
 
@@ -38,6 +39,7 @@ from collections.abc import Iterable
 
 from oomlint.judgement import settled
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, Where
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
@@ -59,11 +61,12 @@ _SCRIPT = text(
         bf16=True,
         eval_strategy="steps",
     {more})
+    eval_dataset = eval_dataset.select(range(400))
     Trainer(
         model=model,
         args=arguments,
         train_dataset=train,
-        eval_dataset=held_out,
+        eval_dataset=eval_dataset,
         compute_metrics=accuracy,
     {trainer}).train()
     """
@@ -101,8 +104,11 @@ class EvalLogitsAccumulate(Rule, code="OOM604", fixes=Applicability.SAFE, cost=1
     only_where = (Where(meant={f.eval.enabled: (True,), f.eval.keeps_logits: (True,)}),)
 
     bad = (
-        mended("train.py", _SCRIPT, more=("", _MOVED), trainer="", on="1xA100-80GB"),
-        mended("sft.py", _SFT, more=("", _MOVED)),
+        mended("train.py", _SCRIPT, more=("", _MOVED), trainer="", on="1xA100-80GB, 256GiB"),
+        example(
+            {"sft.py": _SFT.format(more="")},
+            why="how many samples it evaluates is not known, so that host RAM may not hold them",
+        ),
     )
     good = (
         example({"train.py": _SCRIPT.format(more="", trainer=_REDUCED)}, on="1xA100-80GB"),
@@ -142,7 +148,19 @@ class EvalLogitsAccumulate(Rule, code="OOM604", fixes=Applicability.SAFE, cost=1
             limit=run.limits.gpu_bytes,
             proposals=[
                 Proposal.set(
-                    "move the logits to host RAM after every batch", {f.eval.accumulation_steps: 1}
+                    "move the logits to host RAM after every batch",
+                    {f.eval.accumulation_steps: 1},
+                    Applicability.SAFE if _host_holds(run, size, rows) else Applicability.DISPLAY,
                 )
             ],
         )
+
+
+def _host_holds(run: Run, size: float | None, rows: int | None) -> bool:
+    """Whether a node's RAM is known to hold the logits of all samples, of which each process gathers those of all ranks:
+    half of it, since loading and the data take some, too. ``size`` is that of ``rows`` samples."""
+    plan, host = settled(run).plan, run.limits.host_bytes
+    samples = plan.eval.samples if run.level(f.eval.samples) < Level.ASSUMED else None
+    if samples is None or host is None or size is None or not rows:
+        return False
+    return samples / rows * size * (plan.parallel.gpus_per_node or 1) <= host / 2

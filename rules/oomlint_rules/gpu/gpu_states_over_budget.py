@@ -170,11 +170,16 @@ def _proposals(run: Run) -> Iterator[Proposal]:
         found = relief(run, changes)
         if found is None or found.saved <= 0 or not found.suffices:
             continue
+        if run.plan.parallel.backend != "zero" and not changes.keys() & _OF_ITSELF:
+            continue  # only DeepSpeed keeps these in host RAM
         if _host_is_too_small(run, changes):
             continue
         title = "shard with ZeRO stage 3" if is_plain and changes == ZERO_3 else title
         yield Proposal.set(title, changes, applicability)
 
+
+# What a run can say that DeepSpeed does not train yet.
+_OF_ITSELF: frozenset[Any] = frozenset((f.parallel.zero.stage, f.optimizer.kind))
 
 _CANDIDATES: tuple[tuple[str, Mapping[Any, Any], Applicability], ...] = (
     (

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from oomlint.dialects.setting import Origin
 from oomlint.documents.base import UNKNOWN
-from oomlint.linting.rule import Applicability, Finding, Rule, Severity, When
+from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, When
 from oomlint.plan.library_changes import Release, release_of
 from oomlint.runs.run import Run
 from oomlint_rules._conditions import may_take, other_reader
@@ -22,7 +22,8 @@ class Combination(Struct, frozen=True):
     ``together`` are fields (of the plan or the dialect's own) or keys that are all given and
     not false. ``unless`` are such of which none may be. ``holds`` tests what no key says.
     ``message`` completes "<framework> refuses …", ``details`` say why or what is taken instead;
-    ``drop`` is what the fix removes. ``since`` is the framework's release that has it first, where an
+    ``drop`` is what the fix removes; it is only shown where that is a ``choice``: each of the two may be what
+    was meant. ``since`` is the framework's release that has it first, where an
     older one that a project may pin has not.
     """
 
@@ -33,6 +34,7 @@ class Combination(Struct, frozen=True):
     holds: Callable[[Run], bool] = lambda _run: True
     details: tuple[str, ...] = ()
     since: Release = ()
+    choice: bool = False
 
 
 def refusals(
@@ -55,11 +57,17 @@ def refusals(
             f"{framework} refuses {combination.message}",
             at=location if location is not None else combination.together[0],
             details=(*combination.details, *may_take(doubt)),
-            proposals=removal(f"remove {place.key}", place, Applicability.UNSAFE)
-            if combination.drop and place is not None
-            else (),
+            proposals=_removal(combination, place),
             ends=When.SETTINGS,
         )
+
+
+def _removal(combination: Combination, place: Origin | None) -> tuple[Proposal, ...]:
+    """The proposal to drop what a combination names for that, if it does."""
+    if not combination.drop or place is None:
+        return ()
+    level = Applicability.DISPLAY if combination.choice else Applicability.UNSAFE
+    return removal(f"remove {place.key}", place, level)
 
 
 def _standing(run: Run, table: tuple[Combination, ...]) -> Iterator[Combination]:

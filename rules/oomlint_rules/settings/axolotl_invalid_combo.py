@@ -20,7 +20,8 @@ without which an 8B model keeps about 0.3 GiB a layer for each 4096 tokens inste
 ## How to fix it
 
 Drop one of the two. Where the fix can, it removes the key that does not decide memory. It is
-unsafe, because it changes what was asked for.
+unsafe, because it changes what was asked for, and only shown where each of the two may be what
+was meant: how often to save or to evaluate, and on what.
 
 ## When not to
 
@@ -184,22 +185,26 @@ _TABLE = (
         "save_steps with a save_strategy other than steps",
         f.save.every,
         holds=_saves_otherwise,
+        choice=True,
     ),
     Combination(
         (f.save.every, own.saves_per_epoch),
         "save_steps together with saves_per_epoch",
         own.saves_per_epoch,
+        choice=True,
     ),
     Combination(
         (f.eval.every, own.evals_per_epoch),
         "eval_steps together with evals_per_epoch",
         own.evals_per_epoch,
+        choice=True,
     ),
     Combination(
         (f.eval.every,),
         "eval_steps with an eval_strategy other than steps",
         f.eval.every,
         holds=_evaluates_otherwise,
+        choice=True,
     ),
     *(
         Combination(
@@ -208,6 +213,7 @@ _TABLE = (
             asked,
             unless=(own.test_datasets, *others),
             holds=_holds_nothing_out,
+            choice=True,
             details=("give val_set_size a share, or name test_datasets",),
         )
         for asked, key, others in (
@@ -255,11 +261,9 @@ class AxolotlInvalidCombo(Rule, code="OOM807", may_end=True, fixes=Applicability
         example({"train.yaml": f"{AXOLOTL}adapter: qlora\nload_in_4bit: true\nrl: dpo\n{_FSDP2}"}),
         example(
             {"train.yaml": f"{AXOLOTL}save_strategy: epoch\nsave_steps: 100\n"},
-            {"train.yaml": f"{AXOLOTL}save_strategy: epoch\n"},
         ),
         example(
             {"train.yaml": f"{AXOLOTL}val_set_size: 0\neval_steps: 100\n"},
-            {"train.yaml": f"{AXOLOTL}val_set_size: 0\n"},
         ),
     )
     good = (

@@ -74,6 +74,7 @@ _TABLE = (
         (f.eval.generate,),
         "predict_with_generate with ZeRO-3",
         f.eval.generate,
+        choice=True,
         holds=_zero3,
         details=(
             "generation would gather every layer for every token",
@@ -132,6 +133,7 @@ _TABLE = (
         (lf.quant_bits,),
         "quantization with finetuning_type full or freeze",
         lf.quant_bits,
+        choice=True,
         holds=lambda run: run.plan.trainable.method in ("full", "freeze"),
         details=("quantized weights take LoRA or OFT",),
     ),
@@ -157,6 +159,7 @@ _TABLE = (
         (f.eval.generate,),
         "predict_with_generate outside of stage sft",
         f.eval.generate,
+        choice=True,
         holds=lambda run: _stage(run) in _stage_is_not("sft"),
     ),
     Combination(
@@ -175,6 +178,7 @@ _TABLE = (
         (f.data.streaming, f.data.max_samples),
         "max_samples with streaming",
         f.data.max_samples,
+        choice=True,
     ),
     Combination(
         ("quantization_device_map",),
@@ -211,11 +215,8 @@ class LfInvalidCombo(Rule, code="OOM806", may_end=True, fixes=Applicability.UNSA
                 "train.yaml": f"{_ZERO3}predict_with_generate: true\nval_size: 0.1\n",
                 "ds.json": _JSON,
             },
-            {"train.yaml": f"{_ZERO3}val_size: 0.1\n"},
         ),
-        example(
-            {"train.yaml": f"{LLAMA_FACTORY}quantization_bit: 4\n"}, {"train.yaml": LLAMA_FACTORY}
-        ),
+        example({"train.yaml": f"{LLAMA_FACTORY}quantization_bit: 4\n"}),
         example(
             {
                 "train.sh": (

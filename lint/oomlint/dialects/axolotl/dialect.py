@@ -7,8 +7,11 @@ PyYAML's safe loader and validates with pydantic models that *ignore* unknown ke
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
+
+from msgspec.structs import replace
 
 from oomlint.dialects.axolotl.keys import AXOLOTL
 from oomlint.dialects.axolotl.meaning import meaning
@@ -24,7 +27,6 @@ from oomlint.dialects.machine.launcher_keys import ACCELERATE_LAUNCHER, TORCHRUN
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.meaning import Wishes
 from oomlint.dialects.skeleton import Skeleton, Start, zero_block
-from oomlint.dialects.table import Table
 from oomlint.documents import SHELL_SUFFIXES, YAML_SUFFIXES
 from oomlint.documents.base import Document, Scalar, roots
 from oomlint.errors import CannotEdit
@@ -112,15 +114,14 @@ class Axolotl(Dialect):
         if not trains or config is None:
             yield Claim(self, "aside", launch.document, ())
             return
-        # What follows "--" is meant for the launcher that axolotl starts (AX/cli/main.py:84).
-        passed_on = [launch.program_block(table) for table in _launchers(launch)]
+        passed_on = _passed_on(launch) if launch.stem == "axolotl" else []
         yield Claim(
             self,
             "launch",
             launch.document,
             (
                 *launch.blocks,
-                *(passed_on if launch.stem == "axolotl" else ()),
+                *passed_on,
                 OverrideBlock(launch.document, launch.flags, AXOLOTL, launch.anchor),
             ),
             (
@@ -140,13 +141,27 @@ class Axolotl(Dialect):
         return super().express(swap_preset(changes, run, OF_AXOLOTL), run)
 
 
-def _launchers(launch: Launch) -> tuple[Table, ...]:
-    """Those that ``axolotl train`` may start: Accelerate's, unless the line names torchrun (AX/cli/main.py:84)."""
+def _passed_on(launch: Launch) -> list[Block]:
+    """The options of the launcher that ``axolotl train`` starts: Accelerate's, unless the line names torchrun. What
+    follows ``--`` is meant for it, and nothing is added for another one (AX/cli/main.py:84)."""
     named = launch.flag("launcher")
     is_torchrun = (
         named is not None and isinstance(named.value, Scalar) and named.value.value == "torchrun"
     )
-    return (TORCHRUN,) if is_torchrun else (TORCHRUN, ACCELERATE_LAUNCHER)
+    started = TORCHRUN if is_torchrun else ACCELERATE_LAUNCHER
+    line = re.match(r"(?:\\\n|[^\n])*", launch.document.source.text[launch.anchor.start :])
+    has_any = line is not None and "--" in line[0].split()
+    tables = (TORCHRUN,) if is_torchrun else (TORCHRUN, ACCELERATE_LAUNCHER)
+    return [
+        replace(
+            launch.program_block(table),
+            locked=None if has_any and table is started else _ONLY_PASSED_ON,
+        )
+        for table in tables
+    ]
+
+
+_ONLY_PASSED_ON = "axolotl passes on to a launcher only what follows --"
 
 
 def _check_recomputing(changes: Wishes, run: Cells) -> None:

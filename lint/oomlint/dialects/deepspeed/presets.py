@@ -76,9 +76,9 @@ def shipped_preset(path: str) -> str | None:
     return None if config is None else _in_json(config)
 
 
-def text_of(family: Family, name: str, indent: int | None = None) -> str:
+def text_of(family: Family, name: str) -> str:
     """The text of one of a family's configs, by its file's name."""
-    return _in_json(family.configs()[name.removesuffix(".json")], indent or family.indent)
+    return _in_json(family.configs()[name.removesuffix(".json")], family.indent)
 
 
 def _in_json(config: MappingABC[str, Any], indent: int = 2) -> str:
