@@ -105,9 +105,9 @@ def _device(
     seen: Mapping[str, str | None],
     paint: Paint,
 ) -> Iterator[str]:
-    peak, low, high = device.peak_bytes or 0, device.low_bytes, device.high_bytes
-    bounds = f" (between {gib(low)} and {gib(high)})" if low is not None and high else ""
-    yield f"{where}: {paint(gib(peak), 'bold')} at the peak{bounds}"
+    told = device.told
+    bounds = f" (between {gib(told.low)} and {gib(told.high)})" if told is not None else ""
+    yield f"{where}: {paint(gib(device.peak_bytes or 0), 'bold')} at the peak{bounds}"
     yield from _chart(device, limit, seen, paint)
     yield ""
     yield from _components(device, paint)
