@@ -59,8 +59,8 @@ def test_they_are_what_the_page_said_at_first_sight(
 
 def test_the_shares_in_force_are_those_that_all_sets_choose() -> None:
     best = chosen(READ)
-    assert best.less == pytest.approx(IN_FORCE.less, abs=0.02)
-    assert best.more == pytest.approx(IN_FORCE.more, abs=0.02)
+    assert best.less == pytest.approx(IN_FORCE.less, abs=0.05)
+    assert best.more == pytest.approx(IN_FORCE.more, abs=0.05)
 
 
 def test_they_hold_on_a_set_that_did_not_choose_them() -> None:

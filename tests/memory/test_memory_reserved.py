@@ -219,12 +219,14 @@ def test_communicators_and_guesses_are_beside_it() -> None:
 
 
 def test_at_first_sight_what_comes_and_goes_may_be_another() -> None:
-    """Of 40 GB of activations, logits, windows and temporaries 0.65 less, 1.5 more, beside all that is open anyway; never
-    less than nothing."""
+    """Of 40 GB of activations, logits, windows and temporaries 0.65 less, 1.75 more, beside all that is open anyway; never
+    less than nothing. Where lengths vary that is enough."""
     found = bounds(facts(**SINGLE), LIMITS, AT, communicates=False)
     low = 100 - hypot(*LESS, 0.65 * 40)
-    high = 131 + hypot(found.shown.high / GB - 131, 1.5 * 40)
+    high = 131 + hypot(found.shown.high / GB - 131, 1.75 * 40)
     assert found.at_first_sight == (pytest.approx(low * GB), pytest.approx(high * GB))
+    varied = bounds(facts(**{**SINGLE, **VARIED}), LIMITS, AT, communicates=False)
+    assert varied.at_first_sight == varied.shown
     unread = facts(**SINGLE, model__dims=replace(LLAMA_8B, arch="nobodys_class"), batch__micro=None)
     all_of_it = replace(AT, states=0.0, point=Point(0, 90 * GB, 10 * GB))
     assert bounds(unread, LIMITS, all_of_it, communicates=False).at_first_sight.low == 0.0

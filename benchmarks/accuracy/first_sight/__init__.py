@@ -24,7 +24,7 @@ _PREFERRING = frozenset({"dpo", "kto", "orpo", "grpo", "ppo", "rloo"})
 _SHARDS = frozenset({"fsdp1", "fsdp2", "zero"})
 # Of either end. What is chosen on some sets holds a little less on others, so that they are asked for less than the 7.5%
 # that leave 85% inside.
-_OUTSIDE = 0.06
+_OUTSIDE = 0.04
 # A reading of more times its estimate counts as one of so many: the two largest of the table took MB for GiB.
 _MOST = 4.0
 _GRID = tuple(n / 100 for n in range(251))
@@ -62,9 +62,9 @@ class Reading(Struct, frozen=True, rename={"of_set": "set", "widest": "class"}):
     moving: float
 
     @property
-    def passing(self) -> float:
-        """What comes and goes within a step."""
-        return self.activations + self.logits + self.moving
+    def misread(self) -> float:
+        """What comes and goes within a step, where nothing else makes bounds wide enough for it."""
+        return 0.0 if self.lengths_vary else self.activations + self.logits + self.moving
 
     @property
     def prefers(self) -> bool:
@@ -107,7 +107,6 @@ Classes: TypeAlias = Callable[[Reading], object]
 
 TRIED: dict[str, Classes] = {
     "one for all": lambda reading: None,
-    "lengths differ": lambda reading: reading.lengths_vary,
     "preferences and answers": lambda reading: reading.prefers,
     "full or adapter": lambda reading: reading.trains == "full",
     "sharded": lambda reading: reading.is_sharded,
@@ -138,8 +137,8 @@ def widened(reading: Reading, shares: Shares) -> Outcome:
     """With what may have been read otherwise added in quadrature."""
     less, more = reading.predicted - reading.low, reading.high - reading.predicted
     # Of a trainer beside an engine's process the fourth set had bounds of both, which may lie to one side.
-    less = math.hypot(max(0.0, less), shares.less * reading.passing)
-    more = math.hypot(max(0.0, more), shares.more * reading.passing)
+    less = math.hypot(max(0.0, less), shares.less * reading.misread)
+    more = math.hypot(max(0.0, more), shares.more * reading.misread)
     return Outcome(reading, max(0.0, reading.predicted - less), reading.predicted + more)
 
 

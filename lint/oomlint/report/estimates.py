@@ -82,14 +82,14 @@ def _needs(forecast: Forecast, paint: Paint) -> Iterator[str]:
 
 
 def reserved_words(gpu: DeviceEstimate) -> str | None:
-    """What torch reserves and of what that consists, how far it may lie from its prediction, and why where that
-    is far."""
+    """What torch reserves and of what that consists, and where batches differ in length how far it may lie from its
+    prediction: of others the bounds of the peak tell it."""
     if gpu.reserved_bytes is None or gpu.allocated_bytes is None:
         return None
     reach = ""
-    if gpu.reserved is not None:
-        why = ", for batches differ in length" if gpu.lengths_vary else ""
-        reach = f" (between {gib(gpu.reserved.low)} and {gib(gpu.reserved.high)}{why})"
+    if gpu.reserved is not None and gpu.lengths_vary:
+        between = f"between {gib(gpu.reserved.low)} and {gib(gpu.reserved.high)}"
+        reach = f" ({between}, for batches differ in length)"
     parts = f"{gib(gpu.allocated_bytes)} of the peak, without the context"
     if gpu.kept_bytes >= _WORTH_A_WORD:
         parts += f", and {gib(gpu.kept_bytes)} of freed blocks that it keeps"
