@@ -127,8 +127,8 @@ class DeviceEstimate(_Phased, Struct, frozen=True):
     context. ``allocated`` bounds torch's max_memory_allocated and ``reserved`` its
     max_memory_reserved, neither of which sees the context; ``low_bytes`` and ``high_bytes`` bound both,
     and what the context adds. These are the scatter of a run that is what it was read as, by which it is judged;
-    ``at_first_sight`` are the bounds of the last two for people, which hold some 85 % of publishers whose
-    programs nobody had looked at. ``lengths_vary`` says that batches differ in length, which makes these wide.
+    ``at_first_sight`` bounds what ``low_bytes`` and ``high_bytes`` do as a person is told it, and holds for some 85 % of
+    publishers whose programs nobody had looked at. ``lengths_vary`` says that batches differ in length, which makes these wide.
     """
 
     _PHASES: ClassVar = GPU_PHASES
