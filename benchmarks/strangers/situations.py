@@ -25,6 +25,8 @@ _COST = 0.05
 # A card above is one of 80 GB.
 _LARGE = 60
 _EVEN = 0.5
+# Seen on this table afterwards: more than nearly every card has, in GiB, and so many values assumed or unread.
+_BEYOND, _SEVERAL = 120, 3
 # These are not about what the GPU needs.
 _OTHER_RULES = ("OOM400", "OOM401", "OOM612")
 
@@ -96,6 +98,10 @@ LAWS: Mapping[str, Law] = {
     "80 GB": lambda row: row.card > _LARGE,
     "80 GB, states fit": lambda row: row.card > _LARGE and row.states < 1,
     "more than 4 cards": lambda row: row.need > 4,
+    "more than 120 GiB": lambda row: row.need * row.card > _BEYOND,
+    "more than 120 GiB, three values open": lambda row: (
+        row.need * row.card > _BEYOND and row.unread + row.assumed >= _SEVERAL
+    ),
     "own program, states of more than 4 cards": lambda row: row.is_program and row.states > 4,
     "less than 1.3 cards": lambda row: row.need < 1.3,
     "low confidence": lambda row: row.confidence == "low",

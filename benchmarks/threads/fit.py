@@ -2,17 +2,20 @@
 
 ::
 
-    python -m benchmarks.threads.fit [--truth FOLDER]
+    python -m benchmarks.threads.fit [--truth FOLDER] [--bounds judged|told|none]
 
 What one publisher lists resembles itself, and so do the reports among themselves, of whose runs most died: within the
 tables each publisher counts by the root of its rows, and each set by the root of the number of its origins. Printed
 are the numbers of :data:`oomlint.judgement.risk_model.LAW` with their loss (negative log-likelihood), the best numbers that a search around
-them finds, and what such a search says of repositories and publishers that it did not see.
+them finds, and what such a search says of repositories and publishers that it did not see. Bounds are those by which runs are judged;
+``told``, those that a person is told, which count in that a run may be another than it was read as; or there are none, and all
+runs are as wide as ``least_width``.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import tempfile
 from collections import Counter
@@ -87,6 +90,20 @@ def tables(truth: Path) -> Iterator[Fact]:
         yield Fact(publisher, ((1.0, predicted),), usable, died, weight, is_report=False)
 
 
+def _bounded(fact: Fact, *, told: bool) -> Fact:
+    """A fact with the bounds that a person is told, or with none."""
+    readings = tuple((weight, _within(found, told=told)) for weight, found in fact.readings)
+    return dataclasses.replace(fact, readings=readings)
+
+
+def _within(found: Estimate, *, told: bool) -> Estimate:
+    gpu = found.gpu
+    low, high = gpu.peak_bytes, gpu.peak_bytes
+    if told and gpu.told is not None:
+        low, high = gpu.told.low, gpu.told.high
+    return replace(found, gpu=replace(gpu, low_bytes=low, high_bytes=high))
+
+
 def loss(facts: Sequence[Fact], law: Law) -> float:
     """Negative log-likelihood of a fact, each set by the root of the number of its origins."""
     found, roots = 0.0, 0.0
@@ -155,8 +172,12 @@ def _print_scores(scored: Sequence[tuple[Fact, float]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--truth", type=Path, default=SHARED)
-    truth: Path = parser.parse_args().truth
+    parser.add_argument("--bounds", choices=("judged", "told", "none"), default="judged")
+    given = parser.parse_args()
+    truth: Path = given.truth
     facts = [*reports(), *(tables(truth) if truth.is_dir() else ())]
+    if given.bounds != "judged":
+        facts = [_bounded(fact, told=given.bounds == "told") for fact in facts]
     _print("in force", facts, LAW)
     _print("best", facts, best(facts, LAW))
     print("best of those that were not seen:")

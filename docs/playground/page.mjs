@@ -146,12 +146,14 @@ function verdict(run) {
   const [first, second] = devices(run);
   const risk = said.risk ? `, risk ${Math.round(100 * said.risk.any)} %` : "";
   const where = run.hardware ? ` on ${run.hardware.name}` : "";
+  // A host has no bounds of its own for runs that nobody has looked at.
+  const { first_sight_low_bytes: low = first.low_bytes, first_sight_high_bytes: high = first.high_bytes } = first;
   const when = first.name === "host" && first.peak_phase ? ` while ${PHASES[first.peak_phase] ?? first.peak_phase}` : "";
   return make("div", { class: `verdict ${said.verdict}` },
     make("h2", {}, run.name, run.framework ? make("span", { class: "quiet" }, ` ${run.framework}`) : ""),
     make("p", {}, make("span", { class: "word" }, run.hardware ? WORDS[said.verdict] : "No hardware named"), where + risk),
     said.gpu.peak_bytes === null ? make("p", {}, "Too little is known of the model for a number.")
-      : make("p", {}, `needs ${need(first)}${when} (between ${gib(first.low_bytes)} and ${gib(first.high_bytes)})`,
+      : make("p", {}, `needs ${need(first)}${when} (between ${gib(low)} and ${gib(high)})`,
         second.peak_bytes ? `, ${need(second)}` : ""),
     run.as_meant ? make("p", { class: "quiet" }, `as meant: ${run.as_meant.because.join(", ")}`) : "");
 }

@@ -857,13 +857,20 @@ def test_bounds_cover_those_of_other_releases() -> None:
         high_bytes=110,
         allocated=Bounds(80, 105),
         reserved=Bounds(85, 120),
+        at_first_sight=Bounds(50, 170),
     )
     other = replace(
-        own, low_bytes=70, high_bytes=100, allocated=Bounds(60, 90), reserved=Bounds(90, 140)
+        own,
+        low_bytes=70,
+        high_bytes=100,
+        allocated=Bounds(60, 90),
+        reserved=Bounds(90, 140),
+        at_first_sight=Bounds(40, 160),
     )
     both = releases._covering(own, other)
     assert (both.low_bytes, both.high_bytes) == (70, 110)
     assert (both.allocated, both.reserved) == (Bounds(60, 105), Bounds(85, 140))
+    assert both.told == Bounds(40, 170)
     assert releases._covering(own, replace(other, low_bytes=None)) == own
     assert releases._covering(own, replace(other, allocated=None)).allocated == own.allocated
     host = HostEstimate(peak_bytes=5, low_bytes=4, high_bytes=6)

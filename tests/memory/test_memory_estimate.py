@@ -93,6 +93,9 @@ def test_components_add_up_and_the_peak_is_the_highest_phase(
     assert gpu.high_bytes is not None
     assert gpu.reserved_bytes is not None
     assert 0 < gpu.low_bytes <= gpu.peak_bytes <= gpu.high_bytes
+    assert gpu.told is not None
+    assert 0 <= gpu.told.low <= gpu.low_bytes
+    assert gpu.high_bytes <= gpu.told.high
     assert gpu.reserved_bytes >= gpu.peak_bytes - (gpu.components["context"] or 0)
     assert gpu.reserved_bytes <= gpu.high_bytes
     assert host.peak_bytes == sum(v for v in host.components.values() if v is not None)

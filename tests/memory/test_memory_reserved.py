@@ -218,6 +218,20 @@ def test_communicators_and_guesses_are_beside_it() -> None:
     assert guessed.reserved.high == pytest.approx(alone.reserved.high + 40 * GB)
 
 
+def test_at_first_sight_what_comes_and_goes_may_be_another() -> None:
+    """Of 40 GB of activations, logits, windows and temporaries 0.65 less, 1.75 more, beside all that is open anyway; never
+    less than nothing. Where lengths vary that is enough."""
+    found = bounds(facts(**SINGLE), LIMITS, AT, communicates=False)
+    low = 100 - hypot(*LESS, 0.65 * 40)
+    high = 131 + hypot(found.shown.high / GB - 131, 1.75 * 40)
+    assert found.at_first_sight == (pytest.approx(low * GB), pytest.approx(high * GB))
+    varied = bounds(facts(**{**SINGLE, **VARIED}), LIMITS, AT, communicates=False)
+    assert varied.at_first_sight == varied.shown
+    unread = facts(**SINGLE, model__dims=replace(LLAMA_8B, arch="nobodys_class"), batch__micro=None)
+    all_of_it = replace(AT, states=0.0, point=Point(0, 90 * GB, 10 * GB))
+    assert bounds(unread, LIMITS, all_of_it, communicates=False).at_first_sight.low == 0.0
+
+
 def test_no_run_reserves_less_than_it_allocates() -> None:
     """Holes of 60 of 100 GB more than are reserved would leave less than the least that is allocated."""
     found = bounds(facts(**SINGLE), LIMITS, replace(AT, fixed=200 * GB), communicates=False)
@@ -291,6 +305,7 @@ def test_what_was_measured_beyond_is_laid_on_the_phases_that_train() -> None:
     # A twentieth of 120 to either side, and above what torch keeps beyond what it allocates: 105 of 85.
     assert (gpu.low_bytes, gpu.high_bytes) == (114, 120 + 6 + 20)
     assert (gpu.reserved_bytes, gpu.least_reserved_bytes) == (125, 115)
+    assert gpu.at_first_sight == Bounds(114, 120 + 6 + 20)
     assert gpu.allocated == Bounds(105 - 6, 105 + 6)
     assert gpu.reserved == Bounds(125 - 26, 125 + 26)
 

@@ -150,6 +150,7 @@ def _run() -> Judgement:
             peak_bytes=99_106_000_000, low_bytes=90 * GIB, high_bytes=97 * GIB,
             reserved_bytes=94 * GIB, peak_phase="backward", parts=gpu,
             allocated=Bounds(88 * GIB, 95 * GIB), reserved=Bounds(91 * GIB, 97 * GIB),
+            at_first_sight=Bounds(60 * GIB, 140 * GIB),
         ),
         host=HostEstimate(
             peak_bytes=4 * GIB, low_bytes=3 * GIB, high_bytes=6 * GIB, peak_phase="load", parts=host,

@@ -48,6 +48,7 @@ def _covering(device: Device, other: Device) -> Device:
         device,
         allocated=_of_both(device.allocated, other.allocated),
         reserved=_of_both(device.reserved, other.reserved),
+        at_first_sight=_of_both(device.at_first_sight, other.at_first_sight),
     )
 
 

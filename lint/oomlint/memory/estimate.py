@@ -117,8 +117,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     peak, point = whole_bytes(parts[peak_phase]), moments[peak_phase]
     allocated = peak - context
     engine = parts[peak_phase]["engine"]
-    held = allocated - engine
-    held -= point.activations + point.logits + point.temporary + point.communication
+    held = allocated - engine - point.passing
     lasting = parameters + critic.gradients + optimizer + workspace + pool
     fixed, varied = reserved_above(f, points, lasting)
     fixed = max(fixed, allocated, reserved_for_loading(loaded, moments["load"]))
@@ -146,6 +145,9 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
         least_reserved_bytes=round(fixed),
         allocated=Bounds(round(found.allocated.low), round(found.allocated.high)),
         reserved=Bounds(round(found.reserved.low), round(found.reserved.high)),
+        at_first_sight=Bounds(
+            round(min(found.at_first_sight.low, peak)), round(max(found.at_first_sight.high, peak))
+        ),
         lengths_vary=lengths_vary(plan),
     )
     return Estimate(

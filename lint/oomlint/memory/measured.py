@@ -233,13 +233,16 @@ def _shifted(device: _Device, beyond: float, share: float) -> _Device:
     half = (_LEAST_WIDTH + _WIDER * share) * now
     # What torch reserves beyond what it allocates is no error of the prediction.
     holes = device.kept_bytes if isinstance(device, DeviceEstimate) else 0
+    least, most = round(now - min(peak - low, half)), round(now + min(high - peak, half + holes))
     changed: dict[str, object] = {
         "parts": moved,
         "peak_bytes": now,
-        "low_bytes": round(now - min(peak - low, half)),
-        "high_bytes": round(now + min(high - peak, half + holes)),
+        "low_bytes": least,
+        "high_bytes": most,
     }
     if isinstance(device, DeviceEstimate):
+        # It was looked at: a run like it was measured.
+        changed["at_first_sight"] = Bounds(least, most)
         for name in ("reserved_bytes", "least_reserved_bytes"):
             size = getattr(device, name)
             changed[name] = None if size is None else max(0, round(size + more))

@@ -126,7 +126,9 @@ class DeviceEstimate(_Phased, Struct, frozen=True):
     even after it gave back all cached blocks that it can: what really has to fit beside the
     context. ``allocated`` bounds torch's max_memory_allocated and ``reserved`` its
     max_memory_reserved, neither of which sees the context; ``low_bytes`` and ``high_bytes`` bound both,
-    and what the context adds. ``lengths_vary`` says that batches differ in length, which makes these wide.
+    and what the context adds. These are the scatter of a run that is what it was read as, by which it is judged;
+    ``at_first_sight`` bounds what ``low_bytes`` and ``high_bytes`` do as a person is told it, and holds for some 85 % of
+    publishers whose programs nobody had looked at. ``lengths_vary`` says that batches differ in length, which makes these wide.
     """
 
     _PHASES: ClassVar = GPU_PHASES
@@ -141,7 +143,13 @@ class DeviceEstimate(_Phased, Struct, frozen=True):
     least_reserved_bytes: int | None = None
     allocated: Bounds | None = None
     reserved: Bounds | None = None
+    at_first_sight: Bounds | None = None
     lengths_vary: bool = False
+
+    @property
+    def told(self) -> Bounds | None:
+        """Between what a person is told that the need lies."""
+        return self.at_first_sight
 
     @property
     def context_bytes(self) -> int:
@@ -179,6 +187,13 @@ class HostEstimate(_Phased, Struct, frozen=True):
     high_bytes: int | None = None
     peak_phase: str | None = None
     parts: Parts | None = None
+
+    @property
+    def told(self) -> Bounds | None:
+        """Between what a person is told that the need lies; no readings of hosts were collected to be seen first."""
+        if self.low_bytes is None or self.high_bytes is None:
+            return None
+        return Bounds(self.low_bytes, self.high_bytes)
 
 
 class Estimate(Struct, frozen=True):

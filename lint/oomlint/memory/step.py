@@ -49,6 +49,11 @@ class Point(NamedTuple):
     states: float = 0.0
     """Below zero: optimizer states that are elsewhere meanwhile; above, those that are here only now."""
 
+    @property
+    def passing(self) -> float:
+        """What comes and goes within a step, gradients aside."""
+        return self.activations + self.logits + self.communication + self.temporary
+
 
 def highest(points: list[Point]) -> Point:
     """The instant with the most bytes."""

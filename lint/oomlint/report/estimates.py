@@ -82,14 +82,14 @@ def _needs(forecast: Forecast, paint: Paint) -> Iterator[str]:
 
 
 def reserved_words(gpu: DeviceEstimate) -> str | None:
-    """What torch reserves and of what that consists, how far it may lie from its prediction, and why where that
-    is far."""
+    """What torch reserves and of what that consists, and where batches differ in length how far it may lie from its
+    prediction: of others the bounds of the peak tell it."""
     if gpu.reserved_bytes is None or gpu.allocated_bytes is None:
         return None
     reach = ""
-    if gpu.reserved is not None:
-        why = ", for batches differ in length" if gpu.lengths_vary else ""
-        reach = f" (between {gib(gpu.reserved.low)} and {gib(gpu.reserved.high)}{why})"
+    if gpu.reserved is not None and gpu.lengths_vary:
+        between = f"between {gib(gpu.reserved.low)} and {gib(gpu.reserved.high)}"
+        reach = f" ({between}, for batches differ in length)"
     parts = f"{gib(gpu.allocated_bytes)} of the peak, without the context"
     if gpu.kept_bytes >= _WORTH_A_WORD:
         parts += f", and {gib(gpu.kept_bytes)} of freed blocks that it keeps"
@@ -105,9 +105,9 @@ def _device(
     seen: Mapping[str, str | None],
     paint: Paint,
 ) -> Iterator[str]:
-    peak, low, high = device.peak_bytes or 0, device.low_bytes, device.high_bytes
-    bounds = f" (between {gib(low)} and {gib(high)})" if low is not None and high else ""
-    yield f"{where}: {paint(gib(peak), 'bold')} at the peak{bounds}"
+    told = device.told
+    bounds = f" (between {gib(told.low)} and {gib(told.high)})" if told is not None else ""
+    yield f"{where}: {paint(gib(device.peak_bytes or 0), 'bold')} at the peak{bounds}"
     yield from _chart(device, limit, seen, paint)
     yield ""
     yield from _components(device, paint)

@@ -111,11 +111,11 @@ def _device(
     *,
     reserved: str | None = None,
 ) -> str:
-    peak, low, high = device.peak_bytes, device.low_bytes, device.high_bytes
-    most = max(peak or 0, high or 0, 1)
+    peak, told = device.peak_bytes, device.told
+    most = max(peak or 0, told.high if told is not None else 0, 1)
     far = limit is not None and limit > _FAR * most
     scale = _Scale(_HEADROOM * (most if limit is None or far else max(most, limit)))
-    bounds = f" (between {gib(low)} and {gib(high)})" if low is not None and high else ""
+    bounds = f" (between {gib(told.low)} and {gib(told.high)})" if told is not None else ""
     rows = "\n".join(
         _phase(phase, size, device, limit, seen[phase], scale)
         for phase, size in device.phases.items()
@@ -169,8 +169,8 @@ def _phase(
     if over:
         notes += f' <span class="does_not_fit">{gib((size or 0) - (limit or 0))} too much</span>'
     bar = _stack(device.by_phase[phase], scale)
-    if is_peak and device.low_bytes is not None and device.high_bytes is not None:
-        start, end = scale(device.low_bytes), scale(device.high_bytes)
+    if is_peak and device.told is not None:
+        start, end = scale(device.told.low), scale(device.told.high)
         bar += f'<i class="range" style="left:{start};width:calc({end} - {start})"></i>'
     row = ' class="peak"' if is_peak else ""
     return (

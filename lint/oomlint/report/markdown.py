@@ -104,7 +104,8 @@ def _row(forecast: Forecast, reading: str) -> str:
     limit = f" of {gib(forecast.host_limit)}" if forecast.host_limit else ""
     peak = "not known"
     if gpu.peak_bytes is not None:
-        peak = f"{gib(gpu.peak_bytes)} ({gib(gpu.low_bytes)} to {gib(gpu.high_bytes)})"
+        told = f" ({gib(gpu.told.low)} to {gib(gpu.told.high)})" if gpu.told is not None else ""
+        peak = gib(gpu.peak_bytes) + told
     ram = "not known" if host.peak_bytes is None else gib(host.peak_bytes) + limit
     name = escaped(forecast.name) + (f" ({escaped(reading)})" if reading else "")
     return f"| {name} | {hardware} | {peak} | {ram} | {verdict(forecast)} |"

@@ -72,11 +72,13 @@ def run_object(judgement: Judgement, way: Fix | None = None) -> RunShape:
 
 def _gpu(forecast: Forecast) -> GpuShape:
     gpu, seen = forecast.bounded.estimate.gpu, forecast.first_seen
-    allocated, reserved = gpu.allocated, gpu.reserved
+    allocated, reserved, first = gpu.allocated, gpu.reserved, gpu.at_first_sight
     return {
         "peak_bytes": gpu.peak_bytes,
         "low_bytes": gpu.low_bytes,
         "high_bytes": gpu.high_bytes,
+        "first_sight_low_bytes": None if first is None else first.low,
+        "first_sight_high_bytes": None if first is None else first.high,
         "reserved_bytes": gpu.reserved_bytes,
         "allocated_low_bytes": None if allocated is None else allocated.low,
         "allocated_high_bytes": None if allocated is None else allocated.high,
