@@ -172,12 +172,25 @@ def head_chunks(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
 
 def recomputed_chunks(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
     """trl 1.7 trainer/sft_trainer.py _chunked_cross_entropy_loss, 256 tokens a chunk."""
+    return _in_chunks(head, hidden, labels, lambda part, weight: part.float() @ weight.float().t())
+
+
+def recomputed_as_given(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
+    """trl 1.13 trainer/sft_trainer.py _chunked_cross_entropy_loss: the head is as wide as what it is given."""
+    return _in_chunks(
+        head, hidden, labels, lambda part, weight: (part @ weight.to(part.dtype).t()).float()
+    )
+
+
+def _in_chunks(
+    head: Head, hidden: Tensor, labels: Tensor, project: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
     flat = hidden[:, :-1].reshape(-1, HIDDEN)
     wanted = labels[:, 1:].reshape(-1)
     flat = flat[torch.arange(flat.size(0), device="cuda")]
 
     def one(part: Tensor, weight: Tensor, some: Tensor) -> Tensor:
-        logits = part.float() @ weight.float().t()
+        logits = project(part, weight)
         logps = F.log_softmax(logits, -1)
         logits.argmax(-1)
         (logps.exp() * logps).sum(-1)
@@ -273,7 +286,7 @@ def compared_tiles(head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
 LOSSES: dict[str, Callable[[Head, Tensor, Tensor], Tensor]] = {
     loss.__name__: loss
     for loss in (plain, preference, rows, copied_rows, sampled, distilled, chunked, head_chunks,
-                 recomputed_chunks, in_place, kernel_tiles, compared_tiles)
+                 recomputed_chunks, recomputed_as_given, in_place, kernel_tiles, compared_tiles)
 }  # fmt: skip
 _REFERRING = ("preference", "rows", "copied_rows", "compared_tiles")
 

@@ -66,10 +66,22 @@ def plan_of(name: str, text: str) -> Plan:
     return run_of({name: text, "requirements.txt": "trl==1.14.2\n"}, name).plan
 
 
+def test_a_chunk_copies_the_head_until_trl_1_13() -> None:
+    """TRL 1.12.0 and 1.13.0 trainer/sft_trainer.py _chunk: w.float() was w.to(h.dtype) from then on."""
+    files = {"sft.yaml": _TRL + "loss_type: chunked_nll\n"}
+    algorithms = {
+        release: run_of(
+            files | {"requirements.txt": f"trl=={release}\n"}, "sft.yaml"
+        ).plan.loss.algorithm
+        for release in ("1.12.0", "1.13.0")
+    }
+    assert algorithms == {"1.12.0": "recomputed_chunks", "1.13.0": "recomputed_as_given"}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "mode", "algorithm"),
     [
-        ("sft.yaml", _TRL + "loss_type: chunked_nll\n", "chunked", "recomputed_chunks"),
+        ("sft.yaml", _TRL + "loss_type: chunked_nll\n", "chunked", "recomputed_as_given"),
         ("sft.yaml", _TRL + "loss_type: nll\n", "full", None),
         ("sft.yaml", _TRL + "loss_type: nll\nuse_liger_kernel: true\n", "fused", None),
         (

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from math import log
 
+from oomlint.memory.evaluation import is_evaluated
 from oomlint.memory.facts import Facts
 from oomlint.memory.step import Point
 from oomlint.memory.units import units_of
@@ -143,6 +144,22 @@ def reserved_above(
 
 
 # The loops below run for every instant of every estimate: comparisons are cheaper than max().
+
+
+def reserved_in_evaluation(
+    f: Facts, points: dict[str, list[Point]], evaluation: Point, resident: float
+) -> float:
+    """Bytes reserved once batches larger than those of training were evaluated, most of whose blocks fit into none that
+    a step left (replayed, ``tests/memory/test_memory_evaluation.py``); 0 where evaluated batches are no larger."""
+    env = f.plan.env
+    gives_back = env.expandable_segments or env.no_caching or env.empty_cache_steps
+    if gives_back or f.samples.eval_rows <= f.samples.rows or not is_evaluated(f):
+        return 0.0
+    if f.ranks.backend in ("fsdp1", "fsdp2") or lengths_vary(f.plan):
+        return 0.0
+    left = max(p.activations + p.logits for some in points.values() for p in some)
+    _, activations, logits, communication, temporary, *_ = evaluation
+    return resident + evaluation.gradients + left + activations + logits + communication + temporary
 
 
 def _one_length(

@@ -8,6 +8,7 @@ from oomlint.memory.allocator import (
     reserved_above,
     reserved_by_broadcast,
     reserved_for_loading,
+    reserved_in_evaluation,
 )
 from oomlint.memory.beside import asked_on_gpu, critic_beside
 from oomlint.memory.bounds import Totals, bounds
@@ -122,6 +123,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
     fixed, varied = reserved_above(f, points, lasting)
     fixed = max(fixed, allocated, reserved_for_loading(loaded, moments["load"]))
     varied = max(varied, left_by_packing(f))
+    varied = max(varied, reserved_in_evaluation(f, points, moments["evaluation"], lasting))
     begun = reserved_by_broadcast(f, parameters)
     if limits.usable is not None:
         # A full GPU makes the allocator give its cached blocks back.

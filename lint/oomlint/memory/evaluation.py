@@ -36,9 +36,10 @@ def evaluation_point(f: Facts, idle: Point) -> Point:
         window = 3.0 * f.bytes_per.stream * units_of(f).largest
     elif ranks.backend == "zero":
         window = comm_buffers(f).forward
-    by_loss = Point(
-        idle.gradients, max(layer, head.norm), head.loss + kept, idle.communication + window, 0.0
-    )
+    layer = max(layer, head.norm)
+    if f.plan.eval.caches:
+        layer += _kept_keys_and_values(f, tokens)
+    by_loss = Point(idle.gradients, layer, head.loss + kept, idle.communication + window, 0.0)
     if not generates(f):
         return by_loss
     if ranks.backend == "fsdp1":
@@ -105,6 +106,15 @@ def first_logits(f: Facts, rows: float, prompt: float) -> float:
     tokens = prompt if projects_all else rows
     wide = 0.0 if f.plan.loss.upcast_fp32 is False else 4.0
     return (f.bytes_per.compute + wide) * model.vocab / f.ranks.tp * tokens
+
+
+def _kept_keys_and_values(f: Facts, tokens: float) -> float:
+    """Bytes of the cache that a model hands back with its logits; layers that bitsandbytes packed give what is as wide
+    as they got it (bitsandbytes nn/modules.py Linear4bit.forward, ``out.to(inp_dtype)``)."""
+    regime = f.regime
+    assert regime is not None
+    is_wide = regime.quantised and regime.stream == 4
+    return key_value_cache(f, tokens) * (4 / f.bytes_per.compute if is_wide else 1)
 
 
 def key_value_cache(f: Facts, tokens: float) -> float:

@@ -78,7 +78,7 @@ class Facts:
         bytes_per = bytes_per_element(plan, self.ranks, self.assume)
         self.samples: Samples = samples_of(plan, self.model, self.ranks.cp, self.assume)
         self.trained: Trained = trained_of(
-            plan, self.model, self.tower, bytes_per.grad, self.assume
+            plan, self.model, self.tower, bytes_per.grad, self.assume, apart=self._adapts_experts
         )
         self.bytes_per: BytesPer = with_saved_copies(bytes_per, plan, self.trained)
         self.regime: Regime | None = None
@@ -168,6 +168,13 @@ class Facts:
             return True
         is_stacked = is_new_in_transformers_5(arch) or stacks_experts_early(arch)
         return is_older and not is_stacked
+
+    @property
+    def _adapts_experts(self) -> bool:
+        """Whether adapters of all linear layers find some in every expert."""
+        return bool(self.model and self.model.expert_numel) and (
+            self.ranks.backend != "megatron" and self.experts_apart
+        )
 
     @property
     def experts_packed(self) -> bool:

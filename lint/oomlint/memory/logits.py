@@ -389,7 +389,7 @@ def _chunked(f: Facts, tokens: float, wide: float) -> Logits:
     n = max(1, loss.chunks or 8)
     kept = wide * each
     unpacked = weight * e if f.head_packed else 0.0
-    if loss.algorithm == "recomputed_chunks":
+    if loss.algorithm in ("recomputed_chunks", "recomputed_as_given"):
         return _recomputed(f, tokens, each / n, norm)
     if loss.algorithm == "slices":
         # AReaL 4aef98d8 areal/utils/functional/vocab_parallel.py _chunked_apply: of each slice a compiled function
@@ -463,17 +463,26 @@ def _compiled_chunks(f: Facts, each: float, chunks: int, norm: float, *, hidden:
 def _recomputed(f: Facts, tokens: float, chunk: float, norm: float) -> Logits:
     """trl 1.7 trainer/sft_trainer.py _chunk under activation checkpointing: ``chunk`` logits, and
     for each chunk anew an fp32 copy of the head's weight, which autocast makes half again; its
-    gradient passes through fp32 too."""
+    gradient passes through fp32 too. Since 1.13 the weight is as wide as what it is multiplied with, and the logits
+    alone are made fp32 (``benchmarks/measure/losses.py``)."""
     model, regime = f.built
     hidden = tokens * model.hidden * regime.stream
     weight = model.vocab / f.ranks.tp * model.hidden
-    copies = (4.0 if regime.stream == 2 else 0.0) + (2.0 if regime.amp else 0.0)
-    at_loss = 2 * hidden + copies * weight + 2 * chunk
-    back = 2 * hidden + copies * weight + (4 if f.trained.head or regime.amp else 16) * chunk
-    if f.trained.head:
-        # The chunks' gradients add up beside the newest one.
-        back += (10.0 if regime.stream == 4 else 2.0 if regime.amp else 6.0) * weight
-    return Logits(hidden, at_loss, back, norm, [])
+    as_given = f.plan.loss.algorithm == "recomputed_as_given"
+    halves = 2.0 if regime.amp else 0.0
+    # The chunks' gradients add up beside the newest one.
+    grown = 10.0 if regime.stream == 4 else 6.0 if as_given or not regime.amp else 2.0
+    if as_given:
+        copies = halves if regime.stream == 4 else 0.0
+        back = max(16 * chunk, grown * weight if f.trained.head else 0.0)
+        at_loss = 14 * chunk
+    else:
+        copies = (4.0 if regime.stream == 2 else 0.0) + halves
+        back = (4 if f.trained.head or regime.amp else 16) * chunk
+        back += grown * weight if f.trained.head else 0.0
+        at_loss = 2 * chunk
+    shared = 2 * hidden + copies * weight
+    return Logits(hidden, shared + at_loss, shared + back, norm, [])
 
 
 def _distilled(f: Facts, each: float, tokens: float) -> Logits:

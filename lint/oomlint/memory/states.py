@@ -318,7 +318,7 @@ def padding_of(f: Facts) -> tuple[float, float]:
     whole += padded(m.hidden, m.final_norm_numel, n) + m.position_numel
     whole += m.other_numel + m.vision_numel
     adapters = 1.0
-    if trained.lora and trained.adapter_numel and f.regime and not f.plan.trainable.target_params:
+    if trained.lora and trained.adapter_numel and f.regime and not trained.expert_adapter_numel:
         sizes = sum(
             b.count * padded_adapter(b, f.regime.targets, f.regime.rank, n) for b in m.blocks
         )

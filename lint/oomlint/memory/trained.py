@@ -7,8 +7,9 @@ from msgspec import Struct
 from oomlint.memory.named import named
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure
 from oomlint.memory.result import Assume
-from oomlint.memory.traits import ROLE_NAMES
+from oomlint.memory.traits import EXPERT_ROLES, ROLE_NAMES
 from oomlint.memory.vision import Tower
+from oomlint.models.architectures import names_of_expert_layers, routed_linearly
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
 from oomlint.plan.model import Trainable
@@ -88,11 +89,32 @@ def _expert_ends(model: DecoderStructure, block: DecoderBlock, *, split: bool) -
     return block.experts * (up + ffn + hidden) + router
 
 
-def targeted(t: Trainable, model: DecoderStructure) -> frozenset[str]:
-    """The roles of the linear layers of ``model`` that carry an adapter."""
+def listed_expert_ends(model: DecoderStructure, roles: frozenset[str]) -> int:
+    """Adapter elements a rank of experts that have linear layers of their own."""
+    total = 0
+    for block in model.blocks:
+        if block.experts:
+            matrices = round(block.expert_numel / (block.experts * model.hidden * block.moe_ffn))
+            adapted = sum(role in roles for role in EXPERT_ROLES[3 - matrices :])
+            total += block.count * adapted * block.experts * (model.hidden + block.moe_ffn)
+    return total
+
+
+def _names_of(role: str, arch: str | None) -> frozenset[str]:
+    if role in EXPERT_ROLES:
+        return frozenset({names_of_expert_layers(arch)[EXPERT_ROLES.index(role)]})
+    return ROLE_NAMES.get(role, frozenset())
+
+
+def targeted(t: Trainable, model: DecoderStructure, *, apart: bool = False) -> frozenset[str]:
+    """The roles of the linear layers of ``model`` that carry an adapter; ``apart``: each expert has some of its own."""
     present = frozenset(x.role for b in model.blocks for x in b.linears)
-    if model.traits.linear_router and model.expert_numel:
+    if model.expert_numel and (
+        model.traits.linear_router or (apart and routed_linearly(model.arch))
+    ):
         present |= {"router"}
+    if model.expert_numel and apart and not t.target_params:
+        present |= frozenset(EXPERT_ROLES)
     targets = t.targets
     if targets == "all_linear":
         chosen = present
@@ -105,12 +127,10 @@ def targeted(t: Trainable, model: DecoderStructure) -> frozenset[str]:
         chosen = present & _PEFT_DEFAULT
     else:
         wanted = {name.rsplit(".", 1)[-1] for name in targets} | set(targets)
-        chosen = frozenset(
-            r for r in present if ROLE_NAMES.get(r, frozenset()) & wanted or r in wanted
-        )
+        chosen = frozenset(r for r in present if _names_of(r, model.arch) & wanted or r in wanted)
     if t.exclude:
         out = {name.rsplit(".", 1)[-1] for name in t.exclude}
-        chosen = frozenset(r for r in chosen if not ROLE_NAMES.get(r, frozenset()) & out)
+        chosen = frozenset(r for r in chosen if not _names_of(r, model.arch) & out)
     return chosen
 
 
@@ -162,8 +182,11 @@ def trained_of(
     tower: Tower | None,
     bytes_a_gradient: float,
     assume: Assume,
+    *,
+    apart: bool = False,
 ) -> Trained:
-    """What a plan trains of a model; nothing is counted of one whose shape is not known."""
+    """What a plan trains of a model; nothing is counted of one whose shape is not known. ``apart``: each expert has
+    linear layers of its own."""
     t, method = plan.trainable, method_of(plan)
     if t.method is None and method == "full":
         assume(fields.trainable.method, "full", "no adapter is configured")
@@ -173,7 +196,7 @@ def trained_of(
     is_stray = t.unstepped == "embeddings"
     stray = model.embed_numel * bytes_a_gradient if is_stray else 0.0
     if method in ADAPTED:
-        return _adapters(plan, model, tower, method, stray, assume)
+        return _adapters(plan, model, tower, method, stray, assume, apart=apart)
     return _part(plan, model, method, stray)
 
 
@@ -184,10 +207,12 @@ def _adapters(
     method: str,
     stray_bytes: float,
     assume: Assume,
+    *,
+    apart: bool,
 ) -> Trained:
     """Adapters, and modules that are trained whole beside them."""
     t = plan.trainable
-    roles = targeted(t, model)
+    roles = targeted(t, model, apart=apart)
     if t.targets is None:
         assume(fields.trainable.targets, "peft_default", "peft's default target modules")
     embeddings, head = trained_ends(t)
@@ -201,7 +226,7 @@ def _adapters(
     rank = t.r
     if rank is None:
         rank = assume(fields.trainable.r, 8, "peft's default rank (tuners/lora/config.py)")
-    of_experts: float = rank * expert_ends(t, model)
+    of_experts: float = rank * (expert_ends(t, model) + listed_expert_ends(model, roles))
     numel: float = rank * adapter_ends(model, roles) + of_experts
     tower_roles: frozenset[str] = frozenset()
     if tower is not None and not is_frozen_tower(plan):

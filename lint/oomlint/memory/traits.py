@@ -351,6 +351,9 @@ _COUNTED = frozenset(
 _LLAMA = Traits()
 _LAYERNORM = Traits(norm="ln")
 
+# Linear layers of experts that have such of their own.
+EXPERT_ROLES = ("expert_gate", "expert_up", "expert_down")
+
 # Names by which users (PEFT target_modules, freeze lists) call the linear layers; the role
 # comes first. Collected from the modules of transformers 5.23 and of the remote-code Qwen,
 # Baichuan, ChatGLM and InternLM2 models.

@@ -72,6 +72,6 @@ def adapter_unit(f: Facts, block: DecoderBlock) -> float:
     assert m is not None
     if not f.trained.lora or f.regime is None:
         return 0.0
-    if f.ranks.backend != "fsdp2" or f.plan.trainable.target_params or f.plan.trainable.params:
+    if f.ranks.backend != "fsdp2" or f.trained.expert_adapter_numel or f.plan.trainable.params:
         return f.trained.adapter_numel / m.layers
     return padded_adapter(block, f.regime.targets, f.regime.rank, f.ranks.shard)

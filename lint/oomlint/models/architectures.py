@@ -258,6 +258,26 @@ def lists_experts(arch: str | None) -> bool:
     return arch in _LISTED_BY_OWN_CODE
 
 
+# Whose experts' own layers have other names than gate_proj, up_proj and down_proj (transformers 4.57
+# models/*/modeling_*.py: MixtralBlockSparseTop2MLP and the like of PhiMoE and MiniMax).
+_NUMBERED_EXPERTS: Final = frozenset({"minimax", "mixtral", "phimoe"})
+# Whose router was an nn.Linear until it became a parameter, with transformers 5 (4.57 models/*/modeling_*.py).
+_ROUTED_LINEARLY: Final = frozenset(
+    "ernie4_5_moe jamba minimax mixtral olmoe phimoe qwen2_moe qwen3_moe qwen3_next".split()
+)
+
+
+def names_of_expert_layers(arch: str | None) -> tuple[str, str, str]:
+    """What the layers of experts that have layers of their own are called: gate, up and down."""
+    is_numbered = arch in _NUMBERED_EXPERTS
+    return ("w1", "w3", "w2") if is_numbered else ("gate_proj", "up_proj", "down_proj")
+
+
+def routed_linearly(arch: str | None) -> bool:
+    """Whether a linear layer chooses among experts that have layers of their own."""
+    return arch in _ROUTED_LINEARLY
+
+
 # Models of text and pictures of which AutoModelForCausalLM makes the text model alone (transformers 4.46 and 4.57
 # models/auto/modeling_auto.py MODEL_FOR_CAUSAL_LM_MAPPING_NAMES: MllamaForCausalLM, Llama4ForCausalLM).
 _READS_TEXT_ALONE: Final = frozenset({"llama4", "mllama"})

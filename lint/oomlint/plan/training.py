@@ -318,7 +318,8 @@ class Loss(Section, frozen=True, kw_only=True):
     made them, which hands them on besides); by a ``softmax`` beside fp32 logits that becomes their
     gradient, with an entropy that keeps the logits too; by a ``log_softmax`` of which a softmax is
     made; with chunks, the projection is
-    made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``), or by
+    made chunk by chunk too (``head_chunks``), and in backward again (``recomputed_chunks``, with an fp32
+    copy of the head's weight; ``recomputed_as_given`` without one), or by
     ``tiles`` of a chunk and of some ``words`` of the vocabulary, or by a kernel over such (``kernel_tiles``, of ``tile_tokens``
     tokens); by compiled ``slices`` of logits that are all there, each of
     which hands back a gradient as large as all;
@@ -333,7 +334,7 @@ class Loss(Section, frozen=True, kw_only=True):
     algorithm: (
         Literal[
             "rows", "copied_rows", "kernel", "in_place", "overwritten", "softmax", "softmax_entropy", "log_softmax",
-            "head_chunks", "recomputed_chunks", "tiles", "kernel_tiles", "slices", "dropped", "compiled",
+            "head_chunks", "recomputed_chunks", "recomputed_as_given", "tiles", "kernel_tiles", "slices", "dropped", "compiled",
         ]
         | None
     ) = None  # fmt: skip
@@ -362,7 +363,7 @@ class Compile(Section, frozen=True, kw_only=True):
 
 class Eval(Section, frozen=True, kw_only=True):
     """``samples``: of the evaluation set, all ranks together. ``fuses_loss``: whether evaluation spares
-    the logits where training does."""
+    the logits where training does. ``caches``: whether a batch's keys and values stay until its loss is computed."""
 
     enabled: bool | None = None
     strategy: Literal["no", "steps", "epoch"] | None = None
@@ -375,6 +376,7 @@ class Eval(Section, frozen=True, kw_only=True):
     on_start: bool | None = None
     samples: int | None = None
     fuses_loss: bool | None = None
+    caches: bool | None = None
 
 
 class Save(Section, frozen=True, kw_only=True):

@@ -54,6 +54,7 @@ from oomlint.documents.base import UNKNOWN, Entry, Fact, Node, PythonDocument, S
 from oomlint.documents.python.nodes import Guard
 from oomlint.models.architectures import loses_tower
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import LibraryChange
 from oomlint.wording.amounts import enumerated
 
 if TYPE_CHECKING:
@@ -464,6 +465,37 @@ def keeps_logits(run: Cells) -> Any:
         if "compute_metrics" in names:
             return "preprocess_logits_for_metrics" not in names and not run[f.eval.generate]
     return None
+
+
+_CACHES_NOTHING = LibraryChange(
+    "transformers", (5, 0), "evaluation keeps the keys and values of its batch (use_cache of the model's config)",
+    "transformers 4.57.1 and 5.0.0 trainer.py: model.config.use_cache = args.use_cache",
+)  # fmt: skip
+_PLAIN_TRAINER = re.compile(r"(?:\w+\.)*Trainer")
+
+
+@calls.derive(f.eval.caches)
+def caches(run: Cells) -> Any:
+    """A script that names the setting anywhere may well turn it off, and so may trainers of other classes."""
+    if run.has(_CACHES_NOTHING, noted=False) or not run.given.once(_evaluates_as_loaded):
+        return None
+    return Sourced(True, _CACHES_NOTHING.source)
+
+
+def _evaluates_as_loaded(blocks: list[Block]) -> bool:
+    def called(*tables: Any) -> list[str]:
+        return [
+            block.document.source.text[block.anchor.start : block.anchor.end]
+            for block in blocks
+            if block.table in tables
+        ]
+
+    documents = {id(block.document): block.document for block in blocks}
+    return (
+        any(_PLAIN_TRAINER.fullmatch(text) for text in called(*_TRAINER_TABLES))
+        and any("ForCausalLM" in text for text in called(FROM_PRETRAINED, EARLY_FROM_PRETRAINED))
+        and not any("use_cache" in document.source.text for document in documents.values())
+    )
 
 
 @calls.derive(f.eval.samples)

@@ -132,6 +132,10 @@ HAS_CHUNKS = LibraryChange(
     "trl", (1, 4), "loss_type has no chunked_nll",
     "TRL 1.3.0 and 1.4.0 trainer/sft_config.py",
 )  # fmt: skip
+CHUNKS_AS_GIVEN = LibraryChange(
+    "trl", (1, 13), "every chunk of logits makes an fp32 copy of the head's weight",
+    "TRL 1.12.0 and 1.13.0 trainer/sft_trainer.py _chunk",
+)  # fmt: skip
 COLOCATES = LibraryChange(
     "trl", (1, 0), "vLLM runs as a server elsewhere (vllm_mode)",
     "TRL 0.29.1 and 1.0.0 trainer/grpo_config.py", was="vllm_server",

@@ -50,6 +50,7 @@ from oomlint.dialects.trl.releases import (
     CASTS_ALL_ADAPTERS,
     CHECKPOINTS,
     CHECKPOINTS_AS_TOLD,
+    CHUNKS_AS_GIVEN,
     CHUNKS_LOSS,
     DPO_COPIES_NO_LOGITS,
     DPO_CUTS_LOGITS,
@@ -411,7 +412,8 @@ def _algorithm_without_head(run: Cells) -> Any:
     if not _chunks(run):
         return None
     source = "TRL f2cd5771 sft_trainer.py:221: a chunk runs under torch.utils.checkpoint"
-    return Sourced("recomputed_chunks", source)
+    is_as_given = run.has(CHUNKS_AS_GIVEN)
+    return Sourced("recomputed_as_given" if is_as_given else "recomputed_chunks", source)
 
 
 @trainers.derive(f.loss.words, f.loss.tile_tokens, source=_TILED)

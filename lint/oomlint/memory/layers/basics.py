@@ -220,8 +220,11 @@ class Basics:
             return self.adapter(source, out, layer)
         return out
 
-    def adapter(self, x: Tensor, result: Tensor, layer: Linear) -> Tensor:
-        """peft lora.Linear: result + B(A(dropout(x.to(adapter dtype)))) * scaling."""
+    def adapter(
+        self, x: Tensor, result: Tensor, layer: Linear, *, rows: int = 1, copies: int = 1
+    ) -> Tensor:
+        """peft lora.Linear: result + B(A(dropout(x.to(adapter dtype)))) * scaling. A token goes to ``rows`` of the
+        ``copies`` that experts have of such a layer."""
         r, tape = self.r, self.tape
         bytes_ = r.compute if r.amp else r.adapter
         if r.adapter != x.bytes:
@@ -230,17 +233,18 @@ class Basics:
             x = self.dropout(x)
         x = self.cast(x, bytes_)
         casts = r.amp and r.adapter == 4
-        a_weight, b_weight = layer.inputs * r.rank, layer.outputs * r.rank
+        a_weight, b_weight = copies * layer.inputs * r.rank, copies * layer.outputs * r.rank
         a_saves, b_saves = [x], []
         if casts:
             a_saves.append(tape.weight(a_weight, bytes_))
             b_saves.append(tape.weight(b_weight, bytes_))
         cast_grad = bytes_ if casts else 0
         a = tape.op(
-            tape.tensor(r.rank, bytes_), (x,), saves=a_saves, weight=a_weight, cast_grad=cast_grad
-        )
+            tape.tensor(rows * r.rank, bytes_), (x,), saves=a_saves, weight=a_weight,
+            cast_grad=cast_grad,
+        )  # fmt: skip
         scattered = layer.role == "qkv" and r.scattered < 1
-        adapted = layer.outputs * (r.scattered if scattered else 1.0)
+        adapted = rows * layer.outputs * (r.scattered if scattered else 1.0)
         b = tape.op(
             tape.tensor(adapted, bytes_), (a,), saves=(a, *b_saves), weight=b_weight,
             cast_grad=cast_grad,
@@ -250,10 +254,10 @@ class Basics:
             b = tape.op(tape.tensor(layer.outputs, bytes_), (b,), saves=(b,))
         if r.dora:
             # dora.py: the magnitude multiplies the base result and the product, both kept.
-            magnitude = tape.tensor(layer.outputs, bytes_)
+            magnitude = tape.tensor(rows * layer.outputs, bytes_)
             b = tape.op(
-                magnitude, (b, result), saves=(b, result), weight=layer.outputs,
-                temp=Size(token=2 * bytes_ * layer.outputs),
+                magnitude, (b, result), saves=(b, result), weight=copies * layer.outputs,
+                temp=Size(token=2 * bytes_ * rows * layer.outputs),
             )  # fmt: skip
         return self.cast(self.add(result, self.scale(b)), result.bytes)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomlint.memory.layers.basics import Basics
 from oomlint.memory.parameters import DecoderBlock, Linear
 from oomlint.memory.tape import Size, Tensor
+from oomlint.memory.traits import EXPERT_ROLES
 
 
 class FeedForward(Basics):
@@ -277,6 +278,7 @@ class FeedForward(Basics):
         gathered = tape.op(tape.tensor(k * hidden, x.bytes), (x,), saves=(perm,))
         chosen = tape.op(tape.tensor(k, weights.bytes), (weights,), saves=(perm,))
         train = r.train_experts and r.train_base
+        rows = gathered
         gathered = self.cast(gathered, bytes_)
 
         def product(source: Tensor, width: float, numel: float, rank: float, ends: float) -> Tensor:
@@ -295,13 +297,27 @@ class FeedForward(Basics):
                 weight=numel if train else 0, temp=unpacked, forward_temp=unpacked,
             )  # fmt: skip
 
-        up_rank = r.rank * (2 if r.split_ranks else 1)
-        both = product(
-            gathered, k * ffn * parts, block.expert_numel * parts / matrices, up_rank,
-            hidden + ffn * parts,
-        )  # fmt: skip
-        inner = self.expert_gate(both) if parts == 2 else self.activate(both)
-        out = product(inner, k * hidden, block.expert_numel / matrices, r.rank, hidden + ffn)
+        each = block.expert_numel / matrices
+
+        def layer(role: str, source: Tensor, width: float, *, down: bool = False) -> Tensor:
+            """One of the linear layers that every expert has of its own, with its adapter."""
+            made = product(self.cast(source, bytes_), k * width, each, r.rank, 0)
+            if role not in r.targets:
+                return made
+            ends = (block.moe_ffn, self.model.hidden)
+            one = Linear(role, *(ends if down else ends[::-1]))
+            return self.adapter(source, made, one, rows=k, copies=block.experts)
+
+        if r.targets.isdisjoint(EXPERT_ROLES):
+            up_rank = r.rank * (2 if r.split_ranks else 1)
+            both = product(gathered, k * ffn * parts, each * parts, up_rank, hidden + ffn * parts)
+            inner = self.expert_gate(both) if parts == 2 else self.activate(both)
+            out = product(inner, k * hidden, each, r.rank, hidden + ffn)
+        else:
+            up = layer("expert_up", rows, ffn)
+            gate = layer("expert_gate", rows, ffn) if parts == 2 else None
+            inner = self.activate(up) if gate is None else self.product(self.activate(gate), up)
+            out = layer("expert_down", inner, hidden, down=True)
         weighed = tape.op(
             tape.tensor(k * hidden, max(bytes_, chosen.bytes)), (out, chosen), saves=(out, chosen),
             temp=Size(token=k * hidden * bytes_),
