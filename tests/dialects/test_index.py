@@ -101,10 +101,21 @@ def test_a_config_with_its_deepspeed_json_loads_no_heavy_module(tmp_path):
         "hashlib", "json", "shutil", "statistics", "importlib.metadata", "libcst", "jsonschema", "pydantic", "rich", "tree_sitter",
         "oomlint.documents.shell.machine", "oomlint.documents.shell.values", "oomlint.fix.apply",
         "oomlint.judgement.planner", "oomlint.documents.readme", "oomlint.dialects.llamafactory.keys",
+        "oomlint.dialects.profiles.build", "oomlint.models.count",
     }  # fmt: skip
     assert not heavy.intersection(loaded)
     # Some thirty of the rules; the others say that they are about other runs.
     assert len([name for name in loaded if name.startswith("oomlint_rules.")]) < 50
+
+
+def test_what_writes_fixes_is_not_loaded_for_findings_that_propose_none(tmp_path):
+    """Here a remark that has nothing to propose, which it is asked for late."""
+    (tmp_path / "a.yaml").write_text(CONFIG)
+    (tmp_path / "zero3.json").write_text(ZERO3)
+    words = ("check", "--no-cache", "--hardware", "8xA100-80GB", "--select", "OOM511")
+    loaded = loaded_by(tmp_path, *words, "a.yaml")
+    assert "oomlint_rules.checkpoint.zero3_gather_off_empty_model" in loaded
+    assert "oomlint.fix.edits" not in loaded
 
 
 def test_names_are_found_without_a_class_of_that_name():

@@ -24,12 +24,10 @@ _TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|#[^\r\n]*|/\*[\s\S]*?\*/)
 # DeepSpeed's own page writes sizes so (docs/_pages/config-json.md: "allgather_bucket_size": 5e8), and pydantic, which
 # reads them, takes a float without a fraction for a whole number (pydantic 2, docs/concepts/conversion_table.md): where a
 # file does, a large round number is written likewise.
-_EXPONENT: Final = re.compile(r":\s*[0-9]+[eE]\+?[0-9]+\s*[,}\r\n]")
+_EXPONENT: Final = r":\s*[0-9]+[eE]\+?[0-9]+\s*[,}\r\n]"
 _LARGE: Final = 100_000
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _STRING: Final = re.compile(r'"(?:[^"\\\r\n]|\\.)*"')
-_SINGLE_QUOTED: Final = re.compile(r"'(?:[^'\\\r\n]|\\.)*'")
-_TEXT_BLOCK: Final = re.compile(r"'''[\s\S]*?'''")
 _LITERAL: Final = re.compile(
     r"(?:(?P<number>-?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][-+]?[0-9]+)?)"
     r"|(?P<word>true|false|null|NaN|-?Infinity))(?=[ \t]*(?:[,}\]\r\n#]|//|/\*|\Z))"
@@ -42,11 +40,14 @@ _WORDS: Final[dict[str, Any]] = {
     "Infinity": float("inf"),
     "-Infinity": float("-inf"),
 }
-_BARE_KEY: Final = re.compile(r"[^\s{}\[\],:\"'#/]+")
-_BARE_STRING: Final = re.compile(r"(?!/\*)[^\s{}\[\],:\"'][^\r\n]*")
+# What only Hjson has, which few files are written in.
+_SINGLE_QUOTED: Final = r"'(?:[^'\\\r\n]|\\.)*'"
+_TEXT_BLOCK: Final = r"'''[\s\S]*?'''"
+_BARE_KEY: Final = r"[^\s{}\[\],:\"'#/]+"
+_BARE_STRING: Final = r"(?!/\*)[^\s{}\[\],:\"'][^\r\n]*"
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _TEMPLATED: Final = re.compile(r"\$\{|\{\{|\{%")
-_COLON: Final = re.compile(r"[ \t]*:[ \t]*")
+_COLON: Final = r"[ \t]*:[ \t]*"
 
 # How files of a tokenizer begin that hold its tokens, by the ends of their names: tokens with their numbers
 # (vocab_files_names in transformers 4.57, models/gpt2/tokenization_gpt2.py; ADDED_TOKENS_FILE and FULL_TOKENIZER_FILE in
@@ -91,7 +92,7 @@ class JsonDocument(DataDocument, frozen=True, eq=False):
         index = len(entries) - 1
         if after is not None and after in mapping.entries:
             index = entries.index(mapping.entries[after])
-        colon = _COLON.fullmatch(self._between(entries[index])) if entries else None
+        colon = re.fullmatch(_COLON, self._between(entries[index])) if entries else None
         lead = _dumps(key) + (colon.group() if colon else ": ")
         return self._insert(mapping, [entry.value for entry in entries], index, lead, value)
 
@@ -166,7 +167,7 @@ class JsonDocument(DataDocument, frozen=True, eq=False):
                 for key, item in value.items()
             ]
             return "{" + newline + ("," + newline).join(lines) + newline + indent + "}"
-        if type(value) is int and value >= _LARGE and _EXPONENT.search(self.source.text):
+        if type(value) is int and value >= _LARGE and re.search(_EXPONENT, self.source.text):
             return _with_exponent(value) or _dumps(value)
         return _dumps(value)
 
@@ -347,7 +348,7 @@ class _Scanner:
             return self._string()
         if character == "'":
             return self._single_quoted()
-        match = _BARE_KEY.match(self.text, self.offset)
+        match = re.compile(_BARE_KEY).match(self.text, self.offset)
         if match is None:
             self._fail(self.offset, f"expected a key, found {character!r}")
         self._relax(*match.span())
@@ -359,7 +360,7 @@ class _Scanner:
         if character == '"':
             return self._quoted(start, self._string())
         if character == "'":
-            if block := _TEXT_BLOCK.match(self.text, start):
+            if block := re.compile(_TEXT_BLOCK).match(self.text, start):
                 self._relax(*block.span())
                 self.offset = block.end()
                 return Scalar(
@@ -369,7 +370,7 @@ class _Scanner:
         if match := _LITERAL.match(self.text, start):
             self.offset = match.end()
             return Scalar(Span(start, match.end()), self._literal(match))
-        match = _BARE_STRING.match(self.text, start)
+        match = re.compile(_BARE_STRING).match(self.text, start)
         if match is None:
             self._fail(start, "a value is missing here")
         text = match.group().rstrip()
@@ -402,7 +403,7 @@ class _Scanner:
         return self._decode(match, match.group())
 
     def _single_quoted(self) -> str:
-        match = _SINGLE_QUOTED.match(self.text, self.offset)
+        match = re.compile(_SINGLE_QUOTED).match(self.text, self.offset)
         if match is None:
             self._fail(self.offset, "the text that starts here has no closing quote on its line")
         self._relax(*match.span())

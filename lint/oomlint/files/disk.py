@@ -45,7 +45,7 @@ _HYDRA_SWEEP = "multirun.yaml"
 # Copies of a project's modules that setuptools makes as it builds, `build/lib` or `build/lib.linux-x86_64-cpython-312`
 # beside what describes the project (setuptools 80.9, _distutils/command/build.py, finalize_options).
 _BUILT_IN = "build"
-_BUILT = re.compile(r"lib(\..+)?")
+_BUILT = r"lib(\..+)?"
 _BUILT_FROM = frozenset({"setup.py", "setup.cfg", "pyproject.toml"})
 
 Step: TypeAlias = tuple[str, list[str], list[str]]
@@ -351,7 +351,7 @@ def _depth(folder: str, top: str) -> int:
 def _is_built(parent: str, name: str) -> bool:
     """Whether a folder holds what setuptools copied of the project around it as it built it: nobody starts or edits that."""
     above, last = os.path.split(parent)
-    if last != _BUILT_IN or not _BUILT.fullmatch(name):
+    if last != _BUILT_IN or not re.fullmatch(_BUILT, name):
         return False
     return any(DISK.is_file(os.path.join(above, each)) for each in sorted(_BUILT_FROM))
 

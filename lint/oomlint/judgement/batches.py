@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oomlint.dialects.profiles.build import meaning_of_script
 from oomlint.judgement.lengths import coming_together
 from oomlint.judgement.risk_model import holds
 from oomlint.plan.fields import f
@@ -44,8 +43,11 @@ def makes_own_batches(run: Run) -> bool:
         return False
     if _answers_as_configured(run):
         return False
-    is_program = any(claim.is_program for claim in run.claims)
-    return is_program and meaning_of_script(block for block, _ in run.parts.blocks) is None
+    if not any(claim.is_program for claim in run.claims):
+        return False
+    from oomlint.dialects.profiles.build import meaning_of_script  # which configs do without
+
+    return meaning_of_script(block for block, _ in run.parts.blocks) is None
 
 
 def _answers_as_configured(run: Run) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from oomlint.dialects.ending import Ending, When
 from oomlint.judgement.endings import endings_of
-from oomlint.linting.rule import Finding, Severity
+from oomlint.linting.rule import Finding, ListedRule, Severity
 from oomlint.linting.suppressions import silences
 
 if TYPE_CHECKING:
@@ -32,12 +33,16 @@ class RulesOnEndings:
         self.unused: UnusedParts | None = None
         """Who knows what nobody meets, since no run uses it; known once all runs are."""
 
-    def __call__(self, run: Run) -> Iterator[Ending]:
+    @cached_property
+    def _asked(self) -> tuple[ListedRule, ...]:
         from oomlint.plugins import rules_in_force
 
-        for rule in rules_in_force(self._options.plugins).items:
-            if not rule.may_end or not self._options.selection.believes(rule):
-                continue
+        believes = self._options.selection.believes
+        listed = rules_in_force(self._options.plugins).items
+        return tuple(rule for rule in listed if rule.may_end and believes(rule))
+
+    def __call__(self, run: Run) -> Iterator[Ending]:
+        for rule in self._asked:
             try:
                 found = tuple(rule.check(run))
             except Exception:  # reported where the rule runs for the user

@@ -492,9 +492,14 @@ class ListedRule(Struct, frozen=True, eq=False):
         return known
 
     def _found(self, run: Run) -> Iterable[Finding]:
-        if self.only_where and not any(where.holds(run) for where in self.only_where):
-            return ()
-        return self.load()().check(run)
+        return self.load()().check(run) if self._is_of(run) else ()
+
+    def _is_of(self, run: Run) -> bool:
+        """Whether a run is one of those of which the rule can say anything; every rule is asked so of every run."""
+        for where in self.only_where:
+            if where.holds(run):
+                return True
+        return not self.only_where
 
     @classmethod
     def of(cls, rule: type[Rule]) -> ListedRule:

@@ -55,12 +55,12 @@ class Analysis(Struct, frozen=True, eq=False, dict=True):
     def workspace(self) -> Workspace:
         return self.report.workspace
 
-    @property
+    @cached_property
     def runs(self) -> tuple[Run, ...]:
         """The runs that the document is a part of."""
         return tuple(run for run in self.report.runs if self.name in files_of(run))
 
-    @property
+    @cached_property
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """What there is to say of the document and of its runs."""
         files = set(self.files)
@@ -82,7 +82,7 @@ class Analysis(Struct, frozen=True, eq=False, dict=True):
         report = replace(self.report, runs=self.runs, diagnoses=self.diagnoses)
         return tuple(with_plans(report, self.job.options, Applicability.SAFE))
 
-    @property
+    @cached_property
     def files(self) -> tuple[str, ...]:
         """The document itself first, then every other file of its runs."""
         others = (path for run in self.runs for path in files_of(run))

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from oomlint.memory.parameters import DecoderBlock, DecoderStructure, Linear, Mixer
 from oomlint.memory.traits import traits_of
-from oomlint.models.count import count_parameters
 from oomlint.plan.model import ModelDims
 
 # Models seen so far, so that a model's counts and profiles are worked out once; cleared when a
@@ -502,7 +501,10 @@ def build(dims: ModelDims) -> DecoderStructure | None:
     )  # fmt: skip
     total = dims.params_total
     if total is None:
-        # The catalogue's counter knows classes that have more than the plain decoder.
+        # The catalogue's counter knows classes that have more than the plain decoder; of a model that it lists the
+        # total is known.
+        from oomlint.models.count import count_parameters
+
         counts = count_parameters(dims)
         total = counts.total if counts else None
     if total and found.numel > total:

@@ -18,10 +18,7 @@ from oomlint.files.requirements import pins
 from oomlint.files.workspace import Workspace
 
 # What installs a project as its own files say, and so by their pins: a manager of packages, or pip of a folder.
-_INSTALLS_PROJECT = re.compile(
-    r"\b(?:uv|poetry|pdm|pipenv)\s+(?:sync|install|run)\b|\binstall\b[^\n&;|]*?\s[\"']?\.(?:[\s\"'/\[]|$)|\bsetup\.py\b",
-    re.MULTILINE,
-)
+_INSTALLS_PROJECT = r"(?m)\b(?:uv|poetry|pdm|pipenv)\s+(?:sync|install|run)\b|\binstall\b[^\n&;|]*?\s[\"']?\.(?:[\s\"'/\[]|$)|\bsetup\.py\b"
 _OF_PROJECT = frozenset(
     {
         "pyproject.toml",
@@ -50,7 +47,7 @@ class BuiltImage(Struct, frozen=True):
         said = f"{self.dockerfile}\n{self.service}"
         if file == self.path or re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", said):
             return True
-        return name.lower() in _OF_PROJECT and _INSTALLS_PROJECT.search(said) is not None
+        return name.lower() in _OF_PROJECT and re.search(_INSTALLS_PROJECT, said) is not None
 
     @property
     def pins(self) -> dict[str, tuple[str, str]]:

@@ -119,7 +119,7 @@ class Copier(Struct, frozen=True, eq=False):
 
 def _offloads(said: Mapping[str, Leaf]) -> frozenset[str]:
     """The parts of the states that a DeepSpeed config keeps elsewhere than on the GPU."""
-    found = ((_DEVICE.fullmatch(key), leaf[1]) for key, leaf in said.items())
+    found = ((re.fullmatch(_DEVICE, key), leaf[1]) for key, leaf in said.items())
     return frozenset(match[1] for match, device in found if match and device not in (None, "none"))
 
 
@@ -223,7 +223,7 @@ def _computes(said: Mapping[str, Leaf], half: str, dtype: str) -> bool:
 
 
 _STAGE = "zero_optimization.stage"
-_DEVICE = re.compile(r"zero_optimization\.(offload_\w+)\.device")
+_DEVICE = r"zero_optimization\.(offload_\w+)\.device"
 
 
 def _keys(name: str, text: str) -> dict[str, Leaf] | None:

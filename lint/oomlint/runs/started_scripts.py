@@ -32,7 +32,7 @@ _MOST_HANDED = 24
 # Of a README that starts one script in many ways, so many are read.
 _MOST_SHOWN = 4
 # A script that takes an argument for which it has no default.
-_TAKES_BARE = re.compile(r"\$[1-9@*]|\$\{[1-9@*]\}")
+_TAKES_BARE = r"\$[1-9@*]|\$\{[1-9@*]\}"
 
 Submitted = Callable[[Document], Iterator[tuple[str, Block]]]
 
@@ -194,7 +194,7 @@ class StartedScripts:
         """How READMEs start a script that does not run without arguments: they say so of the machine, the
         model or the data, which the script alone leaves open. Of one that runs by itself they tell the cards."""
         text = (self.workspace.read_or_none(script) or b"").decode("utf-8", "replace")
-        if not _TAKES_BARE.search(text):
+        if not re.search(_TAKES_BARE, text):
             from oomlint.dialects.machine.handed import CARDS, Handed
 
             cards = None if CARDS in text else self.suggestions.cards_for(script)

@@ -40,7 +40,7 @@ class Family(Struct, frozen=True):
 # Where Axolotl's lay until e923e62d (2024-01-25): a name that any project may give a folder of its own, so that it is
 # Axolotl's in Axolotl's configs alone.
 _FORMER_AXOLOTL_HOME = r"(?:\./)?deepspeed/(?P<name>zero[1-3])\.json"
-_HOME = re.compile(rf"(?:^|/)(?:{AXOLOTL_HOME}/zero|{LLAMA_FACTORY_HOME}/ds_z)[^/]*\.json$")
+_HOME = rf"(?:^|/)(?:{AXOLOTL_HOME}/zero|{LLAMA_FACTORY_HOME}/ds_z)[^/]*\.json$"
 
 # ms-swift 3602360a config/*.json and llm/ds_config/*.json of the tags v2.0.3 to v2.6.1 (whose zero3_offload.json leaves
 # the optimizer on the GPU), by the words that its option takes for them: stage, device of the optimizer, device of
@@ -92,7 +92,7 @@ def _in_json(config: MappingABC[str, Any], indent: int = 2) -> str:
 def is_at_home(path: str) -> bool:
     """Whether a file that is not here is one that a framework brings along: by a name without ending
     that only the framework knows, or by the folder of its checkout."""
-    return path in SWIFT_PRESETS or path in _of_xtuner() or _HOME.search(path) is not None
+    return path in SWIFT_PRESETS or path in _of_xtuner() or re.search(_HOME, path) is not None
 
 
 def former_preset(path: str, framework: str) -> str | None:

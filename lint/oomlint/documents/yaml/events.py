@@ -10,7 +10,7 @@ from oomlint.documents.text import Source
 from oomlint.errors import ParseError
 
 MAX_DEPTH: Final = 100
-_TEMPLATE_FILE: Final = re.compile(r"\{\{|\{%")
+_TEMPLATE_FILE: Final = r"\{\{|\{%"
 
 
 def read_events(source: Source) -> list[Any]:
@@ -87,7 +87,7 @@ def _as_parse_error(source: Source, error: Exception) -> ParseError:
     sentence = _PLAIN_WORDS.get(problem, problem)
     if mark is not None and source.text[mark.index : mark.index + 1] == "\t":
         sentence = "a tab where YAML allows only spaces"
-    if _TEMPLATE_FILE.search(source.text):
+    if re.search(_TEMPLATE_FILE, source.text):
         message = f"a template, not finished YAML ({sentence}); check the rendered file instead"
     else:
         message = f"not valid YAML: {sentence}"

@@ -20,7 +20,7 @@ from oomlint.errors import FileError
 from oomlint.files.workspace import Workspace
 from oomlint.runs.vendored.files import programs_in
 
-_IMPORTS = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+unsloth\b")
+_IMPORTS = r"(?m)^[ \t]*(?:from|import)[ \t]+unsloth\b"
 # A script's own package, what that imports, and what these do.
 _DEEPEST = 2
 
@@ -50,7 +50,7 @@ def _importing(workspace: Workspace, script: str) -> str:
         taken = [each for each in waiting if each is not None and each.source.path not in seen]
         seen.update(each.source.path for each in taken)
         for each in taken:
-            if _IMPORTS.search(each.source.text):
+            if re.search(_IMPORTS, each.source.text):
                 return posixpath.basename(each.source.path)
         waiting = [
             modules.of(dotted, level, each.source.path)
@@ -74,5 +74,5 @@ def _starting(workspace: Workspace, script: str, stem: str) -> Iterator[str]:
     takes = re.compile(rf"(?m)^[ \t]*(?:from|import)\b.*\b{re.escape(stem)}\b")
     for name in programs_in(workspace, str(workspace.project_around(script))):
         text = (workspace.read_or_none(name) or b"").decode("utf-8", "replace")
-        if _IMPORTS.search(text) and takes.search(text):
+        if re.search(_IMPORTS, text) and takes.search(text):
             yield posixpath.basename(name)
