@@ -352,3 +352,30 @@ def test_what_other_processes_saw_is_kept_with_the_check(projects, capfd):
     assert still_holds(sights)
     (projects / "project3" / "train1.yaml").write_text(RUN % "other.json")
     assert not still_holds(sights)
+
+
+@forks
+def test_processes_end_when_the_one_that_hands_out_is_killed():
+    """Also those that have more to tell than a pipe holds: of each, a pipe to us stays open as long as it lives."""
+    alive, living = multiprocessing.Pipe(duplex=False)
+    begun = multiprocessing.Semaphore(0)
+
+    def work(_item: int) -> bytes:
+        begun.release()
+        return bytes(4 << 20)
+
+    def hand_out() -> None:
+        results = shared_out(work, range(4), 2)
+        next(results)
+        signal.pause()
+
+    main = multiprocessing.get_context("fork").Process(target=hand_out)
+    main.start()
+    living.close()
+    for _ in range(2):
+        assert begun.acquire(timeout=60)
+    os.kill(main.pid, signal.SIGKILL)
+    main.join()
+    assert alive.poll(60), "a process still waits"
+    with pytest.raises(EOFError):
+        alive.recv()

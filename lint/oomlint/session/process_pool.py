@@ -77,6 +77,7 @@ class _Pool:
         self._fork = get_context("fork")
         self._serving = (work, prepare)
         self._started: list[ForkProcess] = []
+        self._ours: list[Connection] = []
         self._working: dict[Any, tuple[ForkProcess, int]] = {}
         self._items: list[Any] = []
         self._left: deque[int] = deque()
@@ -85,7 +86,8 @@ class _Pool:
     def begin(self) -> tuple[Connection, ForkProcess]:
         """Another process, which waits for an item."""
         ours, theirs = self._fork.Pipe()
-        arguments = (*self._serving, theirs, os.getpid())
+        self._ours.append(ours)
+        arguments = (*self._serving, theirs, tuple(self._ours))
         process = self._fork.Process(target=_serve, args=arguments, daemon=True)
         with interrupts.held_back():
             process.start()
@@ -144,27 +146,34 @@ class _Pool:
 
 
 def _serve(
-    work: Callable[[T], Any], prepare: Callable[[], object], connection: Connection, parent: int
+    work: Callable[[T], Any],
+    prepare: Callable[[], object],
+    connection: Connection,
+    inherited: tuple[Connection, ...],
 ) -> None:
-    """The life of a process: items in, results out, until nobody asks any more."""
+    """The life of a process: items in, results out, until nobody asks any more.
+
+    A fork inherits the other end of each connection, its own included. It closes them: else nobody would hear that the one
+    who handed out was killed, and a result too large for the pipe would be waited with for ever.
+    """
     interrupts.ignore()  # the one who hands out hears it, and ends us
+    for each in inherited:
+        each.close()
     prepare()
     gc.freeze()
     gc.disable()  # an item is too small for its garbage to matter before it is done
-    while True:
-        while not connection.poll(1):
-            if os.getppid() != parent:
-                return
-        item = connection.recv()
-        if item is _NO_MORE:
-            return
-        try:
-            result = work(item)
-        except Exception as error:  # told where it is reported: a traceback helps nobody here
-            result = Lost(in_words(error))
-        connection.send(result)
-        del result
-        tidy()
+    with suppress(EOFError, OSError):  # nobody is there any more
+        while (item := connection.recv()) is not _NO_MORE:
+            connection.send(_result(work, item))
+            del item
+            tidy()
+
+
+def _result(work: Callable[[T], Any], item: T) -> Any:
+    try:
+        return work(item)
+    except Exception as error:  # told where it is reported: a traceback helps nobody here
+        return Lost(in_words(error))
 
 
 # Objects that may refer to others, net of those freed; they are some 65 MB.
