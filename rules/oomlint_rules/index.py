@@ -102,7 +102,7 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ('OOM702', 'shell-env-not-exported', 'launch.shell_env_not_exported', 'ShellEnvNotExported', False, False, {'facts': ('env-not-exported',)}),
     ('OOM703', 'shell-broken-continuation', 'launch.shell_broken_continuation', 'ShellBrokenContinuation', False, True, {'facts': ('broken-continuation', 'return-at-end')}),
     ('OOM704', 'device-map-auto-under-launcher', 'launch.device_map_auto_under_launcher', 'DeviceMapAutoUnderLauncher', False, True, {'plan': {'load.device_map': ('auto', 'balanced')}}, {'plan': {'load.device_map': ('single', 'explicit'), 'parallel.zero.stage': (3,)}}),
-    ('OOM705', 'multi-gpu-no-launcher', 'launch.multi_gpu_no_launcher', 'MultiGpuNoLauncher', False, False, {'plan': {'parallel.backend': ('dp',)}}),
+    ('OOM705', 'multi-gpu-no-launcher', 'launch.multi_gpu_no_launcher', 'MultiGpuNoLauncher', False, True, {'plan': {'parallel.backend': ('dp',)}}),
     ('OOM706', 'world-size-mismatch', 'launch.world_size_mismatch', 'WorldSizeMismatch', False, True),
     ('OOM707', 'slurm-mem-too-small', 'launch.slurm_mem_too_small', 'SlurmMemTooSmall', False, False, {'said': ('scene.ram_limit',)}),
     ('OOM708', 'container-memory-limit-too-small', 'launch.container_memory_limit_too_small', 'ContainerMemoryLimitTooSmall', False, False, {'said': ('scene.ram_limit',)}),

@@ -399,6 +399,41 @@ Trainer(model=model, args=how, train_dataset=load_dataset("tatsu-lab/alpaca")["t
     assert said == ([way] if named else [])
 
 
+_OF_TRL = b"""\
+from transformers import AutoModelForCausalLM
+from trl import %(kind)sConfig, %(kind)sTrainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+%(kind)sTrainer(model, args=%(kind)sConfig(output_dir="out", bf16=True), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "required", "severity", "tells"),
+    [
+        (b"SFT", b"trl==1.14.0", Severity.WARNING, False),
+        (b"SFT", b"trl>=1.15", Severity.ERROR, True),
+        (b"DPO", b"trl==1.15.1", Severity.ERROR, True),
+        (b"Reward", b"trl==1.15.1", Severity.WARNING, False),
+        (b"Reward", b"trl==1.16.0", Severity.ERROR, True),
+        (b"SFT", b"trl", Severity.WARNING, True),
+    ],
+)
+def test_one_process_for_several_gpus_with_releases_of_trl(
+    kind: bytes, required: bytes, severity: Severity, tells: bool
+) -> None:
+    """TRL 1.15 refuses it, for reward models 1.16; where nobody pins it, it may be either."""
+    files = {
+        "train.py": _OF_TRL % {b"kind": kind},
+        "run.sh": b"CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py\n",
+        "requirements.txt": required + b"\n",
+    }
+    report = lint(Workspace(Path("/project"), files), list(files), Options())
+    (found,) = [each for each in report.diagnoses if each.rule.code == "OOM705"]
+    assert found.severity is severity
+    assert any("with an error" in each for each in found.finding.details) is tells
+
+
 _SHOWS_ITSELF = b"""\
 import os
 os.environ["CUDA_VISIBLE_DEVICES"] = "%s"

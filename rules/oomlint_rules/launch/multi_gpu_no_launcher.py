@@ -12,6 +12,9 @@ step, and the logits of all of them come together on GPU 0, together with the lo
 gradients and the optimizer. For a micro batch of 4 sequences of 2048 tokens on 4 GPUs and a
 vocabulary of 128K that is 7.8 GiB of bf16 logits on one card. Nothing is sharded.
 
+TRL from 1.15 on (its RewardTrainer from 1.16 on) refuses that once the model is loaded: where the project allows no
+earlier release the program ends there, and the finding is an error.
+
 Weights that nobody trains cost twice more: torch makes zeros for their gradients on every GPU, and adds them up on
 GPU 0. LoRA on Llama-3-8B, 15 GiB in bf16, takes 45 GiB there, where one card alone, or one process a card, takes 17.
 
@@ -39,6 +42,8 @@ So it is of a notebook that does not say which cards it is for: that the machine
 
 * transformers 5.23 `trainer.py:2666` (`nn.DataParallel` where `n_gpu > 1`) and
   `training_args.py` (`n_gpu`, `train_batch_size`)
+* TRL 1.15.0 `trainer/sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`, `rloo_trainer.py`, 1.16.0
+  `trainer/reward_trainer.py` (*does not support `nn.DataParallel`*)
 * unsloth 2026.2.1 `models/rl.py:390` (`args._n_gpu = 1`)
 * torch documentation of `nn.DataParallel`: *recommended to use DistributedDataParallel*
 * torch 2.13 `nn/parallel/_functions.py` (`Broadcast.backward`) and `autograd/function.py` (`mark_non_differentiable`);
@@ -49,18 +54,32 @@ So it is of a notebook that does not say which cards it is for: that the machine
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
+from oomlint.dialects.trl.releases import (
+    REFUSES_DATA_PARALLEL,
+    REFUSES_DATA_PARALLEL_OF_REWARDS,
+)
 from oomlint.documents.base import Scalar
 from oomlint.documents.text import Edit
 from oomlint.judgement import card_not_there, sees_none
-from oomlint.linting.rule import Applicability, Finding, Proposal, ReadyEdits, Rule, Severity, Where
+from oomlint.linting.rule import (
+    Applicability,
+    Finding,
+    Proposal,
+    ReadyEdits,
+    Rule,
+    Severity,
+    When,
+    Where,
+)
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import LibraryChange
 from oomlint.plan.model import BYTES_PER_ELEMENT
 from oomlint.plan.training import HEADLESS
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import command, example, script
+from oomlint_rules._examples import command, example, script, text
 
 _PYTHON = re.compile(r"(python3?)(?= +(?:-m +)?[\w./]+)", re.ASCII)
 _OF_CARDS = ("parallel.", "launch.", "env.", "scene.", "machine.")
@@ -70,10 +89,24 @@ _CARD = re.compile(r"cuda:\d+")
 _MERGES = "merges-adapter"
 _ON_ONE_CARD = "model-on-one-card"
 _FIRST_ALONE = "first-rank-alone"
+_REFUSED: Mapping[str | None, LibraryChange] = {
+    **dict.fromkeys(("sft", "dpo", "kto", "grpo", "rloo"), REFUSES_DATA_PARALLEL),
+    "rm": REFUSES_DATA_PARALLEL_OF_REWARDS,
+}
 _FOUR = "CUDA_VISIBLE_DEVICES=0,1,2,3 "
+_PINS = {"requirements.txt": "trl==1.15.0\n"}
+_SUPERVISED = text(
+    """
+    from transformers import AutoModelForCausalLM
+    from trl import SFTConfig, SFTTrainer
+
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+    SFTTrainer(model, args=SFTConfig(output_dir="out", bf16=True), train_dataset=rows).train()
+    """
+)
 
 
-class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
+class MultiGpuNoLauncher(Rule, code="OOM705", may_end=True, fixes=Applicability.SAFE):
     summary = "one process drives several GPUs and gathers on the first"
     only_where = (Where(plan={f.parallel.backend: ("dp",)}),)
 
@@ -85,6 +118,11 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
         example(
             {"train.py": script(), "train.sh": f"{_FOUR}python train.py\n"},
             {"train.sh": f"{_FOUR}torchrun --nproc_per_node 4 train.py\n"},
+        ),
+        example(
+            {"train.py": _SUPERVISED, "train.sh": f"{_FOUR}python train.py\n", **_PINS},
+            {"train.sh": f"{_FOUR}torchrun --nproc_per_node 4 train.py\n"},
+            why="this TRL stops there with an error",
         ),
     )
     good = (
@@ -111,48 +149,77 @@ class MultiGpuNoLauncher(Rule, code="OOM705", fixes=Applicability.SAFE):
             return  # another line, with a launcher, may start it
         if run.plan.total_steps == 1:
             return  # it tries whether the script runs at all: what one step takes longer nobody minds
-        parallel = run.plan.parallel
-        if parallel.world is None or (_has_no_line(run) and not _is_said(run)):
+        world = run.plan.parallel.world
+        if world is None or (_has_no_line(run) and not _is_said(run)):
             return
-        details = ["the weights are copied at every step"]
-        has_logits = run.plan.objective.kind not in HEADLESS
-        if has_logits and run.plan.loss.logits_materialised in ("full", None):
-            gathered = _gathered_logits(run, parallel.world)
-            on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
-            details.append(f"all logits come together on the first GPU{on_first}")
-        if run.plan.trainable.method not in ("full", None):
-            zeros = (
-                "torch makes zeros for the gradients of frozen weights, and adds them up on GPU 0"
-            )
-            details.append(zeros)
-        alone = next((fact for fact in run.facts if fact.kind == _FIRST_ALONE), None)
-        if alone is not None:
-            name = alone.detail["name"]
-            details.append(f"torchrun alone is no way out: only the first process makes {name}")
-        card = _named_card(run)
-        if card:
-            details += (
-                f"torchrun alone is no way out: {card} puts the model of every process on that card",
-                "to train on that card alone, show the script no other (CUDA_VISIBLE_DEVICES): it is cuda:0 then",
-            )
         none = sees_none(run)
         if none:
-            details = [none]
+            title = "the GPUs that the script shows itself are not on this machine"
+            yield self._found(run, Severity.INFO, title, (none,))
+            return
+        obstacles = tuple(_obstacles(run))
+        is_open = not obstacles and card_not_there(run) is None
+        proposals = _torchrun(run, world) if is_open else ()
+        refuses = _refusal(run)
+        if refuses is not None and run.cells.surely_made(refuses):
+            title = f"TRL refuses one process for {world} GPUs (torch's DataParallel)"
+            details = ("it stops with an error once the model is loaded", *obstacles)
+            yield self._found(run, Severity.ERROR, title, details, proposals)
+            return
+        details = (*_costs(run, world), *obstacles)
+        if refuses is not None and run.cells.made(refuses) is None:
+            details = (*details, f"TRL {refuses.release} and later stop there with an error")
+        title = f"one process drives {world} GPUs with torch's DataParallel"
+        yield self._found(run, Severity.WARNING, title, details, proposals)
+
+    def _found(
+        self,
+        run: Run,
+        severity: Severity,
+        title: str,
+        details: tuple[str, ...],
+        proposals: Iterable[Proposal] = (),
+    ) -> Finding:
         place = run.settings[f.parallel.backend].origin.block
-        yield self.finding(
+        return self.finding(
             run,
-            Severity.INFO if none else Severity.WARNING,
-            "the GPUs that the script shows itself are not on this machine"
-            if none
-            else f"one process drives {parallel.world} GPUs with torch's DataParallel",
+            severity,
+            title,
             at=place.location if place is not None else (),
             rests_on=(f.parallel.backend, f.parallel.world, f.load.device_map),
-            details=tuple(details),
+            details=details,
             confidence="medium",
-            proposals=()
-            if none or alone is not None or card or card_not_there(run) is not None
-            else _torchrun(run, parallel.world),
+            proposals=proposals,
+            ends=When.LOADED,
         )
+
+
+def _costs(run: Run, gpus: int) -> Iterator[str]:
+    """What DataParallel costs, in words."""
+    yield "the weights are copied at every step"
+    has_logits = run.plan.objective.kind not in HEADLESS
+    if has_logits and run.plan.loss.logits_materialised in ("full", None):
+        gathered = _gathered_logits(run, gpus)
+        on_first = f": {gib(gathered)} for those of the other GPUs" if gathered else ""
+        yield f"all logits come together on the first GPU{on_first}"
+    if run.plan.trainable.method not in ("full", None):
+        yield "torch makes zeros for the gradients of frozen weights, and adds them up on GPU 0"
+
+
+def _obstacles(run: Run) -> Iterator[str]:
+    """What stands against one process a GPU, in words."""
+    alone = next((fact for fact in run.facts if fact.kind == _FIRST_ALONE), None)
+    if alone is not None:
+        yield f"torchrun alone is no way out: only the first process makes {alone.detail['name']}"
+    card = _named_card(run)
+    if card:
+        yield f"torchrun alone is no way out: {card} puts the model of every process on that card"
+        yield "to train on that card alone, show the script no other (CUDA_VISIBLE_DEVICES): it is cuda:0 then"
+
+
+def _refusal(run: Run) -> LibraryChange | None:
+    """From which release on the trainer stops at DataParallel, where it is one that does."""
+    return _REFUSED.get(run.plan.objective.kind) if run.dialect.name == "trl" else None
 
 
 def _gathered_logits(run: Run, gpus: int) -> int | None:

@@ -74,6 +74,14 @@ FUSES_HEAD = LibraryChange(
     "trl", (1, 15), "the loss is computed from logits, and not tile by tile with the head",
     "TRL 1.14.2 and 1.15.0 trainer/utils.py add_fused_lm_head",
 )  # fmt: skip
+REFUSES_DATA_PARALLEL = LibraryChange(
+    "trl", (1, 15), "one process drives several GPUs with DataParallel",
+    "TRL 1.14.0 and 1.15.0 trainer/sft_trainer.py, and of DPO, KTO, GRPO and RLOO: args.n_gpu > 1",
+)  # fmt: skip
+REFUSES_DATA_PARALLEL_OF_REWARDS = LibraryChange(
+    "trl", (1, 16), "one process drives several GPUs with DataParallel",
+    "TRL 1.15.0 and 1.16.0 trainer/reward_trainer.py: args.n_gpu > 1",
+)  # fmt: skip
 GRPO_NEEDS_NO_REFERENCE = LibraryChange(
     "trl", (0, 19), "beta is 0.04, which needs a reference model",
     "TRL 0.18.2 and 0.19.0 trainer/grpo_config.py", was=0.04,
