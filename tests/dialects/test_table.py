@@ -133,7 +133,7 @@ def test_stray_keys_and_what_they_may_mean(text, stray):
         ("num_epochs", ("num_train_epochs", "num_ppo_epochs")),
         ("batch_size", ("train_batch_size",)),
         ("num_ppo_epoch", ("num_ppo_epochs",)),
-        ("train_num_epochs", ()),
+        ("train_num_epochs", ("num_train_epochs",)),
     ],
 )
 def test_a_key_without_its_word_is_most_likely_the_one_for_training(key, nearest):

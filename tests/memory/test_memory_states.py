@@ -121,7 +121,7 @@ OTHERWISE = ("reward", "embedding", "opt-350m", "falcon-11b", "gpt-oss")
 def test_the_dimensions_alone_tell_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 2,000 models, whose counts are those of the real classes on the meta device
     (benchmarks/catalogue/verify_models.py); blocks are put together without them."""
-    monkeypatch.setattr("oomlint.memory.build.count_parameters", lambda dims: None)
+    monkeypatch.setattr("oomlint.models.count.count_parameters", lambda dims: None)
     monkeypatch.setattr("oomlint.memory.build._SEEN", {})
     names = ("total", "active", "embed", "lm_head", "linear", "nonlinear", "layer_max")
     uncounted = dict.fromkeys(f"params_{name}" for name in names)

@@ -30,7 +30,7 @@ NANOGPT = {"nanogpt", "nanogpt_dropless"}
 @pytest.fixture(autouse=True)
 def _uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts of real classes say would hide what is put together wrongly: it is spread over the layers."""
-    monkeypatch.setattr("oomlint.memory.build.count_parameters", lambda dims: None)
+    monkeypatch.setattr("oomlint.models.count.count_parameters", lambda dims: None)
     monkeypatch.setattr("oomlint.memory.build._SEEN", {})
 
 

@@ -39,7 +39,7 @@ _VERL = (
 
 @pytest.mark.parametrize(
     ("model", "expected"),
-    # 16 bytes a parameter are 23.0 GiB of 1.54B and 46.0 of 3.09B, 8 bytes 11.5 and 23.0, of 23.5 with the context.
+    # 16 bytes a parameter are 23.0 GiB of 1.54B and 46.0 of 3.09B, 8 bytes 11.5 and 23.0, of some 19.5 with the context.
     [
         ("Qwen/Qwen2.5-1.5B-Instruct", Severity.WARNING),
         ("Qwen/Qwen2.5-3B-Instruct", Severity.INFO),
@@ -48,7 +48,7 @@ _VERL = (
 def test_only_a_run_that_lives_by_16_bit_is_warned_of_fp32(model: str, expected: Severity) -> None:
     found = report_of(
         {"train.py": _SCRIPT.format(model=model)},
-        hardware="1xRTX-4090-24GB",
+        hardware="1x20GB",
         rules=[ModelLoadedInFp32],
     ).diagnoses
     assert [each.severity for each in found] == [expected]

@@ -19,6 +19,11 @@ from msgspec import Struct, convert
 
 TABLE = Path(__file__).with_name("readings.jsonl")
 
+CHOOSING = ("fresh", "fresh-2", "fresh-3", "fresh-4", "fresh-5")
+"""Sets that the shares in force were chosen on."""
+LATER = ("fresh-6",)
+"""Sets that came after: of these the shares are a forecast."""
+
 # What learns from preferences or from its own answers (oomlint/plan/training.py names more of them; these are read here).
 _PREFERRING = frozenset({"dpo", "kto", "orpo", "grpo", "ppo", "rloo"})
 _SHARDS = frozenset({"fsdp1", "fsdp2", "zero"})
@@ -120,12 +125,12 @@ TRIED: dict[str, Classes] = {
 """Classes by what is known of a run, each of which may have shares of its own."""
 
 
-def readings(*, are_all: bool = False) -> list[Reading]:
-    """The readings of runs that a dialect reads, or of all: what no dialect reads was said outright, as a plan, and no
-    user's file leads there."""
+def readings(*, are_all: bool = False, of: Sequence[str] = CHOOSING) -> list[Reading]:
+    """The readings of sets, of runs that a dialect reads or of all: what no dialect reads was said outright, as a plan, and
+    no user's file leads there."""
     lines = TABLE.read_text("utf-8").splitlines()
     found = [convert(json.loads(line), Reading) for line in lines]
-    return [reading for reading in found if are_all or reading.dialect is not None]
+    return [r for r in found if r.of_set in of and (are_all or r.dialect is not None)]
 
 
 def as_said(reading: Reading) -> Outcome:

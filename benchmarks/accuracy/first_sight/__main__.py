@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from benchmarks.accuracy.first_sight import (
+    LATER,
     TRIED,
     Outcome,
     Shares,
@@ -57,6 +58,13 @@ def by_class(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield line(name, group)
 
 
+def of_later() -> Iterator[str]:
+    """Of sets by which nothing was chosen, as they were said and with the shares in force."""
+    later = readings(of=LATER)
+    yield line("the sixth set, as it was said", [as_said(reading) for reading in later])
+    yield line("the sixth set, with the shares", [widened(reading, IN_FORCE) for reading in later])
+
+
 def tables() -> Iterator[str]:
     group = readings()
     yield from ("As they were said", "", _HEAD, _RULE)
@@ -74,6 +82,8 @@ def tables() -> Iterator[str]:
     now = [widened(reading, IN_FORCE) for reading in group]
     yield line("those that a dialect reads", now)
     yield from by_class(now)
+    yield from ("", "Of a set that came later", "", _HEAD, _RULE)
+    yield from of_later()
     best = chosen(group)
     yield from (
         "",
