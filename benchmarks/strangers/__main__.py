@@ -66,6 +66,8 @@ FIRST_READINGS = (
     ("thirty-fifth, 2026-12-01", "findings-35.jsonl", 78),
     ("thirty-fifth, on the other machine", "findings-35a.jsonl", 78),
     ("thirty-sixth, 2026-12-01", "findings-36.jsonl", 88),
+    ("thirty-seventh, 2026-12-01", "findings-37.jsonl", 86),
+    ("thirty-seventh, on the other machine, after the mends", "findings-37a.jsonl", 86),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

@@ -17,7 +17,8 @@ where the reading says who reads the file, that stands in the row by hand (``by_
 
 A *cell* is a rule with a severity, and with a place or a reader. Left out, one draw after the other: findings of a cell
 would be remarks of which the other draws had a smaller share of true ones among the true and the false than is named.
-Draws before the fourteenth, which were read when the tool was another, are not counted.
+Draws before the fourteenth, which were read when the tool was another, are not counted, nor, unless ``--to-draw`` says
+so, those after the thirty-fifth: the laws were chosen on the others, and these say what they are worth.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from oomlint.linting.rule import Severity
 from oomlint.runs.run import Run
 
 GROUNDS = Path(__file__).with_name("grounds.jsonl")
-FIRST_DRAW = 14
+FIRST_DRAW, LAST_DRAW = 14, 35
 VERDICTS = ("true", "moot", "false", "open")
 # A cell of fewer decided findings of other draws is left as it is.
 _FEWEST = 3
@@ -111,11 +112,11 @@ def draw_of(file: Path) -> int:
     return int(found.group(1)) if found else 0
 
 
-def findings(files: Iterable[Path] = FINDINGS) -> Iterator[Read]:
-    """What was read of the draws from the fourteenth on."""
-    for file in files:
+def findings(last: int = LAST_DRAW) -> Iterator[Read]:
+    """What was read of the draws from the fourteenth to the last."""
+    for file in FINDINGS:
         draw = draw_of(file)
-        if draw < FIRST_DRAW:
+        if not FIRST_DRAW <= draw <= last:
             continue
         for line in file.read_text("utf-8").splitlines():
             row = json.loads(line)
@@ -279,12 +280,13 @@ def main() -> None:
     parser.add_argument("--by", choices=("place", "reader", "draw"), default="")
     parser.add_argument("--rule", nargs="*", default=(), help="codes, by default all")
     parser.add_argument("--from-draw", type=int, default=FIRST_DRAW)
+    parser.add_argument("--to-draw", type=int, default=LAST_DRAW)
     parser.add_argument("--left-out", action="store_true")
     parser.add_argument("--grounds", type=Path, metavar="FOLDER")
     given = parser.parse_args()
     read = [
         each
-        for each in findings()
+        for each in findings(given.to_draw)
         if each.draw >= given.from_draw and (not given.rule or each.rule in given.rule)
     ]
     if given.grounds is not None:

@@ -9,6 +9,8 @@ each, ``OWNER__NAME``) the second says what the verdict on ``program`` is today,
 
     python -m benchmarks.strangers.silence
     python -m benchmarks.strangers.silence FOLDER
+
+The second set is of repositories of which no finding was printed, so that no row of it can be one that is told to die.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ from oomlint.files.workspace import Workspace
 from oomlint.judgement import judgement_of
 from oomlint.linting.engine import link
 
-READ = Path(__file__).parent / "silence-1.jsonl"
+_HERE = Path(__file__).parent
+MAIN_RUNS = _HERE / "silence-1.jsonl"
+NOTHING_SAID = _HERE / "silence-2.jsonl"
+SETS = {
+    "Main runs of repositories": MAIN_RUNS,
+    "Main runs of repositories without a finding": NOTHING_SAID,
+}
 OUTCOMES = ("dies", "fits", "ends otherwise", "no file tells")
 NO_RUN = "no run"
 WORDS = ("does_not_fit", "tight", "fits", "unknown", NO_RUN)
@@ -54,7 +62,7 @@ class Row:
     silent: str
 
 
-def read(file: Path = READ) -> list[Row]:
+def read(file: Path) -> list[Row]:
     names = {field.name for field in fields(Row)}
     lines = map(json.loads, file.read_text("utf-8").splitlines())
     return [Row(**{name: line[name] for name in names}) for line in lines]
@@ -90,20 +98,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("checkouts", type=Path, nargs="?")
     given = parser.parse_args()
-    rows = read()
-    if given.checkouts is None:
-        print("\n".join(table(rows)))
-        return
-    today = []
+    for name, file in SETS.items():
+        rows = read(file)
+        if given.checkouts is not None:
+            rows = list(today(rows, given.checkouts))
+        print(f"{name}\n\n" + "\n".join(table(rows)) + "\n")
+
+
+def today(rows: Iterable[Row], checkouts: Path) -> Iterator[Row]:
+    """The rows of which there is a checkout, with the verdict of today; what differs is printed."""
     for row in rows:
-        said = said_now(row, given.checkouts)
+        said = said_now(row, checkouts)
         if said is None:
             print(f"{row.repo}: no checkout", file=sys.stderr)
             continue
         if said != row.said:
             print(f"{row.repo} {row.program}: {row.would}; {row.said} at first, {said} now")
-        today.append(replace(row, said=said))
-    print("\n".join(table(today)))
+        yield replace(row, said=said)
 
 
 if __name__ == "__main__":

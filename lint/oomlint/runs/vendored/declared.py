@@ -84,8 +84,8 @@ def without_declared(
 
 
 def _redeclared(workspace: Workspace, run: Run, readers: OwnReaders) -> Iterator[str]:
-    """Old names of keys that a script of the project gives to options of its own, or that a library which it imports
-    gives to the classes of another."""
+    """Old names of keys that a script of the project gives to options of its own, or another library to the class that is
+    called."""
     for block, _ in run.parts.blocks:
         is_call = isinstance(block.document, PythonDocument)
         for key, _ in block.renamed():
