@@ -1,0 +1,1 @@
+uv run torchrun --nproc-per-node 8 src/prime_rl/trainer/rl/train.py @ train.toml
