@@ -7,7 +7,6 @@ PyYAML's safe loader and validates with pydantic models that *ignore* unknown ke
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -149,8 +148,8 @@ def _passed_on(launch: Launch) -> list[Block]:
         named is not None and isinstance(named.value, Scalar) and named.value.value == "torchrun"
     )
     started = TORCHRUN if is_torchrun else ACCELERATE_LAUNCHER
-    line = re.match(r"(?:\\\n|[^\n])*", launch.document.source.text[launch.anchor.start :])
-    has_any = line is not None and "--" in line[0].split()
+    span = launch.command.span
+    has_any = "--" in launch.document.source.text[span.start : span.end].split()
     tables = (TORCHRUN,) if is_torchrun else (TORCHRUN, ACCELERATE_LAUNCHER)
     return [
         replace(

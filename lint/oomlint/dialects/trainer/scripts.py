@@ -484,16 +484,12 @@ def caches(run: Cells) -> Any:
 
 def _evaluates_as_loaded(blocks: list[Block]) -> bool:
     def called(*tables: Any) -> list[str]:
-        return [
-            block.document.source.text[block.anchor.start : block.anchor.end]
-            for block in blocks
-            if block.table in tables
-        ]
+        return [_callee(block) for block in blocks if block.table in tables]
 
     documents = {id(block.document): block.document for block in blocks}
     return (
-        any(_PLAIN_TRAINER.fullmatch(text) for text in called(*_TRAINER_TABLES))
-        and any("ForCausalLM" in text for text in called(FROM_PRETRAINED, EARLY_FROM_PRETRAINED))
+        any(_PLAIN_TRAINER.fullmatch(name) for name in called(*_TRAINER_TABLES))
+        and any("ForCausalLM" in name for name in called(FROM_PRETRAINED, EARLY_FROM_PRETRAINED))
         and not any("use_cache" in document.source.text for document in documents.values())
     )
 

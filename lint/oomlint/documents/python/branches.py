@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from msgspec import Struct
+
 Tests: TypeAlias = tuple[tuple[ast.expr, bool], ...]
 """The tests around a statement, the outermost first, and whether each must hold."""
 
@@ -77,3 +79,31 @@ def items_of_update(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
             case _:
                 pass
     yield from ((each.arg, each.value) for each in call.keywords if each.arg is not None)
+
+
+class KeptItems(Struct, frozen=True, eq=False):
+    """What a comprehension keeps of a dictionary as it is: of ``whole`` the items, as ``key`` and ``value``, that pass all
+    ``tests``."""
+
+    whole: ast.expr
+    key: str
+    value: str
+    tests: list[ast.expr]
+
+
+def kept_items(expression: ast.expr) -> KeptItems | None:
+    """``{k: v for k, v in given.items() if k in known}``, taken apart; ``None`` of what makes others of them."""
+    match expression:
+        case ast.DictComp(
+            key=ast.Name(id=key),
+            value=ast.Name(id=value),
+            generators=[
+                ast.comprehension(
+                    target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
+                    iter=ast.Call(func=ast.Attribute(value=whole, attr="items"), args=[]),
+                    ifs=tests,
+                )
+            ],
+        ) if (key, value) == (first, second):
+            return KeptItems(whole, key, value, tests)
+    return None

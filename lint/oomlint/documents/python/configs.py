@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Node, Scalar, Sequence
+from oomlint.documents.python.branches import kept_items
 from oomlint.documents.python.composed_configs import (
     Composition,
     HydraMain,
@@ -184,8 +185,8 @@ class ConfigFiles(ConfigChanges):
             first = self.held(expression.values[0], at.deeper)
             is_set = isinstance(first, Filed) and first.plain not in (None, "", 0, False)
             return first if is_set else None
-        filtered = _items_of(expression)
-        return None if filtered is None else self.held(filtered, at.deeper)
+        kept = kept_items(expression)
+        return None if kept is None else self.held(kept.whole, at.deeper)
 
     # -- names --------------------------------------------------------------------------
 
@@ -690,23 +691,6 @@ def _is_nothing(value: ast.expr | None) -> bool:
     if isinstance(value, ast.Dict):
         return not value.keys
     return isinstance(value, ast.Constant) and value.value is None
-
-
-def _items_of(expression: ast.expr) -> ast.expr | None:
-    """The dict of which a comprehension keeps items as they are: ``{k: v for k, v in given.items() if k in known}``."""
-    match expression:
-        case ast.DictComp(
-            key=ast.Name(id=key),
-            value=ast.Name(id=value),
-            generators=[
-                ast.comprehension(
-                    target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
-                    iter=ast.Call(func=ast.Attribute(value=whole, attr="items"), args=[]),
-                )
-            ],
-        ) if (key, value) == (first, second):
-            return whole
-    return None
 
 
 def _unpacked_alone(call: ast.Call) -> ast.expr | None:

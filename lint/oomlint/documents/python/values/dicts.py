@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Mapping, Node, Scalar
-from oomlint.documents.python.branches import Tests, items_of_update, values_stored
+from oomlint.documents.python.branches import Tests, items_of_update, kept_items, values_stored
 from oomlint.documents.python.nodes import (
     PythonEntry,
     PythonMapping,
@@ -78,21 +78,11 @@ def chosen_of(home: Evaluator, expression: ast.DictComp, scope: Scope, depth: in
     """``{k: v for k, v in settings.items() if k in known}``: what of a dictionary the callee takes, and so all
     that counts there; without those that are ``None`` of ``if v is not None``."""
     span = home.places.span(expression)
-    match expression:
-        case ast.DictComp(
-            key=ast.Name(id=key),
-            value=ast.Name(id=value),
-            generators=[
-                ast.comprehension(
-                    target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)]),
-                    iter=ast.Call(func=ast.Attribute(value=holder, attr="items"), args=[]),
-                    ifs=tests,
-                )
-            ],
-        ) if (key, value) == (first, second):
-            whole = unpacked_of(home, holder, scope, depth + 1)
-        case _:
-            return unknown_at(span)
+    kept = kept_items(expression)
+    if kept is None:
+        return unknown_at(span)
+    key, value, tests = kept.key, kept.value, kept.tests
+    whole = unpacked_of(home, kept.whole, scope, depth + 1)
     if not isinstance(whole, PythonMapping):
         return unknown_at(span)
     if any(not _asks_if_taken(test, key) and not _asks_if_set(test, value) for test in tests):
