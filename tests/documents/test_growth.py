@@ -221,3 +221,17 @@ def test_objects_that_lead_to_each_other_are_not_followed_on_every_way(
     )
     assert parse_python(Source("train.py", text)) is not None
     assert 0 < looks < 20_000
+
+
+def test_a_name_that_chooses_what_it_is_next_is_asked_for_in_the_steps_of_one_walk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each item is chosen by a name that may be any of the items, sixteen times over."""
+    _allow(monkeypatch, possible_values.Walk, "step", 20_000)
+    table = ", ".join(f"'k{n}': {{'hub': 'owner/model-{n}'}}" for n in range(6))
+    text = (
+        "from transformers import AutoModelForCausalLM, Trainer\n"
+        f"NAMES = {{{table}}}\ndef load(name):\n    name = NAMES[name]['hub']\n"
+        "    model = AutoModelForCausalLM.from_pretrained(name)\n    Trainer(model=model).train()\n"
+    )
+    assert parse_python(Source("train.py", text)) is not None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
-from oomlint.documents.python.branches import Tests, statements, tests_of_values
+from oomlint.documents.python.branches import Tests, statements
 from oomlint.documents.python.config_paths import argument_of, function_of
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 
@@ -142,9 +142,7 @@ def _place_of(statement: ast.Assign, home: Evaluator) -> tuple[Scope | None, Tes
     """The scope in which a statement stands, and the tests around it; no scope of one in a loop."""
     scopes = home.scopes
     for scope in (scopes.module, *(scopes.of_node[id(each)] for each in home.tree.functions)):
-        if id(scope.node) not in home.tests:
-            home.tests[id(scope.node)] = tests_of_values(scope.node)
-        tests = home.tests[id(scope.node)].get(id(statement.value))
+        tests = home.tree.tests_within(scope.node).get(id(statement.value))
         if tests is not None:
             return scope, _beyond_main(tests)
     return None, ()

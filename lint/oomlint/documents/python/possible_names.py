@@ -61,8 +61,8 @@ def possible_names(expression: ast.expr, at: At) -> tuple[PossibleName, ...]:
 class _Walk:
     """One walk back from a value to the texts that it may be."""
 
-    def __init__(self) -> None:
-        self._walk = Walk()
+    def __init__(self, beside: Walk | None = None) -> None:
+        self._walk = Walk(beside)
 
     def names(self, expression: ast.expr, at: At) -> Iterator[PossibleName]:
         with self._walk.step(expression, at, "names") as goes_on:
@@ -152,7 +152,7 @@ class _Walk:
     def _by_key(self, choice: Choice) -> dict[str, Any]:
         """What an option says where it chooses a name, and whether it does by default."""
         key = choice.at.home.value(choice.key, choice.at.scope)
-        asked = _Walk().names(choice.asked, choice.asked_at)
+        asked = _Walk(self._walk).names(choice.asked, choice.asked_at)
         options = {each.option: each.text for each in asked if each.key is None}
         if len(options) != 1 or not isinstance(key, str):
             return {}

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.documents.python.branches import Tests, tests_of_values
+from oomlint.documents.python.branches import Tests
 from oomlint.documents.python.config_paths import At, CallFrame, argument_of, function_of
 from oomlint.documents.python.flow import returned
 from oomlint.documents.python.scopes import Binding, FunctionNode, dotted
@@ -27,18 +27,20 @@ _FIELDS: Final = frozenset({"field", "Field", "ib"})
 
 class Walk:
     """One walk back from a value; what leads back to itself is nothing: ``model = model.module``, three times over,
-    would be asked for in more ways than there is time for."""
+    would be asked for in more ways than there is time for. A walk ``beside`` another asks something else on its way,
+    in the steps that are left to both."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Walk | None = None) -> None:
         self._on_the_way: set[tuple[int, int, str]] = set()
+        self._first: Walk = self if beside is None else beside._first
         self._steps = 0
 
     @contextmanager
     def step(self, expression: ast.expr, at: At, asked: str) -> Iterator[bool]:
         """One step, in which ``asked`` is looked for of an expression; whether there is something to find."""
         key = (id(expression), id(at.frame), asked)
-        self._steps += 1
-        if at.depth > DEEPEST or self._steps > _LONGEST or key in self._on_the_way:
+        self._first._steps += 1
+        if at.depth > DEEPEST or self._first._steps > _LONGEST or key in self._on_the_way:
             yield False
             return
         self._on_the_way.add(key)
@@ -120,7 +122,7 @@ def _bound(name: str, binding: Binding, at: At) -> Iterator[Possible]:
 
 
 def _tests_around(value: ast.expr, at: At) -> Tests:
-    return tests_of_values(at.scope.node).get(id(value), ())
+    return at.home.tree.tests_within(at.scope.node).get(id(value), ())
 
 
 def _passed(name: str, at: At) -> Iterator[Possible]:

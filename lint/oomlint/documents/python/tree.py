@@ -6,12 +6,13 @@ Readers look for what they want in the lists of a :class:`Tree`; none walks the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec import Struct, field
 
+from oomlint.documents.python.branches import Tests, tests_of_values
 from oomlint.documents.python.scopes import (
     OTHER,
     Binding,
@@ -57,6 +58,8 @@ class Tree(Struct, eq=False, dict=True):
     """By the line of an ``if``: the statement and the scope in which its test stands."""
     stored: dict[int, Stored] = field(default_factory=dict)
     """By ``id`` of a class: see :meth:`stores_of`."""
+    tests: dict[int, Mapping[int, Tests]] = field(default_factory=dict)
+    """By ``id`` of a module or function: see :meth:`tests_within`."""
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
@@ -88,6 +91,12 @@ class Tree(Struct, eq=False, dict=True):
         if id(cls) not in self.stored:
             self.stored[id(cls)] = _stored_in(cls)
         return self.stored[id(cls)]
+
+    def tests_within(self, owner: ast.AST) -> Mapping[int, Tests]:
+        """:func:`.branches.tests_of_values`, of which a module or function is asked once."""
+        if id(owner) not in self.tests:
+            self.tests[id(owner)] = tests_of_values(owner)
+        return self.tests[id(owner)]
 
     def calls_to(self, *names: str) -> Iterator[ast.Call]:
         """Calls whose last name is one of these."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping as MappingABC
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Call, Name, Node, Scalar, Sequence
-from oomlint.documents.python.branches import Tests
 from oomlint.documents.python.config_files import MAY_LOAD
 from oomlint.documents.python.config_paths import At
 from oomlint.documents.python.configs import ConfigFiles
@@ -102,8 +101,6 @@ class Evaluator:
         """By a name of this file: what functions call what they are given under it."""
         self.branches: dict[int, dict[int, tuple[ast.If, bool]]] = {}
         """By ``id`` of what opens a scope: see :mod:`.named`."""
-        self.tests: dict[int, MappingABC[int, Tests]] = {}
-        """By ``id`` of what opens a scope: see :mod:`oomlint.documents.python.branches`."""
         self.chosen_by_files: dict[int, tuple[tuple[int, bool], ast.expr | None, int]] = {}
         """By ``id`` of the bindings of a name: as of which state, which value, and how often a file was asked."""
         self.by_ranks_alone: dict[int, frozenset[int]] = {}

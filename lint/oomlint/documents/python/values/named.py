@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Call, Name, Node, Scalar
-from oomlint.documents.python.branches import tests_of_values
 from oomlint.documents.python.object_changes import everywhere, stores_in
 from oomlint.documents.python.plain_values import plain_value
 from oomlint.documents.python.scopes import Binding, Scope, dotted
@@ -182,9 +181,7 @@ def _last_held(
 ) -> ast.expr | None:
     """The last of the values that a name is given under tests that are known to hold; ``None`` where one is not
     known."""
-    if id(owner.node) not in home.tests:
-        home.tests[id(owner.node)] = tests_of_values(owner.node)
-    tests, chosen = home.tests[id(owner.node)], None
+    tests, chosen = home.tree.tests_within(owner.node), None
     for binding in bindings:
         if binding.kind != "value" or id(binding.value) not in tests:
             return None
