@@ -355,14 +355,16 @@ def test_what_other_processes_saw_is_kept_with_the_check(projects, capfd):
 
 
 @forks
-def test_processes_end_when_the_one_that_hands_out_is_killed():
-    """Also those that have more to tell than a pipe holds: of each, a pipe to us stays open as long as it lives."""
+@pytest.mark.parametrize("task", [lambda: bytes(4 << 20), signal.pause])
+def test_processes_end_when_the_one_that_hands_out_is_killed(task):
+    """Also those that have more to tell than a pipe holds, or are at work for long: of each, a pipe to us stays open as
+    long as it lives."""
     alive, living = multiprocessing.Pipe(duplex=False)
     begun = multiprocessing.Semaphore(0)
 
-    def work(_item: int) -> bytes:
+    def work(_item: int) -> object:
         begun.release()
-        return bytes(4 << 20)
+        return task()
 
     def hand_out() -> None:
         results = shared_out(work, range(4), 2)

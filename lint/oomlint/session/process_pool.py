@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -27,6 +29,8 @@ T = TypeVar("T")
 # An item that takes two processes with it is not tried a third time.
 _TRIES = 2
 _NO_MORE = None
+# Seconds between two looks whether anybody still waits for a result.
+_WATCHED = 1.0
 
 
 class Lost(Exception):
@@ -157,6 +161,7 @@ def _serve(
     who handed out was killed, and a result too large for the pipe would be waited with for ever.
     """
     interrupts.ignore()  # the one who hands out hears it, and ends us
+    _end_with(os.getppid())
     for each in inherited:
         each.close()
     prepare()
@@ -167,6 +172,17 @@ def _serve(
             connection.send(_result(work, item))
             del item
             tidy()
+
+
+def _end_with(parent: int) -> None:
+    """End this process once the one that started it is gone: an item may take minutes in which nothing is sent."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCHED)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _result(work: Callable[[T], Any], item: T) -> Any:
