@@ -234,11 +234,15 @@ def test_a_module_that_is_not_there_may_read_what_no_other_does() -> None:
 @pytest.mark.parametrize(
     "parses",
     [
-        "def main():\n    from models import NAME\n    p = argparse.ArgumentParser()\n"
-        "    p.add_argument('--model', default=NAME)\n    args = p.parse_args()\n",
-        "def parse():\n    NAME = 'gpt2'\n    p = argparse.ArgumentParser()\n"
-        "    p.add_argument('--model', default=NAME)\n    return p.parse_args()\n"
-        "def main():\n    args = parse()\n",
+        (
+            "def main():\n    from models import NAME\n    p = argparse.ArgumentParser()\n"
+            "    p.add_argument('--model', default=NAME)\n    args = p.parse_args()\n"
+        ),
+        (
+            "def parse():\n    NAME = 'gpt2'\n    p = argparse.ArgumentParser()\n"
+            "    p.add_argument('--model', default=NAME)\n    return p.parse_args()\n"
+            "def main():\n    args = parse()\n"
+        ),
     ],
 )
 def test_a_default_means_what_its_names_are_where_the_parser_is_made(parses: str) -> None:
