@@ -203,7 +203,10 @@ class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.U
             f"Ray is asked for {pool} GPUs in all, and the machine has {gpus}",
             at=(launch.pool, _PROCESSES),
             details=(
-                "workers of several groups share none: the trainer stops before the last group starts, or waits for ever",
+                (
+                    "workers of several groups share none: the trainer stops before the last group starts, waits for it for ever, "
+                    "or that finds no card where Ray was told of more than there are"
+                ),
             ),
             rests_on=(launch.pool,),
             ends=When.LOADING,
