@@ -822,3 +822,25 @@ trainer:
 def test_what_a_config_is_composed_with_that_is_not_whole(config: str, severity: Severity) -> None:
     found = report_of({"configs/grpo.yaml": config}, hardware="2xRTX-4090-24GB").diagnoses
     assert {each.severity for each in found if each.rule.code == "OOM100"} == {severity}
+
+
+def test_rollouts_of_their_own_take_gpus_from_the_same_machine() -> None:
+    apart = _GRPO.replace("main_ppo", "main_ppo actor_rollout_ref.hybrid_engine=False").replace(
+        "trainer.n_gpus_per_node=8", "trainer.n_gpus_per_node=4 rollout.n_gpus_per_node=4"
+    )
+    one = {"run.sh": apart.replace("trainer.nnodes=2", "trainer.nnodes=1")}
+    found = _beside_pool(one, "4xRTX-4090-24GB")
+    assert found == ["Ray is asked for 8 GPUs in all, and the machine has 4"]
+    assert not _beside_pool(one, "8xRTX-4090-24GB")
+    assert not _beside_pool({"run.sh": apart}, "4xRTX-4090-24GB")  # on how many nodes is open
+    shared = one["run.sh"].replace("hybrid_engine=False", "hybrid_engine=True")
+    assert not _beside_pool({"run.sh": shared}, "4xRTX-4090-24GB")
+
+
+def _beside_pool(files: dict[str, str], hardware: str) -> list[str]:
+    """What is said of the GPUs that Ray is asked for; a need of memory stands beside that as a remark."""
+    report = report_of(files, hardware=hardware)
+    of_pool = [each for each in report.diagnoses if "in all" in each.finding.message]
+    others = [each for each in report.diagnoses if each not in of_pool and of_pool]
+    assert all(each.severity is Severity.INFO for each in others)
+    return [each.finding.message for each in of_pool]

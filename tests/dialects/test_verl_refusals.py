@@ -88,3 +88,33 @@ def test_a_config_that_is_not_here_is_not_asked() -> None:
 def test_a_micro_batch_is_said_once(words: str, others: dict[str, object], refused: bool) -> None:
     base = "trainer:\n  n_gpus_per_node: 8\n"
     assert ("verl refuses" in _stops(words, head=base, **others)) is refused  # type: ignore[arg-type]
+
+
+_RECIPE = """\
+import hydra
+from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+
+@hydra.main(config_path="config", config_name="walk_trainer", version_base=None)
+def main(config):
+    RayPPOTrainer(config).fit()
+"""
+_LAID_OVER = """\
+hydra: {searchpath: ["file://verl/trainer/config"]}
+defaults: [ppo_trainer, _self_]
+algorithm: {walk: {weight: 1.0}}
+trainer: {n_gpus_per_node: 4}
+"""
+
+
+def test_a_recipe_lays_its_own_keys_over_a_config_of_verls() -> None:
+    """Its config names no model and no actor: only the program that begins with it tells what it is."""
+    files = {
+        "verl/trainer/config/ppo_trainer.yaml": _CONFIG.format(dynamic="false", estimator="grpo"),
+        "recipe/walk/main_walk.py": _RECIPE,
+        "recipe/walk/config/walk_trainer.yaml": _LAID_OVER,
+        "train.sh": "python3 -m recipe.walk.main_walk algorithm.walk.weight=0.5 data.max_prompt_length=512\n",
+    }
+    run = run_of(files, "train.sh", hardware="8xA100-80GB")
+    assert run.settings.get(shared.refused) is None
+    assert run.plan.parallel.gpus_per_node == 4

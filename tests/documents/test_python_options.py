@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from oomlint.documents.base import Scalar
 from oomlint.documents.python.document import PythonScript, parse_python
 from oomlint.documents.text import Source
 
@@ -228,3 +229,28 @@ def test_an_attribute_by_a_name_that_varies_is_one_of_what_it_is_asked_of() -> N
 
 def test_a_module_that_is_not_there_may_read_what_no_other_does() -> None:
     assert _defaults(train=_UNREAD.replace("from data", "from .data")) == {"max_seq_length"}
+
+
+@pytest.mark.parametrize(
+    "parses",
+    [
+        (
+            "def main():\n    from models import NAME\n    p = argparse.ArgumentParser()\n"
+            "    p.add_argument('--model', default=NAME)\n    args = p.parse_args()\n"
+        ),
+        (
+            "def parse():\n    NAME = 'gpt2'\n    p = argparse.ArgumentParser()\n"
+            "    p.add_argument('--model', default=NAME)\n    return p.parse_args()\n"
+            "def main():\n    args = parse()\n"
+        ),
+    ],
+)
+def test_a_default_means_what_its_names_are_where_the_parser_is_made(parses: str) -> None:
+    """A script that loads its libraries late imports its constants in the function that parses."""
+    load = "    model = AutoModelForCausalLM.from_pretrained(args.model)\n"
+    text = f"import argparse\nfrom transformers import AutoModelForCausalLM\n{parses}{load}"
+    document = _document({"src/train.py": text, "src/models.py": "NAME = 'gpt2'\n"})
+    (call,) = (each for each in document.calls if each.callee.endswith("from_pretrained"))
+    entry = call.arguments.entries["0"]
+    assert isinstance(entry.value, Scalar)
+    assert entry.value.value == "gpt2"

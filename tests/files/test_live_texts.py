@@ -38,3 +38,12 @@ def test_many_that_all_call_each_other_are_each_looked_at_once(monkeypatch) -> N
     monkeypatch.setattr(LiveTexts, "_uses", counted)
     assert _uncalled({"a.py": text}, "a.py", 2) == names[0]
     assert sorted(asked) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("start", "uncalled"),
+    [("import sys; main(sys.argv[1])", ""), ("from b import main", "main")],
+)
+def test_a_line_that_imports_may_call_as_well(start: str, uncalled: str) -> None:
+    text = f"def main(path):\n    train(path)\n\nif __name__ == '__main__':\n    {start}\n"
+    assert _uncalled({"a.py": text}, "a.py", 2) == uncalled

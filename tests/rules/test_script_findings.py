@@ -206,6 +206,30 @@ def test_a_config_that_nothing_is_seen_to_read_is_remarked_on():
         assert {d.severity for d in found} == {severity}
 
 
+def test_what_a_command_hands_on_is_no_default_of_the_trainers():
+    """It reaches the Trainer by an option of the script's own."""
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "import argparse\n"
+        "parser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--steps", type=int, default=16)\n'
+        "given = parser.parse_args()\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
+        "args = TrainingArguments(\n"
+        '    output_dir="out", gradient_accumulation_steps=given.steps, deepspeed="ds.json"\n'
+        ")\n"
+        "Trainer(model=model, args=args, train_dataset=rows).train()\n"
+    )
+    files = {
+        "train.py": script,
+        "run.sh": "deepspeed --num_gpus 2 train.py --steps 32\n",
+        "ds.json": '{"gradient_accumulation_steps": 64, "zero_optimization": {"stage": 2}}',
+    }
+    report = report_of(files, "run.sh", "ds.json")
+    (found,) = (d.finding for d in report.diagnoses if d.rule.code == "OOM802")
+    assert found.message == "gradient_accumulation_steps is 64, but the trainer passes 32"
+
+
 def test_a_trainer_that_nobody_read_compares_nothing():
     """The options are those of a Trainer's arguments; a loop of the program's own may take them as well."""
     own = "from helpers import main\n\nmain()\n"

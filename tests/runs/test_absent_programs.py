@@ -104,3 +104,29 @@ def test_program_that_is_not_where_the_command_runs_by_its_files(
     absent = [d for d in told if d.finding.message.startswith("the program")]
     assert bool(absent) is is_absent
     assert not is_absent or told == absent
+
+
+@pytest.mark.parametrize(
+    ("readme", "severity"),
+    [
+        ("Run `bash scripts/new/train.sh`.\n", Severity.INFO),
+        ("See [train.sh](scripts/new/train.sh).\n", Severity.INFO),
+        ("Run `bash scripts/new/train.sh`, or scripts/old.sh as before.\n", Severity.ERROR),
+        ("Trains a model.\n", Severity.ERROR),
+    ],
+)
+def test_a_script_that_is_left_of_another_project_is_missed_by_nobody(
+    readme: str, severity: Severity
+) -> None:
+    """The guides of a project that was made of another's name its own scripts, and nothing names the other's."""
+    files = {
+        "README.md": readme,
+        "scripts/old.sh": f"deepspeed old/train/run.py {OPTIONS}",
+        "scripts/new/train.sh": f"deepspeed new/train/run.py {OPTIONS}",
+        "new/train/run.py": PROGRAM,
+    }
+    report = report_of(files, "scripts/old.sh", "scripts/new/train.sh", hardware="8xA100-80GB")
+    found = [each for each in report.diagnoses if each.finding.location.path == "scripts/old.sh"]
+    (absent,) = (each for each in found if each.rule.code == "OOM902")
+    assert absent.severity is severity
+    assert all(each is absent or each.severity is Severity.INFO for each in found)

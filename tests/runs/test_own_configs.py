@@ -725,3 +725,42 @@ def test_what_a_script_wrote_when_it_was_last_started_is_no_run_of_its_own() -> 
     )
     files = {"run.sh": script, "dpo.yaml": config, "train.py": program}
     assert [run.plan.objective.kind for run in link(files).runs] == ["dpo"]
+
+
+_NAMED_LIKE_TRLS = """\
+import argparse
+import yaml
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def load_config(path):
+    with open(path) as file:
+        return yaml.safe_load(file)
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", required=True)
+    args = parser.parse_args()
+    config = load_config(args.config)
+    model = AutoModelForCausalLM.from_pretrained(config["model"]["name"])
+    options = TrainingArguments(output_dir="out", per_device_train_batch_size=config["batch"])
+    Trainer(model=model, args=options, train_dataset=rows, data_collator=pad).train()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("needs", ["transformers\n", "transformers\ntrl\n"])
+@pytest.mark.parametrize("command", ["python src/lab/sft.py", "python -m lab.sft"])
+def test_a_script_named_like_a_frameworks_reads_its_config_itself(command: str, needs: str) -> None:
+    """TRL's scripts are called so and take ``--config``, too, be TRL somewhere in the project or not."""
+    files = {
+        "src/lab/sft.py": _NAMED_LIKE_TRLS,
+        "src/lab/data.py": "import trl\n" if "trl" in needs else "",
+        "configs/a.yaml": "model: {name: Qwen/Qwen2.5-1.5B}\nbatch: 4\n",
+        "requirements.txt": needs,
+        "run.sh": f"{command} --config configs/a.yaml\n",
+    }
+    run = run_of(files, "run.sh", "src/lab/sft.py", "configs/a.yaml")
+    assert set(run.files) == {"run.sh", "src/lab/sft.py", "configs/a.yaml"}
+    assert (run.plan.model.id, run.plan.batch.micro) == ("Qwen/Qwen2.5-1.5B", 4)

@@ -119,3 +119,28 @@ def test_one_that_somebody_may_train_by_stays_one(more: dict[str, str]) -> None:
 def test_one_that_the_user_named_stays_one() -> None:
     report = report_of(_FILES, explicit=["templates/large.yaml"], hardware="8xA100-80GB")
     assert any(each.severity > Severity.INFO for each in report.diagnoses)
+
+
+_OPENS = _CONVERT.replace(
+    "args.template", "os.path.join(os.path.dirname(__file__), 'large.yaml')"
+).replace("from argparse", "import os\nfrom argparse")
+_READS_ANY = "import yaml\ncfg = yaml.safe_load(open(argv[1]))\nTrainer(**cfg).fit()\n"
+_TEMPLATE = {
+    "lab/tools/large.yaml": _CONFIG,
+    "lab/tools/to_nemo.py": _OPENS,
+    "train.py": _READS_ANY,
+}
+
+
+def test_a_config_that_a_conversion_opens_beside_itself_is_its_own() -> None:
+    """Whatever else trains, and however often the folder is named: the program asks for that one file."""
+    loud, why = _told(_TEMPLATE | {"README.md": "All of `lab` is installed.\n"})
+    assert not loud
+    assert why == [
+        "lab/tools/to_nemo.py beside it opens it, which trains nothing, and no other file names it"
+    ]
+    for more in (
+        {"README.md": "Train by `lab/tools/large.yaml`.\n"},
+        {"lab/tools/to_nemo.py": f"{_OPENS}Trainer().fit(model)\n"},
+    ):
+        assert _told(_TEMPLATE | more)[0]

@@ -62,3 +62,22 @@ def test_lines_that_start_another_do_not_count() -> None:
 @pytest.mark.parametrize("line", ["python = 'train.py'", "launch('train.py')", "# see train.py"])
 def test_code_and_prose_are_no_command(line: str) -> None:
     assert starts_in_script(Source("train.py", f"{line}\n")) is None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"README.md": "# Lab\n\n```bash\n{line}\n```\n", "src/lab/train.py": ""},
+        {"src/lab/train.py": '"""Trains.\n\nUsage:\n    {line}\n"""'},
+        {"lab/train.py": "# {line}"},
+    ],
+)
+def test_a_module_of_an_installed_package_is_started_by_its_name(files: dict[str, str]) -> None:
+    """``-m lab.train`` finds it in ``src``, where an installation in place has it from."""
+    line = f"torchrun --nproc_per_node 2 -m lab.train --per_device_train_batch_size 4 {OPTIONS}"
+    texts = {name: text.format(line=line) for name, text in files.items()}
+    (script,) = (name for name in texts if name.endswith(".py"))
+    texts[script] = SCRIPT.format(head=texts[script], tail="")
+    run = run_of(texts, script)
+    assert run.plan.parallel.world == 2
+    assert run.plan.batch.micro == 4

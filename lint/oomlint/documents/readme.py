@@ -17,9 +17,9 @@ _FENCED = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 # A prompt and assignments, each perhaps on a line of its own, then the program.
 _PROMPT = re.compile(r"[ \t]*(?:[$>%][ \t]+)?")
 _PROGRAM = re.compile(r"(?:\w+=\S*(?:[ \t]|\\\r?\n)+)*(?P<program>[\w./-]+)[ \t]+\S")
-# A command is of interest that names a config or a script.
+# A command is of interest that names a config, a script or a module of a package.
 _NAMES_A_FILE = re.compile(
-    r"\w(?:"
+    r"(?:^|\s)-m[ \t]+\w+\.\w|\w(?:"
     + "|".join(map(re.escape, (*YAML_SUFFIXES, *TOML_SUFFIXES, *SHELL_SUFFIXES, ".py")))
     + r")\b"
 )

@@ -24,9 +24,10 @@ def starts_in_script(source: Source) -> ExcerptShell | None:
     """The commands in a script's comments and texts that start the script itself, each once; none of them can be
     edited. ``None`` where there are none."""
     name = source.path.rpartition("/")[2]
-    if source.text.find(name, 0, _LONGEST) < 0:
+    module = rf"-m[ \t]+(?:\w+\.)*{re.escape(name.removesuffix('.py'))}"
+    itself = re.compile(rf"(?<![\w.-])(?:{re.escape(name)}|{module})(?![\w.-])")
+    if not itself.search(source.text, 0, _LONGEST):
         return None
-    itself = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])")
     found: dict[str, list[Span]] = {}
     for lines in _commands(source.text[:_LONGEST]):
         said = "\n".join(source.text[line.start : line.end] for line in lines)

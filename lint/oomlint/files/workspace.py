@@ -330,6 +330,12 @@ class Workspace:
                 return name
         return None
 
+    def program(self, path: str, from_file: str, folder: str = "") -> str | None:
+        """The display path of a program that a command names; it may lie in ``src``, which ``PYTHONPATH`` or an
+        installation in place puts before the working directory."""
+        found = self.resolve(path, from_file, folder)
+        return self.resolve(f"src/{path}", from_file, folder) if found is None else found
+
     def reference_to(self, name: str, like: str, from_file: str) -> str:
         """How ``from_file`` names the file at a display path, from the folder that its reference
         ``like`` starts in, or would."""

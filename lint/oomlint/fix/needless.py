@@ -19,6 +19,7 @@ from oomlint.judgement import (
     judgement_of,
     mesh_too_large,
     needs_all_samples_long,
+    pool_too_large,
     starves_engine,
     unread_program,
 )
@@ -188,7 +189,7 @@ def _for_another_machine(run: Run) -> str | None:
 def _asks_for_more(run: Run) -> bool:
     """Whether a job, or Ray for its groups and engines, waits for more GPUs than a node of the named machine has."""
     asked, hardware = run.settings.get(scene.gpus_per_node), run.parts.hardware
-    return (
+    return pool_too_large(run) is not None or (
         asked is not None and hardware is not None and (asked.value or 0) > hardware.gpus_per_node
     )
 

@@ -157,12 +157,22 @@ def gpus_of_job(run: Run) -> int | None:
     return int(asked.value) if asked.value > hardware.gpus_per_node else None
 
 
+def pool_too_large(run: Run) -> int | None:
+    """How many GPUs Ray is asked for, where the named machine has fewer: the last group of workers never starts."""
+    asked, hardware = run.settings.get(launch.pool), run.parts.hardware
+    if asked is None or hardware is None or not asked.value:
+        return None
+    return int(asked.value) if asked.value > hardware.world else None
+
+
 def why_not_to_start(run: Run) -> str:
     """Why the named machine does not start a run, in words; empty where it may."""
     asked, hardware = gpus_of_job(run), run.parts.hardware
     if asked is not None and hardware is not None:
         return f"a job with {asked} GPUs a node, of which this machine has {hardware.gpus_per_node}"
     missing = cards_missing(run)
+    if not missing and (pool := pool_too_large(run)) is not None and hardware is not None:
+        return f"{pool} GPUs for Ray's workers, of which this machine has {hardware.world}"
     if not missing:
         return sees_none(run)
     ranks = run.plan.parallel.gpus_per_node or 0

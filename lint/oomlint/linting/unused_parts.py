@@ -43,7 +43,7 @@ class UnusedParts:
         """Why nobody meets what a finding speaks of, in words; empty where somebody may. That a run cannot be started as it is
         makes it no run that nobody starts: where it is the project's own, the finding says just that."""
         if _says_what_is_missing(finding, run):
-            return self._unused.example(run)
+            return self._unused.example(run) or self._unused.leftover(run)
         return self._why_of_place(finding, run) or run.parts.why_unused(run)
 
     def _why_of_place(self, finding: Finding, run: Run) -> str:

@@ -51,6 +51,7 @@ from oomlint.runs.selection import (
     note_shared,
     read_by_their_scripts,
     trains,
+    without_read,
     without_repeats,
 )
 from oomlint.runs.shipped_configs import ShippedAround
@@ -235,10 +236,12 @@ class Linker:
         claims = [self._scripts.as_submitted(claim) for claim in self._scripts.with_handed(claims)]
         claims += self._scripts.shown_starts(names, claims)
         used: set[str] = set()
-        launches = [c for c in claims if c.kind == "launch" and not self._is_of_own_program(c)]
+        launches = [self._by_its_script(c) for c in claims if c.kind == "launch"]
+        launches = [c for c in launches if not self._is_of_own_program(c)]
         runs = self._built(launches, used, linked, is_worth_it=is_borne_out)
         runs = [run for run in runs if trains(run)]
-        runs = list(asked_to_train(list(best_known(list(read_by_their_scripts(runs))))))
+        runs = self._read_by_their_scripts(runs, used, linked)
+        runs = list(asked_to_train(list(best_known(runs))))
         started = {run.parts.root.anchor for run in runs if run.parts.root is not None}
         for kind in ("run", "part"):
             alone = [c for c in claims if c.kind == kind and c.path not in used]
@@ -266,6 +269,15 @@ class Linker:
         self._earlier = _Earlier(())
         return linked
 
+    def _read_by_their_scripts(self, runs: list[Run], used: set[str], linked: Linked) -> list[Run]:
+        """The runs, less those that take a config for a framework's own which their script loads itself. Where every run of
+        a command does, the script's own is built anew without that."""
+        kept = list(read_by_their_scripts(runs))
+        anchors = {run.anchor for run in kept}
+        anew = (without_read(run) for run in runs if run.anchor not in anchors)
+        again = self._built([claim for claim in anew if claim is not None], used, linked)
+        return [*kept, *filter(trains, again)]
+
     def _is_of_own_program(self, launch: Claim) -> bool:
         """Whether a command starts a program of the project's own that the framework has no part in, or
         that only runs a model forward."""
@@ -278,13 +290,24 @@ class Linker:
             or self._forward_only.is_started_by(launch)
         )
 
+    def _by_its_script(self, launch: Claim) -> Claim:
+        """A command without the config that a framework would be given, where nothing in the project names that framework and
+        the script trains by another: it bears the name of one of the framework's, and reads the file itself."""
+        own = tuple(r for r in launch.references if r.dialect != launch.dialect.name)
+        if own == launch.references or not self._own_programs.does_without(
+            launch, launch_of(launch)
+        ):
+            return launch
+        bare = replace(launch, references=own)
+        return bare if self._has_run(bare) else launch
+
     def _has_run(self, launch: Claim) -> bool:
         """Whether the script of a command is itself read as one that trains, and no config of the framework's stands
         on the line."""
         if any(r.dialect == launch.dialect.name for r in launch.references):
             return False
         scripts = (r.path for r in launch.references if not r.dialect and r.path.endswith(".py"))
-        found = (self.workspace.resolve(path, launch.path) for path in scripts)
+        found = (self.workspace.program(path, launch.path) for path in scripts)
         return any(self._recogniser.trains_in(name) for name in found if name is not None)
 
     def _built(

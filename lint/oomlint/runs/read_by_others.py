@@ -3,7 +3,8 @@ a checkpoint's conversion, say.
 
 Such a program is given the model's part of a framework's whole config, which says how one would train, too. Whoever
 trains by hand may still mean the config: nothing is said unless the project trains by other means, which take no config by
-its name, and a config beside one that is handed on so is for the same.
+its name, and a config beside one that is handed on so is for the same. One that such a program opens beside itself by its
+own name is there for it, whatever else trains.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ class ReadByOthers:
     def why(self, config: Claim) -> str:
         """Who reads a config that nobody trains by, in words; empty where somebody may train by it."""
         path = config.path
-        if kind_of(path) not in YAML_SUFFIXES or not self._trains_otherwise(path):
+        if kind_of(path) not in YAML_SUFFIXES:
+            return ""
+        opener = self._opener(path)
+        if opener:
+            return f"{opener} beside it opens it, which trains nothing, and no other file names it"
+        if not self._trains_otherwise(path):
             return ""
         named = self._readers(path)
         if named is None:
@@ -58,6 +64,18 @@ class ReadByOthers:
                 script, program = named
                 return f"no file names it, and {script} hands {other} beside it to {program}, which trains nothing"
         return ""
+
+    def _opener(self, path: str) -> str:
+        """The program which trains nothing that opens a config beside it by its name; empty where another file names it."""
+        naming = [text for text in self._texts.naming(path) if text != path]
+        folder = self._workspace.file(path).parent
+        are_programs = bool(naming) and all(
+            kind_of(text) in PYTHON_SUFFIXES
+            and self._workspace.file(text).parent == folder
+            and self._forward_only.trains_nothing(text)
+            for text in naming
+        )
+        return naming[0] if are_programs else ""
 
     def _beside(self, path: str) -> Iterator[str]:
         """The other configs of its folder."""

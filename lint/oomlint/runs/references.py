@@ -230,12 +230,10 @@ class References:
         return said
 
     def found(self, reference: Reference, from_file: str, folder: str) -> str | None:
-        """The file that is referred to; a program may lie in ``src``, which ``PYTHONPATH`` or an
-        installation in place puts before the working directory."""
-        found = self.workspace.resolve(reference.path, from_file, folder)
-        if found is None and not reference.dialect and reference.path.endswith(".py"):
-            found = self.workspace.resolve(f"src/{reference.path}", from_file, folder)
-        return found
+        """The file that is referred to."""
+        is_program = not reference.dialect and reference.path.endswith(".py")
+        look_for = self.workspace.program if is_program else self.workspace.resolve
+        return look_for(reference.path, from_file, folder)
 
     def _below(
         self, folder: str, reference: Reference, from_file: str, joining: Joining

@@ -29,6 +29,15 @@ def read_by_their_scripts(runs: list[Run]) -> Iterator[Run]:
             yield run
 
 
+def without_read(run: Run) -> Claim | None:
+    """The claim that a run came of, without a reference to what a script of the run loads itself."""
+    root, read = run.parts.root, {path for claim in run.claims for path in configs_of(claim)}
+    if root is None:
+        return None
+    named = {id(claim.named) for claim in run.claims if claim.kind == "run" and claim.path in read}
+    return replace(root, references=tuple(r for r in root.references if id(r) not in named))
+
+
 def trains(run: Run) -> bool:
     """Whether a launch line says anything about training, or starts something that does."""
     if not is_borne_out(run.claims) or not run.dialect.trains(run.cells):

@@ -71,6 +71,11 @@ class ShippedExamples:
         outside = (o for o in named if not self._workspace.file(o).is_relative_to(folder))
         return "" if any(outside) else name
 
+    def is_in_use(self, path: str, *, by: str = "") -> bool:
+        """Whether a file that is no test and no manual names a file of the project, one with such an ending if ``by`` is
+        given."""
+        return any(other.endswith(by) for other in self._named_by(path))
+
     def _may_hold_copy(self, path: str) -> bool:
         """Whether there is a folder of a framework's name around a file, so that what is known of copies is loaded."""
         project = self._workspace.project_around(path)
@@ -82,11 +87,13 @@ class ShippedExamples:
         return any(self._workspace.holds(each, p) for each in around for p in PACKAGES)
 
     def _own(self, path: str) -> Iterator[str]:
+        return (each for each in self._named_by(path) if not self._only_shows(each, path))
+
+    def _named_by(self, path: str) -> Iterator[str]:
         for other in self._texts.naming(path):
             folders = PurePosixPath(other).parts[:-1]
             is_use = _NO_USE.isdisjoint(folders) and not any(f.startswith(".") for f in folders)
-            is_use = is_use and self._means(other, path) and not self._only_shows(other, path)
-            if other != path and is_use:
+            if other != path and is_use and self._means(other, path):
                 yield other
 
     def _means(self, other: str, path: str) -> bool:

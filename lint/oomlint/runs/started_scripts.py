@@ -203,15 +203,17 @@ class StartedScripts:
         return [replace(given, is_shown=True) for given in islice(shown, _MOST_SHOWN)]
 
     def _may_say(self, script: str) -> bool:
-        """Whether a script names itself, as one does that says how it is started."""
+        """Whether a script names itself, or a module as one does that says how it is started."""
         data = self.workspace.read_or_none(script) or b""
-        return PurePath(script).name.encode() in data
+        name = PurePath(script)
+        is_module = re.search(rb"-m[ \t]", data) is not None and name.stem.encode() in data
+        return is_module or name.name.encode() in data
 
     def _script_of(self, claim: Claim) -> str:
         """The Python file that a command starts, if it does and that is here."""
         launch = launch_of(claim)
-        script = None if launch is None else launch.script
-        return "" if script is None else self.workspace.resolve(script, claim.path) or ""
+        file = None if launch is None else launch.file
+        return "" if file is None else self.workspace.program(file, claim.path) or ""
 
     def _taking_arguments(self, given: Handed, name: str) -> str | None:
         """The script that a file starts, if it is here and takes the arguments or reads a variable."""

@@ -2,8 +2,9 @@
 
 That is what a command starts whose program is not here, an example that came with a copy of a framework
 (:mod:`oomlint.runs.shipped_examples`), what trains in a function that nothing of the project calls, a config that is named
-after a program which trains nothing or handed to one alone, one that by its name was set aside, and one that only tests read. What the user named
-is asked about, whoever starts it.
+after a program which trains nothing or handed to one alone, one that by its name was set aside, and one that only tests read. A
+script that a project has kept of the one that it began as is started by nobody, either: its program is gone, and the guides name other
+scripts. What the user named is asked about, whoever starts it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import cached_property
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from oomlint.dialects.base import Claim
+from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
 
@@ -36,6 +39,10 @@ _KEPT_FOR_TESTS = r"(?i)_{0,2}fixtures?_{0,2}|test[-_]?data"
 _OF_TESTS = r"(?i)(?:.*[-_])?(?:tests?|testing|fixtures?|test[-_]?data)"
 # pytest 8 "Conventions for Python test discovery".
 _TEST_MODULE = r"test_.*\.py|.*_test\.py|conftest\.py"
+
+_GUIDE = ".md"
+# Of the scripts of a project, which may be some hundreds, so many are asked for, as deep as projects keep them.
+_MOST_SCRIPTS, _DEEPEST = 200, 6
 
 
 def set_aside_in(folders: Sequence[str]) -> str:
@@ -124,6 +131,22 @@ class Unused:
         library = self._examples.library(files)
         if library:
             return f"it is an example of {library}, which lies here whole, and nothing outside of it names it"
+        return ""
+
+    def leftover(self, run: Run) -> str:
+        """Why nobody misses the program of a script, in words: no file names the script, and guides of its project name
+        others. Empty where somebody may."""
+        script = _root_of(run).path
+        if kind_of(script) not in SHELL_SUFFIXES or any(map(self.is_named, _told_of(run))):
+            return ""
+        if not any(each.is_program for each in run.missing) or self._examples.is_in_use(script):
+            return ""
+        project = str(self._workspace.project_around(script))
+        saved = self._workspace.below(project, SHELL_SUFFIXES, _DEEPEST)
+        unsaved = (each for each in self._workspace.overlay if kind_of(each) in SHELL_SUFFIXES)
+        others = (each for each in chain(unsaved, islice(saved, _MOST_SCRIPTS)) if each != script)
+        if any(self._examples.is_in_use(each, by=_GUIDE) for each in others):
+            return f"no file names {script}, and the project's guides name other scripts"
         return ""
 
     def _why(self, run: Run) -> str:

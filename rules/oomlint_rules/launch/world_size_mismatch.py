@@ -4,7 +4,8 @@
 
 A launch line, or an Accelerate YAML, that starts more processes on a node than GPUs are
 visible (`CUDA_VISIBLE_DEVICES`) or than the stated hardware has, or a config whose degrees of parallelism
-are those of so many (nanotron); one that leaves visible GPUs
+are those of so many (nanotron); groups of Ray's workers (trainer, engines, reference, reward model) that
+share no GPU and ask for more of them together than there are; one that leaves visible GPUs
 without a process; and degrees of tensor, pipeline, context and sequence parallelism, and copies of
 such a mesh, whose product does not divide the number of processes.
 
@@ -38,6 +39,8 @@ one of an Accelerate YAML that only a comment's command names, is told in a rema
   `CUDA_VISIBLE_DEVICES` too where no option says which GPUs to take
 * sbatch(1) of Slurm 24.05 (*Requested node configuration is not available*)
 * nanotron 2411b022 `parallel/context.py` (as many processes as the degrees come to, or none)
+* verl 0.6 to 0.8 `experimental/fully_async_policy/fully_async_main.py` (the rollouts' pool is taken first); OpenRLHF 0.3.8 to
+  0.10.4 `cli/train_ppo_ray.py`, `trainer/ray/launcher.py` (`ray.get(pg.ready())` waits)
 * verl 0.2 to 0.7 `trainer/ppo/ray_trainer.py` (*Total available GPUs 8 is less than total desired GPUs 16*)
 * LLaMA-Factory ff6d4d12 `hparams/parser.py` `_validate_megatron_bridge_parallel_args`
 * https://github.com/modelscope/ms-swift/issues/2010 and /3456
@@ -56,6 +59,7 @@ from oomlint.judgement import (
     cards_missing,
     gpus_of_job,
     only_suggests_ranks,
+    pool_too_large,
     says_ranks,
     slot_missing,
 )
@@ -108,6 +112,17 @@ class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.U
         ),
         example(
             {
+                "train.sh": (
+                    "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-0.5B --actor_num_nodes 1"
+                    " --actor_num_gpus_per_node 4 --colocate_actor_ref --vllm_num_engines 2 --init_kl_coef 0.01"
+                    " --vllm_tensor_parallel_size 2 --advantage_estimator rloo --remote_rm_url http://rm\n"
+                )
+            },
+            on="4xA100-80GB",
+            why="the trainer's four GPUs are not the engines'",
+        ),
+        example(
+            {
                 "job.slurm": "#!/bin/bash\n#SBATCH --gres=gpu:8\n"
                 + command("", "torchrun --nproc_per_node 4")
             },
@@ -156,6 +171,8 @@ class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.U
         missing = cards_missing(run)
         if asked is not None and hardware is not None and not missing:
             yield self._refused(run, asked, hardware.gpus_per_node)
+        if not missing and (pool := pool_too_large(run)) is not None and hardware is not None:
+            yield self._without_place(run, pool, hardware.world)
         if ranks is None or not says_ranks(run):
             return
         visible = _visible(run)
@@ -177,6 +194,22 @@ class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.U
             details=(f"no node has room for the job: {_REFUSES}, or it waits for ever",),
             rests_on=(scene.gpus_per_node,),
             ends=When.SETTINGS,
+        )
+
+    def _without_place(self, run: Run, pool: int, gpus: int) -> Finding:
+        """Groups of workers each of which the machine has room for, and not for all: the last never starts."""
+        return self.error(
+            run,
+            f"Ray is asked for {pool} GPUs in all, and the machine has {gpus}",
+            at=(launch.pool, _PROCESSES),
+            details=(
+                (
+                    "workers of several groups share none: the trainer stops before the last group starts, waits for it for ever, "
+                    "or that finds no card where Ray was told of more than there are"
+                ),
+            ),
+            rests_on=(launch.pool,),
+            ends=When.LOADING,
         )
 
     def _against_visible(

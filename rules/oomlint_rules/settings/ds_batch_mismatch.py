@@ -43,6 +43,7 @@ from math import prod
 from oomlint.dialects.deepspeed.keys import ds
 from oomlint.judgement import says_ranks
 from oomlint.linting.rule import Applicability, Finding, Proposal, Rule, Severity, When, Where
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, axolotl, example, text
@@ -147,7 +148,9 @@ class DsBatchMismatch(Rule, code="OOM802", may_end=True, fixes=Applicability.SAF
             said, given = run.settings.get(own), run.settings.get(passed)
             if said is None or given is None or said.value == given.value:
                 continue
-            whose = "passes" if run.is_explicit(passed) else "passes its default,"
+            # What a command says reaches the trainer by way of a script, whose own place is not that of the value.
+            is_default = not run.is_explicit(passed) and run.level(passed) >= Level.DEFAULT
+            whose = "passes its default," if is_default else "passes"
             yield self.finding(
                 run,
                 _severity(run),

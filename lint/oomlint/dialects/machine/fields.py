@@ -27,6 +27,8 @@ class launch(Private, prefix="launch"):  # noqa: N801  a namespace of fields, re
     launcher starts uses one GPU; false where it spreads over every visible GPU by itself
     (transformers' Trainer). ``unseen``: what decides the ranks and stands in no file, such as a
     cluster to which the command is handed; it is never read. ``by_ray``: whether Ray finds places for the ranks.
+    ``pool``: GPUs that Ray is asked for in all, by groups of workers that share none with each other, where one node is
+    to have them.
     """
 
     total_processes: int
@@ -43,6 +45,7 @@ class launch(Private, prefix="launch"):  # noqa: N801  a namespace of fields, re
     map_by: str
     one_process: bool
     by_ray: bool
+    pool: int
     unseen: str
 
 

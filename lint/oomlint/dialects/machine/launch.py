@@ -51,6 +51,11 @@ class Launch(Struct, frozen=True, eq=False):
         return self.name if not self.is_module and self.name.endswith(".py") else None
 
     @property
+    def file(self) -> str | None:
+        """The path of the Python file that is started, be it as a module."""
+        return f"{self.name.replace('.', '/')}.py" if self.is_module else self.script
+
+    @property
     def anchor(self) -> Span:
         """Where to point for what the command as a whole lacks."""
         return place(self.program)

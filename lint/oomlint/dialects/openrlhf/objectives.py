@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
-from oomlint.dialects.machine.fields import scene
+from oomlint.dialects.machine.fields import launch, scene
 from oomlint.dialects.meaning import Meaning
 from oomlint.dialects.openrlhf.keys import CLI, own
 from oomlint.dialects.openrlhf.programs import program_of, reinforces
@@ -97,7 +97,7 @@ def critic(run: Cells) -> Any:
     return run[own.critic] or run[own.reward] or run[f.model.id]
 
 
-@objectives.derive(scene.gpus_per_node)
+@objectives.derive(launch.pool)
 def gpus_of_groups(run: Cells) -> Any:
     """What Ray is asked for on one node: a placement group for each group of models and for each engine, which waits
     until there are so many GPUs (OR/cli/train_ppo_ray.py: create_placement_group; ref, reward and critic have 8 each
@@ -114,6 +114,11 @@ def gpus_of_groups(run: Cells) -> Any:
     critic = run[own.critic_gpus] if run[f.objective.kind] == "ppo" else 0
     scored = max(reward, critic) if run[own.colocate_critic] else reward + critic
     return actor + ref + scored + engines
+
+
+@objectives.derive(scene.gpus_per_node)
+def gpus_of_node(run: Cells) -> Any:
+    return run[launch.pool]
 
 
 # -- generating ------------------------------------------------------------------------------------

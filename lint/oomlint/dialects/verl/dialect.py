@@ -32,7 +32,16 @@ from oomlint.dialects.verl.keys import (
     VERL_SFT_ENGINE,
 )
 from oomlint.dialects.verl.meaning import meaning
-from oomlint.documents.base import UNKNOWN, Document, Entry, Mapping, Scalar, ShellDocument, roots
+from oomlint.documents.base import (
+    UNKNOWN,
+    Document,
+    Entry,
+    Mapping,
+    Scalar,
+    Sequence,
+    ShellDocument,
+    roots,
+)
 from oomlint.documents.text import Location, Span
 
 _MODULE = re.compile(r"-m\s+((?:verl|recipe)\.[\w.]+)")
@@ -97,7 +106,11 @@ class Verl(Dialect):
             yield from self._hidden(document)
 
     def adopt(self, document: Document) -> Claim | None:
-        """A program that starts verl's trainers by a config of its own, which its ``@hydra.main`` names."""
+        """A program that starts verl's trainers by a config of its own, which its ``@hydra.main`` names, or that config,
+        where it says but what it lays over one of verl's."""
+        laid_over = _laid_over(document)
+        if laid_over is not None:
+            return Claim(self, "aside", document, laid_over)
         text = document.source.text
         found = re.search(_HYDRA_MAIN, text) if document.source.path.endswith(".py") else None
         if found is None:
@@ -189,6 +202,21 @@ def _is_shipped(document: Document, root: Mapping) -> bool:
     path = "/" + document.source.path.replace("\\", "/")
     ours = "actor_rollout_ref" in root.entries or _names_trainer(root) or "verl/" in path
     return is_part or (ours and ("trainer/config/" in path or "/_generated_" in path))
+
+
+def _laid_over(document: Document) -> tuple[Block, ...] | None:
+    """What a config says whose ``defaults`` begin with one of verl's; None of another."""
+    root = next(roots(document), None)
+    begun = None if root is None else root.entries.get("defaults")
+    if root is None or begun is None or not isinstance(begun.value, Sequence):
+        return None
+    names = [each.value for each in begun.value.items if isinstance(each, Scalar)]
+    shipped = next((each for each in names if _SHIPPED.fullmatch(str(each))), None)
+    if shipped is None:
+        return None
+    is_ppo = "ppo" in str(shipped)
+    table = VERL_PPO if is_ppo else VERL_SFT_ENGINE if "engine" in str(shipped) else VERL_SFT
+    return tuple(_base_blocks(document, root, table, begun))
 
 
 def _base_blocks(

@@ -50,7 +50,8 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     ``data.micro_batch_size`` (``"divided"`` by the ranks, ``"whole"`` or ``"unread"``), and the key
     that it takes the model's dtype from or else the dtype; ``copy_checks`` whether its trainer
     refuses micro batches that nobody sets. ``scored_*`` and ``scores_dynamic`` are of
-    the pass that takes log probabilities, ``rewards`` and ``reward_*`` of a reward model.
+    the pass that takes log probabilities, ``rewards`` and ``reward_*`` of a reward model;
+    ``rollout_gpus`` and ``rollout_nodes`` of rollouts that have GPUs of their own.
     """
 
     config_name: str
@@ -80,6 +81,8 @@ class own(Private, prefix="verl"):  # noqa: N801  a namespace of fields, read li
     recompute_layers: int
     mtp: bool
     hybrid: bool
+    rollout_gpus: int
+    rollout_nodes: int
     estimator: str
     kl_loss: bool
     kl_in_reward: bool
@@ -266,6 +269,8 @@ VERL_PPO = Table(
         Row("data.dataloader_num_workers", f.data.workers, COUNT, default=8, source=PPO_SOURCE),
         Row("trainer.n_gpus_per_node", f.parallel.gpus_per_node, POSITIVE, default=8, source=PPO_SOURCE),
         Row("trainer.nnodes", f.parallel.nodes, POSITIVE, default=1, source=PPO_SOURCE),
+        Row("rollout.n_gpus_per_node", own.rollout_gpus, POSITIVE),
+        Row("rollout.nnodes", own.rollout_nodes, POSITIVE),
         Row("trainer.device", own.device, TEXT),
         Row("trainer.save_freq", own.save_freq, _FREQUENCY, default=-1, source=PPO_SOURCE),
         Row("trainer.test_freq", own.test_freq, _FREQUENCY, default=-1, source=PPO_SOURCE),

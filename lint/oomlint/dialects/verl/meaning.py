@@ -14,6 +14,7 @@ from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.common.fields import shared
 from oomlint.dialects.common.offloading import to_cpu
+from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Bounds, Meaning, Said, Wishes
 from oomlint.dialects.setting import Setting
 from oomlint.dialects.verl.batches import batches
@@ -138,6 +139,20 @@ def rollout_engine(run: Cells) -> Any:
 )
 def generates_elsewhere(run: Cells) -> Any:
     return "vllm_server" if _is_ppo(run) and run[own.hybrid] is False else None
+
+
+@meaning.derive(
+    launch.pool,
+    source="verl 0.6 to 0.8 experimental/fully_async_policy and one_step_off_policy: create_resource_pool_manager",
+)
+def pool_of_groups(run: Cells) -> Any:
+    """Rollouts that do not share the trainer's GPUs take theirs first; ``_check_resource_available`` refuses the trainer
+    what is not left. None where either may lie on other nodes."""
+    trainers, rollouts = run[f.parallel.gpus_per_node], run[own.rollout_gpus]
+    if run[own.hybrid] is not False or trainers is None or rollouts is None:
+        return None
+    one_node = run[f.parallel.nodes] == 1 and (run[own.rollout_nodes] or 1) == 1
+    return trainers + rollouts if one_node else None
 
 
 @meaning.derive(

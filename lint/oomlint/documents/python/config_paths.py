@@ -240,7 +240,7 @@ class ConfigPaths:
             return self._said(str(words.index(name) + 1))
         if default is None:
             return None
-        return self._path(default, at.deeper)
+        return self._path(default, at.within(at.home.scope_of_default(default)))
 
     def sets(self, variable: str) -> bool:
         """Whether the command sets a variable of the environment that the script asks for."""

@@ -16,7 +16,8 @@ def named_lengths(evaluator: Evaluator) -> Iterator[Entry]:
     """Values of options and variables that are named for the length of samples."""
     scopes = evaluator.tree.scopes
     for name in (n for n in evaluator.options if n.lower() in LENGTH_NAMES):
-        node = evaluator.node(evaluator.options[name], scopes.module)
+        default = evaluator.options[name]
+        node = evaluator.node(default, evaluator.scope_of_default(default))
         if isinstance(node, Scalar):
             node = PythonScalar(node.span, node.value, locked=node.locked, option=name)
             yield Entry(name, node.span, node, node.span)

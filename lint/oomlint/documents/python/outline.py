@@ -50,15 +50,19 @@ def outline(text: str) -> Outline:
     nodes = list(walk(root))
     return Outline(
         comments=frozenset(_comments(text, root, nodes)),
-        imports=frozenset(
-            line
-            for node in nodes
-            if isinstance(node, (ast.Import, ast.ImportFrom))
-            for line in _lines(node)
-        ),
+        imports=_imports(nodes),
         functions=() if _asks_for_any(nodes) else tuple(_functions(root)),
         options=tuple(_options(nodes)),
     )
+
+
+def _imports(nodes: list[ast.AST]) -> frozenset[int]:
+    """The lines that do no more than import: ``import sys; main(sys.argv[1])`` does."""
+    simple = [node for node in nodes if isinstance(node, ast.stmt) and not hasattr(node, "body")]
+    lines: dict[bool, set[int]] = {True: set(), False: set()}
+    for node in simple:
+        lines[isinstance(node, (ast.Import, ast.ImportFrom))].update(_lines(node))
+    return frozenset(lines[True] - lines[False])
 
 
 def _comments(text: str, root: ast.Module, nodes: list[ast.AST]) -> Iterator[int]:

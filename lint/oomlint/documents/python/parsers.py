@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomlint.documents.python.scopes import Binding, FunctionNode, dotted
+from oomlint.documents.python.scopes import Binding, FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.walking import walk
 
@@ -38,6 +38,16 @@ def argparse_defaults(tree: Tree) -> dict[str, ast.expr]:
                 sets.setdefault(keyword.arg or "", []).append(node)
     found = {name: _default(name, each, sets.get(name, []), tree) for name, each in adds.items()}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def scopes_of_defaults(tree: Tree) -> dict[int, Scope]:
+    """In which scope the default of an option is written, by ``id`` of its expression: a function that makes the parser
+    may import or assign the names in it."""
+    found: dict[int, Scope] = {}
+    for call in tree.calls_to("add_argument", "set_defaults"):
+        for keyword in call.keywords:
+            found[id(keyword.value)] = tree.scope_of[id(call)]
+    return found
 
 
 def _default(name: str, adds: list[ast.Call], sets: list[ast.Call], tree: Tree) -> ast.expr | None:

@@ -102,8 +102,10 @@ class _Walk:
     def _of_option(self, option: str, parsed: At) -> Iterator[PossibleName]:
         """An option of the command line, by its default in the file that parses it."""
         default = parsed.home.options.get(option)
-        module = At(parsed.home.scopes.module, parsed.home)
-        found = [] if default is None else [n for n in self.names(default, module) if n.text]
+        found: list[PossibleName] = []
+        if default is not None:
+            written = At(parsed.home.scope_of_default(default), parsed.home)
+            found = [each for each in self.names(default, written) if each.text]
         yield from (replace(each, option=option, key=None) for each in found[:1])
         if not found:
             yield PossibleName("", option)

@@ -104,7 +104,9 @@ def _stored(home: Evaluator, name: str, asked: ast.Attribute, scope: Scope, dept
 def _is_unset(home: Evaluator, option: str, depth: int) -> bool:
     """Whether an option has no default, so that it is ``None`` or the like where nobody says it."""
     default = home.options.get(option)
-    return default is None or home.value(default, home.scopes.module, depth + 1) in (None, "", 0)
+    if default is None:
+        return True
+    return home.value(default, home.scope_of_default(default), depth + 1) in (None, "", 0)
 
 
 def _is_parsed(home: Evaluator, holder: ast.expr, scope: Scope) -> bool:
@@ -119,12 +121,14 @@ def _option(home: Evaluator, asked: ast.Attribute, root: str, scope: Scope, dept
     default = _setting(home, root, rest, scope)
     if default is not None:
         name = f"{root}.{rest}"
-        node = reached(home, default, home.scopes.module, span, name, depth, setting=True)
+        written = home.scope_of_default(default)
+        node = reached(home, default, written, span, name, depth, setting=True)
         is_switch = isinstance(default, Switch)
         return locked_by(node, f"{name} is a switch of the command line") if is_switch else node
     parsed = _parsed_elsewhere(home, root, scope, 0)
     if parsed is not None and rest in parsed.options:
-        node = parsed.node(parsed.options[rest], parsed.scopes.module, depth + 1)
+        default = parsed.options[rest]
+        node = parsed.node(default, parsed.scope_of_default(default), depth + 1)
         there = from_elsewhere(node, span, parsed.places.source.path)
         return of_option(or_none(there), rest)
     if home.settings.get(root, root) not in (root, *home.scopes.classes):

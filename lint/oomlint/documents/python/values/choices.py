@@ -125,7 +125,7 @@ def _unset(home: Evaluator, asked: ast.expr, option: str, scope: Scope, depth: i
     """What an option is where nobody says it: by argparse, or by the dataclass that declares it."""
     default = home.options.get(option)
     if default is not None:
-        return home.value(default, scope, depth + 1)
+        return home.value(default, home.scope_of_default(default), depth + 1)
     return home.value(asked, scope, depth + 1) if depth < DEEPEST else UNKNOWN
 
 

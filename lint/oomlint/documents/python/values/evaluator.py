@@ -21,7 +21,12 @@ from oomlint.documents.python.nodes import (
     filed_of,
     is_of_options,
 )
-from oomlint.documents.python.parsers import argparse_defaults, dataclass_variables, fire_functions
+from oomlint.documents.python.parsers import (
+    argparse_defaults,
+    dataclass_variables,
+    fire_functions,
+    scopes_of_defaults,
+)
 from oomlint.documents.python.plain_values import (
     arithmetic,
     comparison_of,
@@ -88,6 +93,7 @@ class Evaluator:
         self.calls: dict[int, Call] = {}
         """Calls already read, by ``id`` of their syntax node: values may refer to them."""
         self.options = argparse_defaults(tree)
+        self._scopes_of_defaults = scopes_of_defaults(tree)
         self.settings = dataclass_variables(tree)
         self.fire = fire_functions(tree)
         self.given = arguments_given(tree)
@@ -331,6 +337,10 @@ class Evaluator:
             if method is not None and isinstance(node, ast.Assign)
         ]
         return found[0] if len(found) == 1 else None
+
+    def scope_of_default(self, default: ast.expr) -> Scope:
+        """Where the default of an option or of a field is written."""
+        return self._scopes_of_defaults.get(id(default), self.scopes.module)
 
     # -- other modules ----------------------------------------------------------------
 
