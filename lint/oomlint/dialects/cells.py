@@ -307,12 +307,15 @@ class Cells:
     @property
     def unreadable(self) -> dict[Any, Origin]:
         """Fields that are set to what cannot be read, and whose value nothing else tells."""
+        computed = self._cells[FINAL]
         for field in self.fields:
-            self.cell(field, FINAL)
+            # Mostly they have been computed, and nobody records this.
+            if self._trail or field not in computed:
+                self.cell(field, FINAL)
         # Those included that nobody speaks of and something was computed from.
         return {
             field: cell.origin
-            for field, cell in self._cells[FINAL].items()
+            for field, cell in computed.items()
             if cell.setting is None and cell.origin is not None
         }
 
