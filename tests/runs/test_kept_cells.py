@@ -15,6 +15,7 @@ from tests.linked import Files, workspace_of
 from oomlint.dialects import registry
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.setting import Origin, Setting
+from oomlint.errors import CannotEdit
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import all_rules
 from oomlint.plan.fields import f
@@ -23,6 +24,11 @@ from oomlint.runs.linking import Linker
 from oomlint.runs.run import Run
 
 CORPUS = Path(__file__).parents[2] / "../shared/corpus"
+CHANGES: tuple[dict[Any, Any], ...] = (
+    {f.batch.micro: 1},
+    {f.checkpointing.mode: "full"},
+    {f.parallel.zero.stage: 3},
+)
 # Of each file so many lines are left out, one at a time.
 _LINES = 3
 
@@ -62,7 +68,7 @@ def differences(files: Files, most: int = _LINES) -> list[str]:
     workspace = workspace_of(files)
     first = _link(workspace, files)
     for run in first:
-        _under_options(run)  # what is asked again may be kept as well
+        _under_options(run), _after_changes(run)  # what is asked again may be kept as well
     return [
         f"{name} with {what}: {_unlike(kept, fresh)}"
         for name, text in files.items()
@@ -91,6 +97,7 @@ def _told(run: Run) -> dict[str, Any]:
         "wrong": [(wrong.expected, wrong.block.location) for wrong in run.wrong],
         "known": {str(field): (cells.level(field), cells.reads(field)) for field in cells.fields},
         "under options": _under_options(run),
+        "after changes": _after_changes(run),
     }  # fmt: skip
 
 
@@ -99,6 +106,20 @@ def _under_options(run: Run) -> dict[str, Any]:
     others = {repr(changes): other for changes, other in run.alternatives}
     others["short samples"] = run.assuming({f.seq.max_len: 64})
     return {name: (repr(other.plan), other.level(f.batch.micro)) for name, other in others.items()}
+
+
+def _after_changes(run: Run) -> dict[str, Any]:
+    """The plans of the run after what rules propose, what its files would say then, and how a field is known there."""
+    found: dict[str, Any] = {}
+    for change in CHANGES:
+        try:
+            other = run.what_if(change)
+        except CannotEdit as error:
+            found[repr(change)] = str(error)
+        else:
+            known = other.level(f.batch.micro), other.cells.wished == other.wished
+            found[repr(change)] = (repr(other.plan), repr(other.wished), known)
+    return found
 
 
 def _of(setting: Setting) -> tuple[Any, ...]:
@@ -160,6 +181,53 @@ def test_a_derivation_that_is_not_noted_for_what_it_looks_at_is_found(
     """That the command's option is none of the program's is known of what the parser declares, which is no field."""
     files = {"train.py": _PROGRAM, "run.sh": "python train.py --warmup 0.1\n"}
     assert not differences(files, most=20)
-    monkeypatch.setattr(Cells, "given", property(lambda cells: cells._given))
+    monkeypatch.setattr(Cells, "once", lambda cells, function: cells._given.once(function))
     found = differences(files, most=20)
     assert any("refused_at" in each for each in found)
+
+
+_CONFIG = """\
+base_model: NousResearch/Meta-Llama-3-8B
+datasets:
+  - path: tatsu-lab/alpaca
+    type: alpaca
+sequence_len: 8192
+micro_batch_size: 4
+deepspeed: ds.json
+"""
+_SHARED = '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}, "steps_per_print": 1}'
+
+
+@pytest.mark.parametrize("edited", [f" {_SHARED}", _SHARED.replace(": 1}", ": 2}")])
+def test_an_edit_that_moves_no_value_computes_no_change_again(
+    monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    files = {"train.yaml": _CONFIG, "ds.json": _SHARED}
+    workspace = workspace_of(files)
+    first = _link(workspace, files)
+    before = [run.what_if(change).plan for run in first for change in CHANGES]
+    again: list[Any] = []
+    computed = Cells.changed
+    monkeypatch.setattr(Cells, "changed", lambda *asked: again.append(asked) or computed(*asked))
+    after = _link(workspace.with_overlay({"ds.json": edited.encode()}), files, first)
+    assert [run.what_if(change).plan for run in after for change in CHANGES] == before
+    assert not again
+
+
+def test_what_is_looked_for_in_the_files_and_found_as_it_was_computes_nothing_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That a file is there, and what a function makes of all of them."""
+    files = {"train.yaml": _CONFIG, "ds.json": _SHARED}
+    workspace = workspace_of(files)
+    first = _link(workspace, files)
+    computed: list[Any] = []
+    again = Cells._compute_again
+
+    def noted(cells: Cells, fields: Any, replaced: Any) -> Any:
+        computed.extend(fields)
+        return again(cells, fields, replaced)
+
+    monkeypatch.setattr(Cells, "_compute_again", noted)
+    assert _link(workspace.with_overlay({"ds.json": f" {_SHARED}".encode()}), files, first)
+    assert not computed

@@ -247,7 +247,7 @@ class Dialect:
 
     def strays(self, run: Cells) -> Iterable[StrayKey]:
         """The keys of a run that nothing knows."""
-        return run.given.stray
+        return run.strays
 
     @property
     def called(self) -> str:

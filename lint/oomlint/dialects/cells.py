@@ -7,6 +7,7 @@ nobody lists its inputs, nothing stands in an order made by hand, and a change o
 
 from __future__ import annotations
 
+import operator
 from collections.abc import (
     Callable,
     Collection,
@@ -27,6 +28,7 @@ from oomlint.dialects.looks import Looks
 from oomlint.dialects.meaning import Derivation, Meaning, Said, Wishes
 from oomlint.dialects.precedence import based, forced, statement
 from oomlint.dialects.readers import Readers
+from oomlint.dialects.reading import StrayKey
 from oomlint.dialects.setting import Origin, Setting
 from oomlint.dialects.surroundings import Surroundings
 from oomlint.dialects.table import Table
@@ -83,8 +85,8 @@ class Cells:
         """The leaves of the plan that may be otherwise than there; ``None`` are all that have a value."""
         self._readers = Readers(self._cells)
         self._looks = Looks()
-        self._plans: dict[str, Plan] = {}
-        """The plans that these cells make under more options."""
+        self._plans: dict[tuple[str, str], tuple[Plan, Looks]] = {}
+        """The plans that these cells make with more that is said, and what was looked at in the files for each."""
 
     # -- reading ---------------------------------------------------------------------
 
@@ -190,9 +192,29 @@ class Cells:
         """Those of a section; who looks for them hangs on no others."""
         return self._look(section, partial(Given.blocks_in, section=section))
 
+    def has_block_of(self, *tables: Table) -> bool:
+        """Whether there is one of some tables; who asks that alone hangs on nothing that stands in it."""
+        return self._look(
+            ("any of", *map(id, tables)), lambda given: bool(given.blocks_of(tables=tables))
+        )
+
+    def has_block_in(self, section: str) -> bool:
+        """The same of a section."""
+        return self._look(("any in", section), lambda given: bool(given.blocks_in(section)))
+
     def block_with(self, field: Any) -> Block | None:
         """The block of highest precedence whose table can write the field."""
         return self._look((_HOME, field), partial(Given.block_with, field=field))
+
+    def once(self, function: Callable[[list[Block]], T]) -> T:
+        """What a function makes of the blocks, worked out once for a run and all changes of it; who asks hangs on what it
+        gives, and not on the blocks."""
+        return self._look(function, partial(Given.once, function=function))
+
+    @property
+    def strays(self) -> list[StrayKey]:
+        """The keys that the framework does not know; who asks for them hangs on nothing else."""
+        return self._look("strays", operator.attrgetter("stray"))
 
     def _look(self, what: Hashable, find: Callable[[Given], T]) -> T:
         """What there is to find in the files; who looks for it while a field is computed is noted."""
@@ -285,12 +307,15 @@ class Cells:
     @property
     def unreadable(self) -> dict[Any, Origin]:
         """Fields that are set to what cannot be read, and whose value nothing else tells."""
+        computed = self._cells[FINAL]
         for field in self.fields:
-            self.cell(field, FINAL)
+            # Mostly they have been computed, and nobody records this.
+            if self._trail or field not in computed:
+                self.cell(field, FINAL)
         # Those included that nobody speaks of and something was computed from.
         return {
             field: cell.origin
-            for field, cell in self._cells[FINAL].items()
+            for field, cell in computed.items()
             if cell.setting is None and cell.origin is not None
         }
 
@@ -350,13 +375,24 @@ class Cells:
 
     def plan_under(self, options: MappingABC[str, Any]) -> Plan | None:
         """The plan under all these options of the user, if it was made of cells with the same values."""
-        return self._plans.get(_written(options))
+        return self._planned(("options", _written(options)))
 
-    def note_plan(self, options: MappingABC[str, Any], made: Cells) -> None:
-        """Remember the plan that comes of more options, if no place of a file was looked at for it: it is the same for as
-        long as the values here are."""
-        if made._looks.are_none:
-            self._plans[_written(options)] = made.plan()
+    def plan_with(self, own: Wishes) -> Plan | None:
+        """The plan if the files said ``own`` too (:meth:`changed`), if it was made of cells with the same values."""
+        return self._planned(("changes", _written(own)))
+
+    def note_plan_under(self, options: MappingABC[str, Any], made: Cells) -> None:
+        """Remember the plan that comes of more options: it is the same for as long as the values here are, and what was
+        looked at for it in the files."""
+        self._plans["options", _written(options)] = (made.plan(), made._looks)
+
+    def note_plan_with(self, own: Wishes, made: Cells) -> None:
+        """The same of one that comes of a change."""
+        self._plans["changes", _written(own)] = (made.plan(), made._looks)
+
+    def _planned(self, key: tuple[str, str]) -> Plan | None:
+        found = self._plans.get(key)
+        return None if found is None else found[0]
 
     def _with(self, given: Given, known: Surroundings, changed: Iterable[Any]) -> Cells:
         made = Cells(given, self.meaning, known)
@@ -387,7 +423,11 @@ class Cells:
         again = self._looks.changed(self._given, earlier._given, placed)
         others = self._compute_again(again, differing.replaced)
         if not affected and not others:
-            self._plans = earlier._plans
+            self._plans = {
+                key: (plan, looks)
+                for key, (plan, looks) in earlier._plans.items()
+                if not looks.changed(self._given, earlier._given, placed)
+            }
         affected = affected.union(again, others)
         if earlier._made is not None:
             self._start, self._moved = earlier._made, leaf_paths().intersection(affected)
@@ -531,7 +571,7 @@ def _elsewhere(cell: Cell | None, instead: MappingABC[Block, Block]) -> Cell | N
     return cell.of(elsewhere(cell.setting, instead))
 
 
-def _written(options: MappingABC[str, Any]) -> str:
+def _written(options: MappingABC[Any, Any]) -> str:
     return repr(sorted(options.items()))
 
 

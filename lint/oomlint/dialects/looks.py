@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,10 +26,6 @@ class Looks:
         self._placed: dict[Any, set[Any]] = {}
         """Fields of which not the value alone was read, and for which others."""
 
-    @property
-    def are_none(self) -> bool:
-        return not (self._found or self._whole or self._placed)
-
     def at_all(self, asking: Frame) -> None:
         """Note that a computation has looked at all blocks."""
         asking.count_among(self._whole)
@@ -52,13 +48,14 @@ class Looks:
         unsaid: Container[Any] = look(given)
         return unsaid
 
-    def changed(self, given: Given, earlier: Given, moved: Iterable[Any]) -> set[Any]:
+    def changed(self, given: Given, earlier: Given, moved: Container[Any]) -> set[Any]:
         """The fields for which something was looked at that is not as it was, or that asked for the places of fields
         that have ``moved``."""
-        fields = set(self._whole) if given.blocks != earlier.blocks else set()
+        fields = set(self._whole) if self._whole and given.blocks != earlier.blocks else set()
         for find, asking in self._found.values():
             if find(given) != find(earlier):
                 fields |= asking
-        for field in moved:
-            fields.update(self._placed.get(field, ()))
+        for field, asking in self._placed.items():
+            if field in moved:
+                fields |= asking
         return fields

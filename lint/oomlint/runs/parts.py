@@ -165,14 +165,20 @@ def resolve(parts: Parts, wishes: MappingABC[Any, Any] | None = None) -> Cells:
     Raises:
         CannotEdit: the framework cannot express a wish.
     """
-    completed = parts.completed
-    if not wishes:
-        return completed
+    return parts.completed.changed(expressed(parts, wishes)) if wishes else parts.completed
+
+
+def expressed(parts: Parts, wishes: MappingABC[Any, Any]) -> dict[Any, Any]:
+    """Wishes in the fields in which a run's files would say them.
+
+    Raises:
+        CannotEdit: the framework cannot express one.
+    """
     from oomlint.dialects.common.declared import check_options  # most lints change nothing
 
-    own = parts.dialect.express(wishes, completed)
-    check_options(own, completed)
-    return completed.changed(own)
+    own = parts.dialect.express(wishes, parts.completed)
+    check_options(own, parts.completed)
+    return own
 
 
 def is_guessed(block: Block) -> bool:

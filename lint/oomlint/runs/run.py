@@ -33,7 +33,7 @@ from oomlint.plan.library_changes import LibraryChange, Release
 from oomlint.runs.attested import Attested, attested_by
 from oomlint.runs.locations import explicit_location
 from oomlint.runs.misspelt import Misspelt, misspelt_in
-from oomlint.runs.parts import MissingFile, Parts, is_guessed, resolve
+from oomlint.runs.parts import MissingFile, Parts, expressed, is_guessed, resolve
 from oomlint.runs.unused_values import is_unused
 
 if TYPE_CHECKING:
@@ -425,24 +425,49 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     def _resolved(self, parts: Parts, changes: MappingABC[Any, Any]) -> Run:
         key = repr((sorted(parts.options.items()), sorted(changes.items())))
         if key not in self._cache:
-            self._cache[key] = self._with(parts, changes) if changes else self._under(parts)
+            self._cache[key] = self._changed(parts, changes) if changes else self._under(parts)
         found: Run = self._cache[key]
         return found
 
     def _under(self, parts: Parts) -> Run:
         """This run as its files are, under more options: over edits that change no value of theirs it is the same."""
         if self.changes or self.parts.based_on is not None:
-            return self._with(parts, {})
+            return self._with_cells(parts, resolve(parts), {})
         plan = self.cells.plan_under(parts.options)
         if plan is not None:
-            plan = plan.with_values({"name": self.name})
-            return replace(self, parts=parts, plan=plan, resolved=None, _cache={}, remembered={})
-        made = self._with(parts, {})
-        self.cells.note_plan(parts.options, made.cells)
+            return self._planned(parts, plan, {}, {})
+        made = self._with_cells(parts, resolve(parts), {})
+        self.cells.note_plan_under(parts.options, made.cells)
         return made
 
-    def _with(self, parts: Parts, changes: MappingABC[Any, Any]) -> Run:
-        return self._with_cells(parts, resolve(parts, changes), changes)
+    def _changed(self, parts: Parts, changes: MappingABC[Any, Any]) -> Run:
+        """This run with changes; the plan is the same over edits for as long as its values and those of the files are."""
+        cells, own = parts.completed, expressed(parts, changes)
+        plan = cells.plan_with(own)
+        if plan is not None:
+            return self._planned(parts, plan, {**cells.wished, **own}, changes)
+        made = cells.changed(own)
+        cells.note_plan_with(own, made)
+        return self._with_cells(parts, made, changes)
+
+    def _planned(
+        self,
+        parts: Parts,
+        plan: Plan,
+        wished: MappingABC[Any, Any],
+        changes: MappingABC[Any, Any],
+    ) -> Run:
+        """A run whose plan is known; its cells are computed for who asks for more."""
+        return replace(
+            self,
+            parts=parts,
+            resolved=None,
+            plan=plan.with_values({"name": self.name}),
+            wished=wished,
+            changes=dict(changes),
+            _cache={},
+            remembered={},
+        )
 
     def _with_cells(self, parts: Parts, cells: Cells, changes: MappingABC[Any, Any]) -> Run:
         return replace(

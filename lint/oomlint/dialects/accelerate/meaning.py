@@ -324,10 +324,10 @@ def _check_deepspeed_file(run: Cells) -> None:
         CannotEdit: the run names such a file that is not here, or is broken; or the author has said it in DeepSpeed's own
             words, beside which another value would stand.
     """
-    if run.given.once(passed_by) is not None:
+    if run.once(passed_by) is not None:
         raise CannotEdit("zero_optimization says it already, in words that Accelerate passes by")
     is_named = run[ref.deepspeed] is not None
-    if is_named and not run.blocks_in("deepspeed"):
+    if is_named and not run.has_block_in("deepspeed"):
         raise CannotEdit("the DeepSpeed file that says this cannot be read")
 
 

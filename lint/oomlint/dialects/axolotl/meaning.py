@@ -59,7 +59,7 @@ def shares_experts(run: Cells) -> Any:
 
 @meaning.derive(fsdp.enabled)
 def shards(run: Cells) -> Any:
-    has_config = bool(run.blocks_of(FSDP_CONFIG))
+    has_config = run.has_block_of(FSDP_CONFIG)
     return True if run[own.fsdp] or has_config or (run[f.parallel.dp_shard] or 1) > 1 else None
 
 

@@ -22,7 +22,7 @@ def uses_deepspeed(run: Cells) -> bool:
     """Whether a DeepSpeed config takes part, found or not, or Accelerate makes one up."""
     return (
         run.mentions(ref.deepspeed)
-        or bool(run.blocks_in("deepspeed"))
+        or run.has_block_in("deepspeed")
         or run[ref.deepspeed] is not None
         or run[deepspeed.enabled] is True
     )

@@ -70,7 +70,7 @@ declare_end(clashing_libraries, _first_lately, source=_SOURCE, lately=True)
 
 
 def _clashes(run: Cells, *, lately: bool) -> Iterator[Ending]:
-    for fact in run.given.once(_taken):
+    for fact in run.once(_taken):
         library = library_of(str(fact.detail["module"]))
         by = reach_of(run, library) if library in _LIBRARIES else None
         if by is None:

@@ -65,8 +65,8 @@ def check_option(block: Block, row: Row, run: Cells) -> None:
 
 
 def _is_refused(row: Row, block: Block, run: Cells) -> bool:
-    parsers = run.given.once(_parsers)
-    if row.key in run.given.once(declared_options):
+    parsers = run.once(_parsers)
+    if row.key in run.once(declared_options):
         return False
     if row.key in _library_keys(parsers):
         return False
@@ -87,12 +87,12 @@ def _is_unparsed(row: Row, run: Cells) -> bool:
     """Whether a script that takes its arguments from a file stops at a key, as none of its classes has it:
     HfArgumentParser.parse_yaml_file (transformers 5.23 hf_argparser.py:418), TrlParser and the H4ArgumentParser of
     alignment-handbook, which is made of it. Nothing is known of one whose classes were not all read."""
-    parsers = run.given.once(_parsers)
+    parsers = run.once(_parsers)
     known = _library_keys(parsers)
     if not known or not all(parser.is_whole for parser in parsers):
         return False
     names = {row.key, *row.aliases, row.key.partition(".")[0]}
-    return row.key not in known and names.isdisjoint(run.given.once(declared_options))
+    return row.key not in known and names.isdisjoint(run.once(declared_options))
 
 
 def _is_unheard_of(row: Row, block: Block, run: Cells) -> bool:
@@ -102,7 +102,7 @@ def _is_unheard_of(row: Row, block: Block, run: Cells) -> bool:
     from oomlint.dialects.trainer.keys import MODEL_ROWS
 
     is_whole = block.table.ignores_unknown is not None
-    return not is_whole and row in MODEL_ROWS and not run.given.once(_parsers)
+    return not is_whole and row in MODEL_ROWS and not run.once(_parsers)
 
 
 def declared_options(blocks: list[Block]) -> frozenset[str]:

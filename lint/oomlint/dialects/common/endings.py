@@ -38,7 +38,7 @@ _TAKES_ONE_CONFIG = LibraryChange(
 @endings.derive(shared.refused)
 def ends_early(run: Cells) -> Any:
     """By what its own code makes certain, where the switches lead there."""
-    found = run.given.once(_ends)
+    found = run.once(_ends)
     if not found:
         return None
     from oomlint.dialects.trainer.reaching import are_held  # most programs end in no such way
@@ -46,7 +46,7 @@ def ends_early(run: Cells) -> Any:
 
     switches = switches_of(run.given.blocks)
     held = (each for each in found if are_held(each.detail["guards"], switches))
-    by_path = run.given.once(_started_by_path)
+    by_path = run.once(_started_by_path)
     for fact in held:
         if (
             fact.detail.get("refused_by") == "deepspeed"
@@ -61,7 +61,7 @@ def ends_early(run: Cells) -> Any:
 def _first_gone(run: Cells, reach_in: ReachIn) -> Ending | None:
     """``from trl import DataCollatorForCompletionOnlyLM``, ``from torch.distributed.fsdp import fully_shard``: no release
     that may run has it."""
-    for fact in run.given.once(_takes):
+    for fact in run.once(_takes):
         module = str(fact.detail["module"])
         package = module.partition(".")[0]
         reach = reach_in(run, package) if package in CALLED else None

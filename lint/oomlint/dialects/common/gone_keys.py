@@ -25,7 +25,7 @@ gone_keys = Meaning()
 
 def _first(run: Cells) -> Ending | None:
     """``train_type`` under ms-swift 4.2."""
-    for block, entry, went in run.given.once(_once_known):
+    for block, entry, went in run.once(_once_known):
         spans = block.table.spans
         release = release_of(went)
         if spans is None or release is None:

@@ -70,7 +70,7 @@ def _early(qualified: str, argument: str, before: str) -> str:
 
 def _is_told(run: Cells, fact: Fact, argument: str) -> bool:
     """Whether another rule tells of the argument, or what the script imports may give the class further ones."""
-    if run.given.once(_are_patched):
+    if run.once(_are_patched):
         return True
     call = fact.location
     return any(
@@ -78,13 +78,13 @@ def _is_told(run: Cells, fact: Fact, argument: str) -> bool:
         and stray.path == argument
         and stray.block.path == call.path
         and call.span.start <= stray.entry.key_span.start < call.span.end
-        for stray in run.given.stray
+        for stray in run.strays
     )
 
 
 def _made_here(run: Cells) -> Iterator[Fact]:
     """Where the switches surely lead."""
-    made = run.given.once(_made)
+    made = run.once(_made)
     if not made:
         return
     from oomlint.dialects.trainer.reaching import is_on

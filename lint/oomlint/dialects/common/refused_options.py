@@ -70,7 +70,7 @@ class Known(Struct, frozen=True):
 
 def _refusal(run: Cells, reach_in: ReachIn) -> Ending | None:
     """The first option of the command that ends the program as it parses."""
-    for started in run.given.once(_started):
+    for started in run.once(_started):
         known = _known(started.parser, run, reach_in)
         if known is not None:
             found = (*_refused(started, known, run), *_missing(started, known))

@@ -90,7 +90,7 @@ deepspeed_json.takes(f.offload.params, ds.cpu_offload_param, "DS/zero/config.py:
 
 @deepspeed_json.derive(f.offload.pin_memory, source=PINS_OFFLOADED.source)
 def pins_offloaded(run: Cells) -> Any:
-    is_file = any(block.table is DEEPSPEED for block in run.blocks)
+    is_file = run.has_block_of(DEEPSPEED)
     return pins_by_default(run) if is_file and uses_deepspeed(run) else None
 
 

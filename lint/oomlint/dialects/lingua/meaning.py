@@ -36,7 +36,7 @@ _USUAL = {"tiktoken": 128256, "sp": 32000}
 
 @meaning.derive(f.model.dims, f.model.arch, source=MODEL)
 def model(run: Cells) -> Any:
-    is_other = any(block.table is OTHER_APP for block in run.blocks)
+    is_other = run.has_block_of(OTHER_APP)
     if is_other or run[own.app] not in (None, MAIN):
         return {f.model.arch: "a model of another app than Lingua's apps/main"}
     hidden, width = run[own.hidden], run[own.head_dim]
@@ -98,7 +98,7 @@ _STOOL = f"{SOURCE} lingua/stool.py: srun -n tasks"
 
 
 def _is_stools(run: Cells) -> bool:
-    return any(block.table is STOOL for block in run.blocks)
+    return run.has_block_of(STOOL)
 
 
 @meaning.derive(

@@ -66,7 +66,7 @@ _F, _P = f.parallel.fsdp, f.precision
 
 def _is_old(run: Cells) -> bool:
     """Whether the script is that of 2023, which loaded weights in fp32."""
-    return bool(run.blocks_of(OLD_LLAMA_RECIPES))
+    return run.has_block_of(OLD_LLAMA_RECIPES)
 
 
 def _is_quantized(run: Cells) -> bool:

@@ -48,7 +48,7 @@ def names_no_set(run: Cells) -> Any:
     """The key stands there without a value: who runs the config fills it in, and may say more."""
     if run[f.data.sets] or run.is_unread(f.data.sets) or run.mentions(lf.tokenized_path):
         return None
-    return "its dataset is left empty" if run.given.once(_is_left_empty) else None
+    return "its dataset is left empty" if run.once(_is_left_empty) else None
 
 
 def _is_left_empty(blocks: list[Block]) -> bool:

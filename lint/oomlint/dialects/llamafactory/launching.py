@@ -30,7 +30,7 @@ _LAUNCHER = "LLaMA-Factory ff6d4d12 src/llamafactory/launcher.py"
 
 
 def _is_by_cli(run: Cells) -> bool:
-    return any(block.table is CLI_ENVIRONMENT for block in run.blocks)
+    return run.has_block_of(CLI_ENVIRONMENT)
 
 
 def _starts_torchrun(run: Cells) -> bool:

@@ -42,7 +42,7 @@ def nodes_of_composer(run: Cells) -> Any:
 @meaning.derive(f.parallel.nodes, source="MosaicML: eight GPUs a node")
 def nodes_of_mosaicml(run: Cells) -> Any:
     """Nodes of MosaicML's clusters have eight GPUs; what the user names instead counts first."""
-    if not run.blocks_of(MCLI) or run[machine.nodes] is not None:
+    if not run.has_block_of(MCLI) or run[machine.nodes] is not None:
         return None
     gpus = run[launch.total_processes]
     return max(1, -(-gpus // 8)) if gpus else None

@@ -111,7 +111,7 @@ class LightningCli(Dialect):
 
     def trains(self, run: Cells) -> bool:
         """The classes that a file names may train anything: it is a run of ours where one loads a model of language."""
-        return bool(run.blocks_of(FROM_PRETRAINED))
+        return run.has_block_of(FROM_PRETRAINED)
 
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
         """What a class takes from its arguments is what the file gives it."""

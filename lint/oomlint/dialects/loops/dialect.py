@@ -45,7 +45,7 @@ class Loops(Dialect):
     def trains(self, run: Cells) -> bool:
         """A class of another file that Lightning is given may train anything: it is a run of ours where that file
         loads a model that can be named."""
-        return bool(run.blocks_of(FROM_PRETRAINED))
+        return run.has_block_of(FROM_PRETRAINED)
 
     def layered(self, claims: Sequence[Claim]) -> Iterable[Block]:
         """What a parser of the script's own declares is what the script makes of it, though it be called

@@ -96,7 +96,7 @@ _F, _P = f.parallel.fsdp, f.precision
 
 
 def _has(run: Cells, *tables: Table) -> bool:
-    return bool(run.blocks_of(*tables))
+    return run.has_block_of(*tables)
 
 
 def _is(run: Cells, *kinds: str) -> bool:
@@ -132,7 +132,7 @@ def _reached(blocks: list[Block]) -> frozenset[int]:
 @made.said(if_any=True)
 def of_calls_made(run: Cells, field: Any, said: Said) -> Said:
     """What a call says that the switches around it pass by does not count."""
-    reached = run.given.once(_reached)
+    reached = run.once(_reached)
     while isinstance(said, Setting) and said.origin.block is not None:
         if id(said.origin.block) in reached:
             return said
@@ -194,7 +194,7 @@ def opens_zero_init(run: Cells) -> Any:
     """``deepspeed.initialize`` shards what it is given; transformers' loader knows of ZeRO-3 by a config that something
     else makes (5.23 integrations/deepspeed.py is_deepspeed_zero3_enabled)."""
     shards = _is(run, "deepspeed") and run[f.parallel.zero.stage] == 3
-    return False if shards and run.given.once(_initialized_whole) else None
+    return False if shards and run.once(_initialized_whole) else None
 
 
 @meaning.derive(_F.version)
@@ -321,7 +321,7 @@ def reduces_each(run: Cells) -> Any:
     is_written_out = _is(run, "torch", "accelerate", "fabric")
     if not is_written_out or run[f.batch.grad_accum] in (None, 1):
         return None
-    return None if run.given.once(_may_wait) else True
+    return None if run.once(_may_wait) else True
 
 
 def _may_wait(blocks: list[Block]) -> bool:
@@ -416,7 +416,7 @@ def gathered(run: Cells) -> Any:
         return run[loop.param_dtype]
     stored = run[_P.param]
     is_plain = stored in ("fp32", "bf16", "fp16")
-    return stored if is_plain and run.given.once(_gathers_stored) else None
+    return stored if is_plain and run.once(_gathers_stored) else None
 
 
 @meaning.derive(_P.comm, source=_TORCH_FSDP)
@@ -469,7 +469,7 @@ def in_open_branch(run: Cells, field: Any, said: Said) -> Said:
     """What a call does that stands in a branch which only running takes is not known."""
     if said is not None:
         return said
-    for table, origin in run.given.once(_open_branches):
+    for table, origin in run.once(_open_branches):
         if any(table is each for each in _BY_BRANCH[field]) and reaches(run, table):
             return origin
     return said
@@ -580,7 +580,7 @@ def wrapped_as_launched(run: Cells, field: Any, said: Said) -> Said:
 def stages(run: Cells, field: Any, said: Said) -> Said:
     """DeepSpeed's PipelineModule, or a class of it, cuts the model into as many stages as the script computes, and
     leaves as many ranks fewer to share the batch (DeepSpeed edaa7221 runtime/pipe/module.py)."""
-    if said is not None or not run.given.once(_pipelines):
+    if said is not None or not run.once(_pipelines):
         return said
     return _at_centre(run, "how many stages PipelineModule has is not followed")
 

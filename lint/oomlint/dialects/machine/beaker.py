@@ -40,7 +40,7 @@ _SOURCE = "Beaker"
 
 def is_beaker_job(run: Cells) -> bool:
     """Whether the command stands behind one that asks Beaker for nodes and GPUs."""
-    return bool(run.blocks_of(GANTRY, MASON))
+    return run.has_block_of(GANTRY, MASON)
 
 
 def _nodes(run: Cells) -> int | None:
@@ -70,7 +70,7 @@ def gpus_of_job(run: Cells) -> Any:
 def processes_of_mason(run: Cells) -> Any:
     """It multiplies what stands behind ``--num_processes`` and adds ``--num_machines``; a line that has both counts
     them itself, as older ones had to."""
-    if not run.blocks_of(MASON) or run[launch.machines]:
+    if not run.has_block_of(MASON) or run[launch.machines]:
         return None
     each, nodes = run[launch.total_processes], _nodes(run)
     if each is None or nodes is None or nodes == 1:

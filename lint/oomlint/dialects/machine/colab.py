@@ -52,7 +52,7 @@ def machine_of_notebook(document: Document) -> Iterator[Block]:
 )
 def gpu_of_notebook(run: Cells) -> Any:
     """Only where the user names no machine."""
-    if run.known.hardware is not None or not run.given.once(_is_notebook):
+    if run.known.hardware is not None or not run.once(_is_notebook):
         return None
     name = run[colab.gpu]
     if name is None:

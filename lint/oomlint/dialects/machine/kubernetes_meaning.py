@@ -33,7 +33,7 @@ _SOURCE = "Kubernetes"
 
 
 def _has(run: Cells, *tables: Table) -> bool:
-    return bool(run.blocks_of(*tables))
+    return run.has_block_of(*tables)
 
 
 def _is_pod(run: Cells) -> bool:

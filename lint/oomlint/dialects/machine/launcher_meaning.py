@@ -312,7 +312,7 @@ def _gpus_of_node(run: Cells) -> int | None:
     launch.machines, why="no file says how many GPUs a node of Ray's cluster has: as many workers share one"
 )  # fmt: skip
 def nodes_of_workers(run: Cells) -> Any:
-    asked = bool(run.blocks_of(WORKERS))
+    asked = run.has_block_of(WORKERS)
     total = run[launch.total_processes] if asked else None
     if total is None:
         return None

@@ -49,7 +49,7 @@ _FOLDERS = {"ascend": "Ascend NPUs"}
 
 @other_cards.derive(shared.other_cards)
 def for_others(run: Cells) -> Any:
-    return (run.given.once(_said) or None) if is_on_nvidia(run) else None
+    return (run.once(_said) or None) if is_on_nvidia(run) else None
 
 
 def is_on_nvidia(run: Cells) -> bool:

@@ -37,7 +37,7 @@ def lately_refused_rank(run: Cells) -> Any:
 
 
 def _is_handed_over(run: Cells) -> bool:
-    return any(map(_hands_rank_over, run.blocks_of(TORCHRUN))) and run.given.once(_knows_old_alone)
+    return any(map(_hands_rank_over, run.blocks_of(TORCHRUN))) and run.once(_knows_old_alone)
 
 
 def _hands_rank_over(block: Block) -> bool:

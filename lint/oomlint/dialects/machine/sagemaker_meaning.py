@@ -18,7 +18,7 @@ _SOURCE = "SageMaker"
 
 
 def _is_job(run: Cells) -> bool:
-    return bool(run.blocks_of(ESTIMATOR))
+    return run.has_block_of(ESTIMATOR)
 
 
 @sagemaker_job.requires

@@ -16,7 +16,7 @@ _SOURCE = "SkyPilot"
 
 
 def _is_task(run: Cells) -> bool:
-    return bool(run.blocks_of(TASK))
+    return run.has_block_of(TASK)
 
 
 @sky_task.fact(scene.nodes, f.parallel.nodes, source=_SOURCE)

@@ -22,7 +22,7 @@ def shown_gpus(run: Cells) -> tuple[int, ...] | None:
     VISIBLE_DEVICES=... but ignoring it because one or several of --include/--exclude/--num_gpus/--num_nodes cl args were
     used")."""
     shown = str(run[f.env.cuda_visible_devices] or "")
-    told = run.given.once(_told_to_deepspeed)
+    told = run.once(_told_to_deepspeed)
     if told:
         host, _, shown = (told.get("include") or told.get("i") or "").partition(":")
         if host != "localhost":
@@ -33,7 +33,7 @@ def shown_gpus(run: Cells) -> tuple[int, ...] | None:
 
 def starts_by_deepspeed(run: Cells) -> bool:
     """Whether DeepSpeed's launcher starts the ranks."""
-    return bool(run.blocks_of(DEEPSPEED_LAUNCHER))
+    return run.has_block_of(DEEPSPEED_LAUNCHER)
 
 
 def _told_to_deepspeed(blocks: list[Block]) -> Mapping[str, str]:

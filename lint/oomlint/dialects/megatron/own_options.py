@@ -32,7 +32,7 @@ _ABOUT: Mapping[Any, frozenset[str]] = {
 @own_options.said(*_ABOUT)
 def unknown_option(run: Cells, field: Any, said: Said) -> Said:
     if said is None:
-        for block, entry in run.given.once(_own):
+        for block, entry in run.once(_own):
             if _ABOUT[field] & set(entry.key.replace("-", "_").lower().split("_")):
                 return Origin("explicit", block, None, entry)
     return said

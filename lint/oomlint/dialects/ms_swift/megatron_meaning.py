@@ -33,7 +33,7 @@ meaning.always(f.parallel.backend, "megatron", ARGS)
 @meaning.written(f.parallel.gpus_per_node)
 def _(gpus: Any, run: Cells, wishes: Wishes) -> Wishes:
     """A Ray config gives each of its groups a number, and one alone would no longer go with the others."""
-    if run.blocks_of(ROLLOUT_GROUP):
+    if run.has_block_of(ROLLOUT_GROUP):
         raise CannotEdit("the other groups of the config have GPUs of their own")
     return {f.parallel.gpus_per_node: gpus}
 

@@ -46,7 +46,7 @@ class Slime(Dialect):
     def strays(self, run: Cells) -> Iterable[StrayKey]:
         """Scripts of forks and of own entry points have options of their own: a slip of the pen is what
         is an option of slime's but for its spelling."""
-        return (stray for stray in run.given.stray if stray.meant is not None)
+        return (stray for stray in run.strays if stray.meant is not None)
 
     def recognise(self, document: Document) -> Iterable[Claim]:
         for launch in launches(document):

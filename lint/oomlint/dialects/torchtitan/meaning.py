@@ -321,7 +321,7 @@ def shares_what_is_no_float8(run: Cells) -> Any:
     """On older cards torchtitan leaves layers as they are, with a warning, and shares them by torchao's float8 classes,
     which refuse them; from v0.1.0 on it stops by itself. One rank's are not shared, and those of rows not so."""
     asks = run[own.float8] or "float8" in " ".join(run[own.converters] or ())
-    if not asks or (run[f.parallel.tp] or 1) == 1 or run.given.once(_has_other_float8):
+    if not asks or (run[f.parallel.tp] or 1) == 1 or run.once(_has_other_float8):
         return None
     hardware = run.known.hardware
     if hardware is None or hardware.gpu.vendor != "NVIDIA" or not hardware.gpu.compute_capability:

@@ -42,7 +42,7 @@ def _statements(blocks: list[Block]) -> MappingABC[Any, list[tuple[Block, Row, E
 def changed(run: Cells, field: Any, said: Said) -> Said:
     """What the last statement makes of it that is reached; unread where one may be reached that says
     something else."""
-    for block, row, entry in run.given.once(_statements).get(field, ()):
+    for block, row, entry in run.once(_statements).get(field, ()):
         holds = _holds(run, block)
         if holds is False:
             continue
@@ -62,7 +62,7 @@ def changed(run: Cells, field: Any, said: Said) -> Said:
 
 def _holds(run: Cells, block: Block) -> bool | None:
     """Whether a statement is reached; ``None`` where a test around it does not tell."""
-    switches = run.given.once(switches_of)
+    switches = run.once(switches_of)
     if not is_reached(block.mapping, switches):
         return False
     is_open = block.mapping.open_ended or any(

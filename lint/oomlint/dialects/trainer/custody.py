@@ -51,7 +51,7 @@ def unaccounted(run: Cells, field: Any, said: Said) -> Said:
 
 def of_unaccounted(run: Cells, aspect: str) -> Origin | None:
     """The first statement that may decide something about the model, and is not followed."""
-    return run.given.once(_by_aspect).get(aspect)
+    return run.once(_by_aspect).get(aspect)
 
 
 def _by_aspect(blocks: list[Block]) -> MappingABC[str, Origin]:
@@ -117,7 +117,7 @@ def _origin(block: Block, fact: Fact, what: str = "", why: str = "") -> Origin:
 def cast(run: Cells) -> Any:
     """``model.half()``, where the switches around it lead there; quantized weights refuse it (transformers 5.23
     modeling_utils.py half)."""
-    found = run.given.once(_casts)
+    found = run.once(_casts)
     if not found:
         return run[held.dtype]
     if run[f.quant.method] in ("bnb4", "bnb8"):

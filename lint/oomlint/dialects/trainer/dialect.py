@@ -173,7 +173,7 @@ class HfTrainer(Dialect):
         return trains_nothing(run) is None
 
     def trains_language(self, run: Cells) -> bool:
-        return not run.given.once(_load_no_language)
+        return not run.once(_load_no_language)
 
     def _starters(self, document: Document) -> Iterable[Claim]:
         """Scripts that only call the ``train()`` of another file (FastChat, LLaVA, Alpaca)."""
@@ -183,8 +183,8 @@ class HfTrainer(Dialect):
             yield Claim(self, "aside", document, (), (Reference(path, where, "", optional=True),))
 
     def strays(self, run: Cells) -> Iterable[StrayKey]:
-        declared = run.given.once(declared_options)
-        return [stray for stray in run.given.stray if stray.path not in declared]
+        declared = run.once(declared_options)
+        return [stray for stray in run.strays if stray.path not in declared]
 
     def express(self, changes: Wishes, run: Cells) -> dict[Any, Any]:
         check_own_options(changes, run)

@@ -30,7 +30,7 @@ def _masks(blocks: list[Block]) -> tuple[Fact, ...]:
 
 
 def _without_mask(run: Cells) -> Ending | None:
-    found = run.given.once(_masks)
+    found = run.once(_masks)
     model = str(run[f.model.id] or "") if found else ""
     if not _UNMASKED.match(model):
         return None

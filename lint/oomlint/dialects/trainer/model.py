@@ -266,7 +266,7 @@ def _is_one_process(run: Cells) -> bool:
     (accelerate 1.12 accelerator.py prepare_model)."""
     run[launch.unseen]
     if launcher_of(run) is None:
-        return _spreads(run) or run.given.once(runs_in_kernel)
+        return _spreads(run) or run.once(runs_in_kernel)
     return launcher_of(run) is PLAIN and run[launch.total_processes] is None
 
 

@@ -37,7 +37,7 @@ def by_usual_name(run: Cells, field: Any, said: Said) -> Said:
     is_of_trainer = (
         isinstance(said, Origin) and said.block and said.block.table.section == "trainer"
     )
-    return run.given.once(_named_on_line) or said if is_of_trainer else said
+    return run.once(_named_on_line) or said if is_of_trainer else said
 
 
 def _named_on_line(blocks: list[Block]) -> Setting | None:
@@ -54,7 +54,7 @@ def by_end_of_option(run: Cells, field: Any, said: Said) -> Said:
     """An option that the call which loads the model is given is a path in a folder that only the machine knows."""
     if not isinstance(said, Origin) or _script_of(said) is None:
         return said
-    return named_by_end(run, said, option_given(said, run.given.once(options_of)))
+    return named_by_end(run, said, option_given(said, run.once(options_of)))
 
 
 @named_models.said(f.model.id)
@@ -64,9 +64,9 @@ def by_its_name(run: Cells, field: Any, said: Said) -> Said:
     assumed, unless the call is given an option of the command itself, which is left to who reads those."""
     if _is_option_given(run, said):
         return said
-    block = run.given.once(_loading_script) if said is None else _script_of(said)
+    block = run.once(_loading_script) if said is None else _script_of(said)
     if block is not None:
-        for names in (*_may_be(run, block), *run.given.once(_called)):
+        for names in (*_may_be(run, block), *run.once(_called)):
             if names:
                 return _assumed(run, block, names) or said
     return said
@@ -77,8 +77,8 @@ def by_the_command(run: Cells, field: Any, said: Said) -> Said:
     """What a command calls the model whose program is not here, or is none that is followed."""
     if said is not None:
         return said
-    block = run.given.once(_command_alone)
-    names = () if block is None else run.given.once(_called)[:1]
+    block = run.once(_command_alone)
+    names = () if block is None else run.once(_called)[:1]
     known = {each: why for found in names for each, why in found.items() if _has_dims(run, each)}
     return said if block is None or not known else _assumed(run, block, known)
 
@@ -131,7 +131,7 @@ def _is_option_given(run: Cells, said: Said) -> bool:
     script = _script_of(said)
     if script is None or not isinstance(said, Origin):
         return False
-    options = run.given.once(options_of)
+    options = run.once(options_of)
     node = option_given(said, options)
     names = [each for fact in _own(script) for each in fact.detail["names"]]
     is_one = len(names) == 1 and names[0].key is None and not names[0].is_override
@@ -141,7 +141,7 @@ def _is_option_given(run: Cells, said: Said) -> bool:
 def _may_be(run: Cells, block: Block) -> Iterator[dict[str, str]]:
     """The names that the call may be given that loads the model, the likeliest first, each with why: what the command
     says, or what its options choose; what stands under no test; what may take its place."""
-    options = run.given.once(_texts_given)
+    options = run.once(_texts_given)
     names = [
         (each, f"what the call that loads the model in {fact.detail['home']} may be given")
         for fact in _own(block) or _elsewhere(block)

@@ -74,7 +74,7 @@ _SCALING = Scaling(
 
 def _first(run: Cells) -> Ending | None:
     """``AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")`` under transformers 4.46."""
-    loads = run.given.once(_auto_loads)
+    loads = run.once(_auto_loads)
     known = _known(run) if loads else None
     reach = reach_of(run, "transformers") if known is not None else None
     if known is None or reach is None:
@@ -104,7 +104,7 @@ _CAUSAL = "AutoModelForCausalLM"
 
 def _first_class(run: Cells) -> Ending | None:
     """``AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct")``: *Unrecognized configuration class*."""
-    loads = run.given.once(_causal_loads)
+    loads = run.once(_causal_loads)
     known = _known(run) if loads and not _may_load_by_its_own(run) else None
     kind = None if known is None else known.dims.arch
     if kind not in _OF_PICTURES:
@@ -121,7 +121,7 @@ declare_end(
 
 def _first_keyword(run: Cells) -> Ending | None:
     """``AutoModelForCausalLM.from_pretrained(..., attn_implementation="sdpa")`` under transformers 4.35."""
-    given = run.given.once(_keywords)
+    given = run.once(_keywords)
     reach = reach_of(run, "transformers") if given and not _may_load_by_its_own(run) else None
     for keyword, at in given if reach is not None else ():
         assert reach is not None
@@ -141,7 +141,7 @@ declare_end(new_models, _first_keyword, source=_OF_KEYWORDS)
 @new_models.requires
 def release_that_knows_the_model(run: Cells) -> Iterator[Bounds]:
     """Where nobody pins transformers it is one that knows the model."""
-    known = _known(run) if run.given.once(_auto_loads) else None
+    known = _known(run) if run.once(_auto_loads) else None
     kind = known.dims.arch if known is not None else None
     if kind is not None and not _may_load_by_its_own(run):
         yield "transformers", first_minor_with_model(kind), ()

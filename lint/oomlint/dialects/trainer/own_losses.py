@@ -49,7 +49,7 @@ def _pools(blocks: list[Block]) -> bool:
     source="an option says how a sample's tokens are pooled to one vector",
 )
 def compares_texts(run: Cells) -> Any:
-    if not run.given.once(_pools):
+    if not run.once(_pools):
         return None
     return {f.objective.kind: "embedding", f.objective.pairs_per_sample: 2}
 
@@ -57,7 +57,7 @@ def compares_texts(run: Cells) -> Any:
 @own_losses.default(f.objective.pairs_per_sample)
 def runs_several_times(run: Cells) -> Any:
     """What each pass keeps stays until the one backward pass, as if there were as many samples."""
-    fact = run.given.once(_own_passes)
+    fact = run.once(_own_passes)
     if fact is None:
         return None
     name = fact.detail["class"]
@@ -164,7 +164,7 @@ def _of_trained(blocks: list[Block], kind: str) -> Fact | None:
 
 def reads_logits(run: Cells) -> bool:
     """Whether a loss of the script's own reads the model's logits."""
-    return run.given.once(_own_logits) is not None
+    return run.once(_own_logits) is not None
 
 
 def check_logits_unread(run: Cells) -> None:
@@ -174,7 +174,7 @@ def check_logits_unread(run: Cells) -> None:
             forward returns ``None`` for them (liger-kernel 0.6 transformers/model/llama.py), and so does TRL's
             chunked one (TRL f2cd5771 sft_trainer.py:221).
     """
-    fact = run.given.once(_own_logits)
+    fact = run.once(_own_logits)
     if fact is not None:
         raise CannotEdit(f"{fact.detail['class']}.{fact.detail['function']} reads the logits")
 
@@ -184,14 +184,14 @@ def check_logits_unread(run: Cells) -> None:
 
 @own_losses.override(f.loss.cut_ce, source="Cut Cross Entropy patches the model")
 def cuts(run: Cells) -> Any:
-    return True if run.given.once(_cuts) else None
+    return True if run.once(_cuts) else None
 
 
 @own_losses.override(
     f.loss.liger.rope, f.loss.liger.rms, f.loss.liger.swiglu, f.loss.liger.flce, source=_LIGER
 )
 def patched_by_liger(run: Cells) -> Any:
-    call = run.given.once(_liger_call)
+    call = run.once(_liger_call)
     if call is None:
         return None
     return {
@@ -208,7 +208,7 @@ def _fuses(call: Call) -> bool:
 
 @own_losses.override(f.loss.algorithm, source=_LIGER)
 def in_place(run: Cells) -> Any:
-    call = run.given.once(_liger_call)
+    call = run.once(_liger_call)
     if call is None or _fuses(call):
         return None
     return "in_place" if _asks(call, "cross_entropy", default=False) else None
@@ -227,7 +227,7 @@ def keeps_no_logits(run: Cells) -> Any:
 
 @own_losses.override(f.eval.keeps_logits)
 def evaluates_by_loss(run: Cells) -> Any:
-    fact = run.given.once(_loss_alone)
+    fact = run.once(_loss_alone)
     if fact is None:
         return None
     return Sourced(False, f"{fact.detail['class']}.prediction_step asks for the loss alone")
@@ -237,14 +237,12 @@ def _reason(run: Cells) -> tuple[str | None, bool]:
     """Why no logits are kept, if that is so, and whether it is a guess."""
     if run[f.objective.kind] == "embedding":
         return "an embedding has no logits", False
-    own = run.given.once(_own_loss)
+    own = run.once(_own_loss)
     if own is not None:
         return f"{own} is the script's own and never names logits", True
-    if run.given.once(_is_headless) and not _may_bring_head(run):
+    if run.once(_is_headless) and not _may_bring_head(run):
         return "AutoModel is the model without its head", False
-    call = run.given.once(_liger_call)
+    call = run.once(_liger_call)
     if call is not None and _fuses(call) and not run[f.loss.label_smoothing]:
         return _LIGER, False
-    return (
-        ("Cut Cross Entropy patches the model", False) if run.given.once(_cuts) else (None, False)
-    )
+    return ("Cut Cross Entropy patches the model", False) if run.once(_cuts) else (None, False)

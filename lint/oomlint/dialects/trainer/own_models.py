@@ -26,7 +26,7 @@ def check_model_is_followed(run: Cells) -> None:
             checkpointing the Trainer stops (transformers 5.23 modeling_utils.py ``gradient_checkpointing_enable``),
             and a plain module has no such method.
     """
-    name = run.given.once(_around_a_model)
+    name = run.once(_around_a_model)
     if name is not None:
         raise CannotEdit(
             f"{name}, which the script trains, is a class of its own that is not followed"
@@ -39,7 +39,7 @@ def check_class_is_patched(run: Cells) -> None:
         CannotEdit: the model is of a class of the project's own: Liger patches transformers' classes, and stops at an
             instance of another (liger-kernel 0.8.5 transformers/monkey_patch.py, "Unsupported").
     """
-    name = run.given.once(_own_class)
+    name = run.once(_own_class)
     if name is not None:
         raise CannotEdit(f"{name} is a class of the project's own, which Liger does not patch")
 

@@ -46,7 +46,7 @@ def unfollowed_method(run: Cells, field: Any, said: Said) -> Said:
     """The method that decides it, where the script's trainer has one of its own."""
     if field == own.sharding and run.known.unlinked_config:
         return Origin("explicit", run.blocks[-1], None, None, source=run.known.unlinked_config)
-    return run.given.once(_by_aspect).get(_ASPECTS[field], said)
+    return run.once(_by_aspect).get(_ASPECTS[field], said)
 
 
 def _by_aspect(blocks: list[Block]) -> MappingABC[str, Origin]:
@@ -93,7 +93,7 @@ def _not_followed(block: Block, what: str) -> Origin:
 @own_ways.said(own.arguments)
 def unpacked(run: Cells, field: Any, said: Said) -> Said:
     """``TrainingArguments(**settings)`` of which the file does not tell what the settings are."""
-    block = run.given.once(_open_call)
+    block = run.once(_open_call)
     if block is None:
         return said
     name = _called(block)
@@ -113,7 +113,7 @@ def _left_to_unpacked(blocks: list[Block]) -> frozenset[Any]:
 @own_ways.said(unsaid=_left_to_unpacked)
 def perhaps_unpacked(run: Cells, field: Any, said: Said) -> Said:
     """What the call may be given so is as weak, whatever holds if it is not."""
-    if said is None and field in run.given.once(_left_to_unpacked):
+    if said is None and field in run.once(_left_to_unpacked):
         run[own.arguments]
     return said
 

@@ -96,7 +96,7 @@ _SCRIPT_TABLES = (FROM_PRETRAINED, EARLY_FROM_PRETRAINED, ADAPTER, *_TRAINER_TAB
 
 def is_script(run: Cells) -> bool:
     """Whether calls of a Python script take part in the run."""
-    return run.given.once(_has_calls)
+    return run.once(_has_calls)
 
 
 def _has_calls(blocks: list[Block]) -> bool:
@@ -119,7 +119,7 @@ def gives_model(run: Cells) -> Any:
 def adapts(run: Cells) -> Any:
     if not is_script(run):
         return None
-    if run.given.once(_chooses_adapter):
+    if run.once(_chooses_adapter):
         return True if run[script.adapter] or reaches(run, LOADED_ADAPTER) else None
     return True if reaches(run, ADAPTER, LOADED_ADAPTER) or run[script.adapter] else None
 
@@ -153,11 +153,11 @@ def unclear_adapter(run: Cells, field: Any, said: Said) -> Said:
     wrapped in, nobody knows."""
     if said is not None or not is_script(run) or run.mentions(hf.use_peft):
         return said
-    wrapped = run.given.once(_wrapped_in_something)
+    wrapped = run.once(_wrapped_in_something)
     if wrapped is not None and reaches(run, WRAPS):
         return wrapped
     given = run.said(script.adapter)
-    if reaches(run, ADAPTER, LOADED_ADAPTER) and not run.given.once(_chooses_adapter):
+    if reaches(run, ADAPTER, LOADED_ADAPTER) and not run.once(_chooses_adapter):
         return said
     return given if isinstance(given, Origin) else _made_elsewhere(run)
 
@@ -195,7 +195,7 @@ def of_loaded_adapter(run: Cells) -> Any:
 @scripts.override(f.trainable.r)
 def as_the_scripts_own(run: Cells) -> Any:
     """Of an adapter that is loaded in the place of the script's own, which it was most likely trained as."""
-    if not is_script(run) or not run.given.once(_chooses_adapter) or run[script.adapter]:
+    if not is_script(run) or not run.once(_chooses_adapter) or run[script.adapter]:
         return None
     rank = run.base(f.trainable.r)
     if rank is None or not reaches(run, LOADED_ADAPTER):
@@ -255,7 +255,7 @@ def _callee(block: Block) -> str:
 @scripts.requires
 def release_of_trainer(run: Cells) -> Iterator[Bounds]:
     """Where nobody pins transformers it is one that the script runs with."""
-    if run.given.once(_gives_trainer_of_4):
+    if run.once(_gives_trainer_of_4):
         yield "transformers", (), (5,)
 
 
@@ -272,7 +272,7 @@ def _builds(blocks: list[Block]) -> bool:
 @scripts.derive(f.load.dtype, source="torch: a module makes its parameters in the default dtype")
 def dtype_of_built(run: Cells) -> Any:
     """``LlamaForCausalLM(config)`` loads nothing, and is fp32 whatever the checkpoint is."""
-    return "fp32" if is_script(run) and run.given.once(_builds) else None
+    return "fp32" if is_script(run) and run.once(_builds) else None
 
 
 _OF_TEXT = re.compile(r"(?:\w+\.)*AutoModelForCausalLM\.from_pretrained")
@@ -290,7 +290,7 @@ def text_model_alone(run: Cells) -> Any:
     dims = run[f.model.dims]
     if dims is None or dims.vision is None or not loses_tower(dims.arch):
         return None
-    if not is_script(run) or not run.given.once(_reads_text):
+    if not is_script(run) or not run.once(_reads_text):
         return None
     of_tower = dims.vision.params or 0
     total = None if dims.params_total is None else dims.params_total - of_tower
@@ -306,7 +306,7 @@ def likely_dtype(run: Cells) -> Any:
         return None
     if run.is_unread(hf.load_dtype) or run[hf.load_dtype] is not None or packs_at_load(run):
         return None
-    if run.given.once(_is_old):
+    if run.once(_is_old):
         return Sourced(
             "fp32",
             "from_pretrained names no dtype, and the script is written for transformers 4, "
@@ -324,11 +324,11 @@ def named_length(run: Cells) -> Any:
     """Where no call that is read cuts samples: what the script calls their length, if that is one number."""
     if not is_script(run) or run.is_unread(f.seq.max_len):
         return None
-    facts = [fact for fact in run.given.once(_all_facts) if fact.kind == "calls-length"]
+    facts = [fact for fact in run.once(_all_facts) if fact.kind == "calls-length"]
     if len(facts) != 1:
         return None
     fact = facts[0]
-    given = run.given.once(options_of).get(fact.detail["option"])
+    given = run.once(options_of).get(fact.detail["option"])
     length = fact.detail["length"] if given is None else plain_value(given, "yaml12")
     if not isinstance(length, int) or isinstance(length, bool) or length < 1:
         return None
@@ -340,9 +340,9 @@ def named_length(run: Cells) -> Any:
 def loads_before_arguments(run: Cells) -> Any:
     """zero.Init opens only where the Trainer's DeepSpeed config exists by then
     (transformers 5.23 integrations/deepspeed.py is_deepspeed_zero3_enabled), or Accelerate's."""
-    if not run.blocks_of(EARLY_FROM_PRETRAINED) or run[f.parallel.zero.stage] != 3:
+    if not run.has_block_of(EARLY_FROM_PRETRAINED) or run[f.parallel.zero.stage] != 3:
         return None
-    if distributed_type(run) == "deepspeed" and run.given.once(_accelerates_before_loading):
+    if distributed_type(run) == "deepspeed" and run.once(_accelerates_before_loading):
         return None
     return False
 
@@ -358,7 +358,7 @@ def _accelerates_before_loading(blocks: list[Block]) -> bool:
 def never_trains(run: Cells) -> Any:
     """A script that makes a trainer, or arguments for one, and leaves it at that: the rest is commented out, or yet to be
     written."""
-    fact = run.given.once(_never)
+    fact = run.once(_never)
     if fact is None:
         return None
     return Sourced(fact.detail["why"], fact.location.path)
@@ -373,10 +373,10 @@ def trains_nothing(run: Cells) -> Any:
         return None
     is_open = any(map(_may_say_more, commands))
     given = options_of(commands if is_open else blocks)
-    given = {**_subcommands(commands, run.given.once(_dispatches)), **given}
+    given = {**_subcommands(commands, run.once(_dispatches)), **given}
     if not is_open and not any(True for _ in scripts_of(blocks)) and _only_looks(given):
         return "nothing asks it to train (--do_train is not set)"
-    for fact in run.given.once(_on_demand):
+    for fact in run.once(_on_demand):
         if fact.detail["is_left"] and not is_open and not is_on("do_train", given):
             return "nothing asks it to train (--do_train is not set)"
         each = zip(fact.detail["ways"], fact.detail["choices"], strict=True)
@@ -461,7 +461,7 @@ def _given_to_trainer(blocks: list[Block]) -> tuple[frozenset[str], ...]:
 def keeps_logits(run: Cells) -> Any:
     """What preprocess_logits_for_metrics returns is kept; what is generated are tokens
     (trainer_seq2seq.py prediction_step)."""
-    for names in run.given.once(_given_to_trainer):
+    for names in run.once(_given_to_trainer):
         if "compute_metrics" in names:
             return "preprocess_logits_for_metrics" not in names and not run[f.eval.generate]
     return None
@@ -477,7 +477,7 @@ _PLAIN_TRAINER = re.compile(r"(?:\w+\.)*Trainer")
 @calls.derive(f.eval.caches)
 def caches(run: Cells) -> Any:
     """A script that names the setting anywhere may well turn it off, and so may trainers of other classes."""
-    if run.has(_CACHES_NOTHING, noted=False) or not run.given.once(_evaluates_as_loaded):
+    if run.has(_CACHES_NOTHING, noted=False) or not run.once(_evaluates_as_loaded):
         return None
     return Sourced(True, _CACHES_NOTHING.source)
 
@@ -517,7 +517,7 @@ def evaluated_as_told(run: Cells, field: Any, said: Said) -> Said:
 
 def _cuts(run: Cells) -> list[tuple[Block, Fact]]:
     """The calls that cut a set to evaluate, as far as the switches around them let them run."""
-    found = run.given.once(_all_cuts)
+    found = run.once(_all_cuts)
     if not found:
         return []
     switches = switches_of(run.given.blocks)
@@ -538,7 +538,7 @@ def _all_cuts(blocks: list[Block]) -> list[tuple[Block, Fact]]:
 def kept_of_own_model(run: Cells, field: Any, said: Said) -> Said:
     """Where the script builds the model by a class of its own, what that one returns, and evaluation keeps of it,
     nobody knows: two rewards a pair, say (SPA-VL-RLHF 2024 models/ppo/reward_model.py)."""
-    found = run.given.once(_measures_own_model)
+    found = run.once(_measures_own_model)
     if said is not None or found is None:
         return said
     return Origin("explicit", found[0], None, found[1])
@@ -568,7 +568,7 @@ def _gathers_on_gpu(blocks: list[Block]) -> bool:
 @calls.derive(f.save.gather_device, source="torch FSDP: state dicts stay where they are gathered")
 def gathering(run: Cells) -> Any:
     """Where the script asks for the state dict itself; the Trainer offloads its own."""
-    return "gpu" if run.given.once(_gathers_on_gpu) else None
+    return "gpu" if run.once(_gathers_on_gpu) else None
 
 
 # -- classifiers -----------------------------------------------------------------------------------
@@ -592,6 +592,6 @@ def _classifies(blocks: list[Block]) -> bool:
     source="transformers: the head's output is samples x classes",
 )
 def no_logits(run: Cells) -> Any:
-    if not run.given.once(_classifies):
+    if not run.once(_classifies):
         return None
     return {f.eval.keeps_logits: False, f.loss.logits_materialised: "fused"}

@@ -76,7 +76,7 @@ def written_out(run: Cells, field: Any, said: Said) -> Said:
     block = said.origin.block
     if block is None or not (is_command(block) or _is_in_place(block)):
         return said
-    calls = ("trainer",) if run.given.once(_parses_arguments) else ("trainer", "training")
+    calls = ("trainer",) if run.once(_parses_arguments) else ("trainer", "training")
     written = next((s for s in said.shadowed if _is_written_out(s, calls)), None)
     if written is None:
         return said
@@ -87,7 +87,7 @@ def written_out(run: Cells, field: Any, said: Said) -> Said:
 def read_by_nobody(run: Cells, field: Any, said: Said) -> Said:
     """What a command line, or a file in its place, says of a length counts for nothing if the script declares the option
     and neither reads it nor has a library that does."""
-    idle = run.given.once(_idle)
+    idle = run.once(_idle)
     while idle and isinstance(said, Setting) and _is_one_of(idle, said.origin):
         said = said.shadowed[0] if said.shadowed else None
     return said
@@ -189,7 +189,7 @@ def _reached(blocks: list[Block]) -> tuple[Table, ...]:
 
 def reaches(run: Cells, *tables: Table) -> bool:
     """Whether a call that one of these tables reads is made, by the switches around it."""
-    reached = run.given.once(_reached)
+    reached = run.once(_reached)
     return any(table is each for each in reached for table in tables)
 
 
@@ -262,14 +262,14 @@ def chosen(run: Cells, field: Any, said: Said) -> Said:
     number of processes: ``device_map={"": local_rank} if world_size != 1 else "auto"``."""
     origin = said.origin if isinstance(said, Setting) else said
     if said is None:  # by the defaults of the options
-        origin = run.given.once(_left_open).get(field)
+        origin = run.once(_left_open).get(field)
     if not isinstance(origin, Origin) or origin.entry is None or origin.row is None:
         return said
     node = origin.entry.value
     if not is_decided(node):
         return said
-    is_run = run.given.once(is_launched)
-    given = run.given.once(options_of) if is_run else {}
+    is_run = run.once(is_launched)
+    given = run.once(options_of) if is_run else {}
     while isinstance(node, PythonScalar) and node.either is not None:
         if not is_run and (node.option == RANKS or node.unset is UNKNOWN):
             return said  # nobody starts it, and the option has no default
@@ -288,8 +288,8 @@ def given_by_option(run: Cells, field: Any, said: Said) -> Said:
     """``--batch_size 2`` wins over the default that the script gives its option, over none too."""
     if isinstance(said, Left):
         return said
-    given = run.given.once(options_of)
-    said = said or (run.given.once(_left_open).get(field) if given else None)
+    given = run.once(options_of)
+    said = said or (run.once(_left_open).get(field) if given else None)
     if said is None:
         return None
     origin = said.origin if isinstance(said, Setting) else said
@@ -300,7 +300,7 @@ def given_by_option(run: Cells, field: Any, said: Said) -> Said:
     else:
         option = option_given(origin, given)
         if option is None:
-            return None if origin is run.given.once(_left_open).get(field) else said
+            return None if origin is run.once(_left_open).get(field) else said
         raw = plain_value(option, "yaml12")
     if raw is UNKNOWN:
         return origin
@@ -413,4 +413,4 @@ def of_unused(run: Cells, field: Any, said: Said) -> Said:
     block = said.origin.block
     is_asked = field in _QUANTIZED_BY and (is_command(block) or _is_in_place(block))
     is_idle = block.table is DEFAULTS or is_asked
-    return None if is_idle and field in run.given.once(_unused) else said
+    return None if is_idle and field in run.once(_unused) else said

@@ -79,7 +79,7 @@ def unknown_option(run: Cells, field: Any, said: Said) -> Said:
     speaks, is_settled = _ABOUT[field]
     if is_settled(run):
         return said
-    for block, entry in run.given.once(_own_options):
+    for block, entry in run.once(_own_options):
         if speaks(_words(entry.key)):
             return Origin("explicit", block, None, entry)
     unread = of_unread_program(run)
@@ -96,10 +96,10 @@ def loaded_in_another_branch(run: Cells, field: Any, said: Said) -> Said:
     to which they lead is told the same."""
     if isinstance(said, Setting) and said.origin.block and is_command(said.origin.block):
         return said
-    call = run.given.once(_loading_elsewhere)
+    call = run.once(_loading_elsewhere)
     if call is None or _profile_tells(run, field):
         return said
-    if _LOADED_BY[field] & run.given.once(_told_alike):
+    if _LOADED_BY[field] & run.once(_told_alike):
         return said
     why = "the model is loaded in a branch that is not followed"
     return unread_at(call, "from_pretrained", why)
@@ -108,7 +108,7 @@ def loaded_in_another_branch(run: Cells, field: Any, said: Said) -> Said:
 @unfollowed.said(hf.load_dtype, hf.load_4bit, hf.load_8bit, f.load.device_map)
 def unpacked_into_loader(run: Cells, field: Any, said: Said) -> Said:
     """How the model is loaded where ``from_pretrained(name, **settings)`` is given settings that are not followed."""
-    call = run.given.once(_loading_with_more) if said is None else None
+    call = run.once(_loading_with_more) if said is None else None
     if call is None:
         return said
     return unread_at(
@@ -123,7 +123,7 @@ def placed_elsewhere(run: Cells, field: Any, said: Said) -> Said:
     if said is not None or run[machine.gpus_per_node] == 1:
         return said
     switches = switches_of(run.given.blocks)
-    for block in run.given.once(_loading_besides):
+    for block in run.once(_loading_besides):
         if is_reached(block.mapping, switches):
             why = "which of the script's calls loads the model is not followed"
             return unread_at(block, "from_pretrained", why)
@@ -205,7 +205,7 @@ def check_own_options(changes: Wishes, run: Cells) -> None:
     """
     for field in _ABOUT.keys() & changes.keys():
         speaks, is_settled = _ABOUT[field]
-        for _, entry in () if is_settled(run) else run.given.once(_own_options):
+        for _, entry in () if is_settled(run) else run.once(_own_options):
             if speaks(_words(entry.key)):
                 raise CannotEdit(f"the script has an option of its own for it, {entry.key}")
 
@@ -214,7 +214,7 @@ def _chosen_by_code(run: Cells) -> Origin | None:
     """The statement by which the script itself says of parameters whether they are trained, where the switches around
     it may let it run; of scripts that have a profile the profile tells, but for what switches and variables that it
     does not know lead to."""
-    found = run.given.once(_choosing)
+    found = run.once(_choosing)
     if not found:
         return None
     switches = switches_of(run.given.blocks)
@@ -259,7 +259,7 @@ def _variables_of(blocks: list[Block]) -> dict[str, object]:
 
 def _profile_tells(run: Cells, field: Any) -> bool:
     """Whether a profile says how every branch of its script loads the model."""
-    profile = run.given.once(_profile_of)
+    profile = run.once(_profile_of)
     return profile is not None and bool(profile.meaning.chain(field))
 
 
@@ -281,9 +281,9 @@ def of_unread_program(run: Cells) -> Origin | None:
     """The command whose program was not read, unless a profile says what it does, it is a library's own, or its
     recipe is one of alignment-handbook, whose scripts train what ``use_peft`` says and nothing else
     (alignment-handbook 1e37e6c7 scripts/run_dpo.py, 060eb208 src/alignment/model_utils.py get_peft_config)."""
-    if not run.known.unread_program or run.given.once(_has_handbooks_recipe):
+    if not run.known.unread_program or run.once(_has_handbooks_recipe):
         return None
-    command = run.given.once(_of_unknown_program)
+    command = run.once(_of_unknown_program)
     if command is None:
         return None
     return Origin("explicit", command, None, None, source=run.known.unread_program)

@@ -34,7 +34,7 @@ _DEFINED = re.compile(r"^[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]+(\w+)", re.MUL
 
 @collators.said(script.own_lengths)
 def puts_samples_together(run: Cells, field: Any, said: Said) -> Said:
-    own = run.given.once(_own_collator)
+    own = run.once(_own_collator)
     return own if own is not None else _of_unnamed_program(run)
 
 
@@ -55,12 +55,12 @@ def pads_own_samples(run: Cells) -> Any:
 def _padded_to(run: Cells) -> int | None:
     """The length to which a script pads all samples before SFTTrainer gets them, where that cuts them no more."""
     limit = run.base(f.seq.max_len)
-    found = run.given.once(_padding)
+    found = run.once(_padding)
     if found is None or limit is None or run.base(f.seq.pad) != "longest":
         return None
     if objective_of_run(run) != "sft" or not run.has(TAKES_TOKENS, noted=False):
         return None
-    given = run.given.once(options_of).get(found["option"])
+    given = run.once(options_of).get(found["option"])
     length = found["length"] if given is None else plain_value(given, "yaml12")
     is_length = isinstance(length, int) and not isinstance(length, bool)
     return length if is_length and 0 < length <= limit else None
@@ -93,7 +93,7 @@ def _of_unnamed_program(run: Cells) -> Origin | None:
     dims = run[f.model.dims]
     if dims is None or dims.vision is None:
         return None
-    return run.given.once(_length_in_file)
+    return run.once(_length_in_file)
 
 
 def _length_in_file(blocks: list[Block]) -> Origin | None:

@@ -199,9 +199,9 @@ class Trl(Dialect):
         return Claim(Accelerate(), "part", document, (block,), is_shipped=True)
 
     def strays(self, run: Cells) -> Iterable[StrayKey]:
-        declared = run.given.once(declared_options)
+        declared = run.once(declared_options)
         known = declared | KEYS_OF_LOOPS if loops_itself(run) else declared
-        strays = [stray for stray in run.given.stray if stray.path not in known]
+        strays = [stray for stray in run.strays if stray.path not in known]
         return [*strays, *dropped_keys(run)]
 
     def skeleton(self, start: Start) -> Skeleton:

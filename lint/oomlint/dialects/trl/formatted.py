@@ -34,7 +34,7 @@ def _formats(blocks: list[Block]) -> tuple[Fact, ...]:
 
 
 def _raises(run: Cells) -> Ending | None:
-    for fact in run.given.once(_formats):
+    for fact in run.once(_formats):
         told = fact.detail
         if told["gives"] != "text" or not (told["is_sure"] and told["is_plain"]):
             continue
@@ -53,7 +53,7 @@ declare_end(formatted, _raises, source=f"{ASKS_FOR_LIST.source}; {FORMATS_SINGLY
 
 @formatted.said(trl.rows)
 def one_of_many(run: Cells, field: Any, said: Said) -> Said:
-    found = [fact for fact in run.given.once(_formats) if fact.detail["gives"] == "list-of-one"]
+    found = [fact for fact in run.once(_formats) if fact.detail["gives"] == "list-of-one"]
     if not found or run[trl.packing] or run.made(FORMATS_SINGLY) is not False:
         return said
     path = found[0].location.path

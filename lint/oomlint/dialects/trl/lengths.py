@@ -30,7 +30,7 @@ def drops_max_length(run: Cells) -> bool:
     return (
         run.made(HAS_MAX_LENGTH) is False
         and objective_of_run(run) in (None, "sft")
-        and _KEY not in run.given.once(declared_options)
+        and _KEY not in run.once(declared_options)
     )
 
 

@@ -86,7 +86,7 @@ def _beyond(blocks: list[Block]) -> Release | None:
 @meaning.requires
 def releases(run: Cells) -> Iterator[Bounds]:
     """Those that still have the keys."""
-    beyond = run.given.once(_beyond)
+    beyond = run.once(_beyond)
     if beyond is not None:
         yield "trl", (), beyond
 
@@ -101,7 +101,7 @@ def what_the_newest_requires(run: Cells) -> Iterator[Bounds]:
     beyond = min(refusing, default=None)
     if beyond is not None:
         yield "trl", (), beyond
-    if run.given.once(_beyond) is None:
+    if run.once(_beyond) is None:
         for since, package, oldest in _TAKES_FROM:
             if package != "python" and (beyond is None or since < beyond):
                 yield package, oldest, ()
@@ -134,7 +134,7 @@ def left_to_model_config(run: Cells, field: Any, said: Said) -> Said:
     if not isinstance(said, Origin) or said.entry is None or said.row is None:
         return said
     option = option_of(said.entry.value)
-    if option not in ("dtype", "torch_dtype") or not run.given.once(_parses_model_config):
+    if option not in ("dtype", "torch_dtype") or not run.once(_parses_model_config):
         return said
     if option == "dtype" and run.has(LOADS_FP32):
         return Setting(said.row.kind.read("float32"), Origin("derived", said.block))

@@ -75,7 +75,7 @@ def loops_itself(run: Cells) -> bool:
     made = run.made(STEPS_BY_ITSELF)
     if made is None and STEPS_BY_ITSELF.package in run.known.floors:
         return False  # pip takes the newest that is allowed
-    return run.given.once(_is_of_loops) if made is None else not made
+    return run.once(_is_of_loops) if made is None else not made
 
 
 def _is_of_loops(blocks: list[Block]) -> bool:
@@ -118,7 +118,7 @@ def _counts_prompts(run: Cells) -> bool:
     if run[f.objective.kind] != "grpo":
         return False
     if brings_own_trainer(run):
-        return not run.given.once(_repeats_prompts) and _refused_by_trl(run)
+        return not run.once(_repeats_prompts) and _refused_by_trl(run)
     release = run.version(COUNTS_COMPLETIONS.package)
     return release is not None and release < COUNTS_COMPLETIONS.since
 
@@ -151,7 +151,7 @@ def _repeats_prompts(blocks: list[Block]) -> bool:
 @rollouts.derive(f.objective.pairs_per_sample)
 def completions_alone(run: Cells) -> Any:
     """A trainer of the project's own that draws each prompt as often as it has answers counts these."""
-    if run[f.objective.kind] != "grpo" or not run.given.once(_repeats_prompts):
+    if run[f.objective.kind] != "grpo" or not run.once(_repeats_prompts):
         return None
     return Sourced(
         1, "TRL 0.15.0 trainer/grpo_trainer.py RepeatRandomSampler, in the project's own"
@@ -247,7 +247,7 @@ def reads_ranks_that_nobody_sets(run: Cells) -> Any:
         return None
     if not run.surely_made(HAS_COLOCATED) or run.surely_made(SETS_RANKS) is not False:
         return None
-    is_set = run.given.once(_speaks_of_ranks)
+    is_set = run.once(_speaks_of_ranks)
     return (
         None
         if is_set

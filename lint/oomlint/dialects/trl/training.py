@@ -93,7 +93,7 @@ def objective(run: Cells) -> Any:
 @trainers.assume(f.objective.kind, why="no key and no name speaks of another objective")
 def likely_objective(run: Cells) -> Any:
     """A project's own trainer on pairs has the keys of TRL's, and a name of its own: INPOTrainer, SPPOTrainer."""
-    if run.given.once(cuts_prompts):
+    if run.once(cuts_prompts):
         return Sourced(
             "cpo",
             "max_prompt_length is a key of trainers on pairs of answers, and nothing speaks of a reference",
@@ -167,7 +167,7 @@ def dtype_of_reference(run: Cells) -> Any:
     change = {"grpo": LOADS_REFERENCE_ANEW, "rloo": RLOO_OF_TRAINER}.get(kind or "")
     if change is None or backend == "zero" or not run.has(change):
         return None
-    if run.given.once(_has_init_kwargs):
+    if run.once(_has_init_kwargs):
         return None
     if run.has(LOADS_FP32):
         return Sourced("fp32", LOADS_FP32.source)
@@ -208,7 +208,7 @@ def drives_one(run: Cells) -> Any:
 def drives_one_patched(run: Cells) -> Any:
     """The trainers that Unsloth makes of TRL's wrap nothing in ``nn.DataParallel``, whoever of the project imports
     it."""
-    return 1 if run.given.once(_is_patched) and is_whole_on_one(run) else None
+    return 1 if run.once(_is_patched) and is_whole_on_one(run) else None
 
 
 def _is_patched(blocks: list[Block]) -> bool:
@@ -288,7 +288,7 @@ _WITH_TILES = frozenset({"sft", "dpo", "kto", "grpo", "rloo"})
 def fused_head(run: Cells) -> Any:
     """The trainers that Unsloth makes of TRL's have a head of its own there (unsloth 2026.10.9 models/rl.py
     _UnslothFusedLinearHead), and came with TRL 0.24 at most until 2026.10."""
-    if run[f.objective.kind] not in _WITH_TILES or run.given.once(_is_patched):
+    if run[f.objective.kind] not in _WITH_TILES or run.once(_is_patched):
         return False
     return run.has(FUSES_HEAD)
 
@@ -458,7 +458,7 @@ def _takes_plain(blocks: list[Block]) -> bool:
 def as_transformers_has_it(run: Cells) -> Any:
     """SFTTrainer makes an SFTConfig of all that transformers' class holds, what nobody set there included: TRL's
     own defaults are those of what it has more."""
-    if not run.given.once(_takes_plain):
+    if not run.once(_takes_plain):
         return None
     return {hf.checkpointing: False, hf.bf16: False}
 
@@ -569,7 +569,7 @@ def device_map(run: Cells) -> Any:
     if run[script.model_object] or not run.has(SPREADS):
         return None
     launcher = launcher_of(run)
-    if launcher is None and not run.given.once(runs_in_kernel):
+    if launcher is None and not run.once(runs_in_kernel):
         return None
     return "auto" if launcher in (None, PLAIN) else "none"
 
@@ -593,7 +593,7 @@ def placed_by_rank(run: Cells) -> Any:
 
 def _first_lacked(run: Cells) -> Ending | None:
     """An attribute that the class of the arguments has in other releases than the one that runs."""
-    asked = run.given.once(_asked_arguments)
+    asked = run.once(_asked_arguments)
     switches = switches_of(run.given.blocks) if asked else {}
     for fact in asked:
         if not all(

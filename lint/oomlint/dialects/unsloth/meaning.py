@@ -96,7 +96,7 @@ def _wraps(blocks: list[Block]) -> bool:
 
 @meaning.derive(hf.use_peft)
 def adapts(run: Cells) -> Any:
-    if not (run.given.once(_wraps) or run[unsloth.full] or run[script.adapter]):
+    if not (run.once(_wraps) or run[unsloth.full] or run[script.adapter]):
         return None
     return not run[unsloth.full]
 
@@ -111,9 +111,9 @@ def goes_on(run: Cells) -> Any:
 def targets(run: Cells) -> Any:
     """FastLanguageModel names seven modules; FastModel and FastVisionModel take every linear one
     of the towers that are trained (U models/vision.py:1858)."""
-    if not run.given.once(_wraps) or run[unsloth.full]:
+    if not run.once(_wraps) or run[unsloth.full]:
         return None
-    return SEVEN if run.given.once(is_for_language) else ("all-linear",)
+    return SEVEN if run.once(is_for_language) else ("all-linear",)
 
 
 @meaning.override(
@@ -125,7 +125,7 @@ def trained_ends(run: Cells) -> Any:
     """An embedding among the targets becomes a trained copy of it, and so did an output projection
     until it got an adapter like the rest."""
     named = run.base(f.trainable.targets)
-    if named is None or isinstance(named, str) or not run.given.once(is_for_language):
+    if named is None or isinstance(named, str) or not run.once(is_for_language):
         return None
     also = run.base(f.trainable.modules_to_save)
     saved = tuple(also or ())
@@ -144,7 +144,7 @@ def trained_ends(run: Cells) -> Any:
 def dropped(run: Cells) -> Any:
     """FastModel and FastVisionModel take the argument, and handed it to nobody before 2025.9."""
     named = run.base(f.trainable.modules_to_save)
-    if not named or run.given.once(is_for_language) or run.has(SAVES_MODULES):
+    if not named or run.once(is_for_language) or run.has(SAVES_MODULES):
         return None
     return NOTHING
 

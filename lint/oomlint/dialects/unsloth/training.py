@@ -46,7 +46,7 @@ def _is_plain(blocks: list[Block]) -> bool:
 @training.override(f.save.strategy, source=CONFIGS)
 def saves_nowhere(run: Cells) -> Any:
     is_told = run.mentions(f.save.dir) or run.says(f.save.strategy)
-    return None if is_told or not run.given.once(_is_patched) else "no"
+    return None if is_told or not run.once(_is_patched) else "no"
 
 
 @training.override(
@@ -54,7 +54,7 @@ def saves_nowhere(run: Cells) -> Any:
     source="unsloth models/rl.py:2463: the default of 8 gives way to the training batch",
 )
 def evaluates_as_it_trains(run: Cells) -> Any:
-    if not run.given.once(_is_plain) or run.says(f.batch.eval_micro):
+    if not run.once(_is_plain) or run.says(f.batch.eval_micro):
         return None
     return run[f.batch.micro]
 
@@ -82,7 +82,7 @@ def shares_weights(run: Cells) -> Any:
     return {
         _R.engine: "vllm_colocate",
         _R.gpu_mem_util: run[unsloth.vllm_share],
-        _R.sleep: bool(run[unsloth.standby]) or run.given.once(stands_by),
+        _R.sleep: bool(run[unsloth.standby]) or run.once(stands_by),
         _R.shares_weights: True,
     }
 
@@ -197,8 +197,8 @@ def expandable_segments(run: Cells) -> Any:
     """Since March 2024 (unsloth c599ae0f), unless somebody has said how torch is to allocate, or vLLM sleeps meanwhile."""
     if run[f.env.alloc_conf] is not None:
         return None
-    said = run.given.once(grows_segments)
-    return not (bool(run[unsloth.standby]) or run.given.once(stands_by)) if said is None else said
+    said = run.once(grows_segments)
+    return not (bool(run[unsloth.standby]) or run.once(stands_by)) if said is None else said
 
 
 # -- loss ------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def _has_kernels(run: Cells) -> bool:
         dims is not None
         and dims.arch in _WITH_KERNELS
         and is_adapter_run(run)
-        and run.given.once(is_for_language)
+        and run.once(is_for_language)
         and run[f.quant.method] != "bnb8"
     )
 

@@ -10,9 +10,9 @@ from oomlint.plan.fields import f
 
 
 def running_trainer(run: Cells) -> Literal["ppo", "sft", "engine"]:
-    if run.blocks_of(VERL_PPO):
+    if run.has_block_of(VERL_PPO):
         return "ppo"
-    return "sft" if run.blocks_of(VERL_SFT) else "engine"
+    return "sft" if run.has_block_of(VERL_SFT) else "engine"
 
 
 def is_megatron(run: Cells) -> bool:

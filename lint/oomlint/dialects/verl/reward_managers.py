@@ -45,8 +45,8 @@ _FUNCTIONS = ("custom_reward_function.path", "reward.custom_reward_function.path
 
 
 def _first(run: Cells) -> Ending | None:
-    launch = run.given.once(started_trainer)
-    reach = None if launch is None or run.given.once(is_carried) else reach_of(run, "verl")
+    launch = run.once(started_trainer)
+    reach = None if launch is None or run.once(is_carried) else reach_of(run, "verl")
     if launch is None or reach is None or reach.oldest < _OLDEST:
         return None
     may_register = reach.newest >= _REGISTERED_BY_FUNCTION

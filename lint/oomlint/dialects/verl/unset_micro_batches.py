@@ -40,12 +40,12 @@ _ANY: Release = (1 << 62,)
 
 
 def _first(run: Cells) -> Ending | None:
-    launch = run.given.once(started_trainer)
+    launch = run.once(started_trainer)
     if launch is None:
         return None
     is_copy, newest = bool(run[own.copy_checks]), _ANY
     if not is_copy:
-        reach = None if run.given.once(is_carried) else reach_of(run, "verl")
+        reach = None if run.once(is_carried) else reach_of(run, "verl")
         if reach is None or reach.oldest < _CHECKS:
             return None
         newest = reach.newest
