@@ -46,7 +46,7 @@ def check_object(report: Results) -> CheckShape:
         "tool": {"name": "oomlint", "version": __version__},
         "findings": _finding_objects(report),
         "runs": [run_object(each, ways.get(each.name)) for each in judged],
-        "errors": [error_object(error) for error in report.errors],
+        "errors": [error_object(error) for error in report.all_errors],
         "summary": summary_object(report),
     }
 
