@@ -8,6 +8,7 @@ import re
 import pytest
 from tests.linked import report_of
 
+from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Report
 from oomlint.linting.headlines import leaders, worst_first
 from oomlint.report import json as json_report, text
@@ -92,7 +93,8 @@ def test_text_shows_followers_below_without_repeating_what_was_said() -> None:
     following = leaders(report.diagnoses)
     rendered = text.render(report)
     found = {*following, *following.values()}
-    causes = [d for d in found if is_cause(d.finding) and not d.rule.is_headline]
+    judgement = judgement_of(report.runs[0])
+    causes = [d for d in found if is_cause(d.finding, judgement) and not d.rule.is_headline]
     assert rendered.count("  also: ") == len(causes) - 1 >= 1
     heads = [
         line for line in rendered.splitlines() if re.match(r" *(error|warning|info) OOM", line)
