@@ -118,7 +118,7 @@ class Unused:
         files = _told_of(run)
         return "" if any(map(self.is_named, files)) else self._shipped(files)
 
-    def _shipped(self, files: Sequence[str]) -> str:
+    def _shipped(self, files: list[str]) -> str:
         framework = self._examples.shipping(files)
         if framework:
             return f"{framework} ships this example as it is, and no file of the project's own names it"

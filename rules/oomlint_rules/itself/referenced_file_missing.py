@@ -152,8 +152,8 @@ class ReferencedFileMissing(Rule, code="OOM902", may_end=True):
             return self._ending_the_command(run, missing, name, "program", why)
         if missing.ends:
             why = "no folder in which the command finds its program has the file"
-            where = _where_instead(missing)
-            return self._ending_the_command(run, missing, name, "file", why, *where)
+            instead = _where_instead(missing)
+            return self._ending_the_command(run, missing, name, "file", why, *instead)
         consequence = (
             # A job may still make another of it, where its template or its source is what lies here.
             "with the file as it lies here the training would stop at start"
