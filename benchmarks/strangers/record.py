@@ -189,16 +189,19 @@ def left_out(read: Sequence[Read], cell_of: CellOf, least: float) -> list[Read]:
     """What stays of each draw where the cells are remarks that have too small a share of true ones in the others. A
     repository counts once in a cell for each verdict: what it has ten times over is one thing to have misread."""
     kept = []
+    placed = [(each, cell_of(each)) for each in read]
     for draw in sorted({each.draw for each in read}):
-        once = {(each.repo, cell_of(each), each.verdict) for each in read if each.draw != draw}
+        once = {(each.repo, cell, each.verdict) for each, cell in placed if each.draw != draw}
         others: dict[Cell, Counter[str]] = defaultdict(Counter)
         for _, cell, verdict in once:
             others[cell][verdict] += 1
-        for each in read:
-            counts = others[cell_of(each)]
+        for each, cell in placed:
+            if each.draw != draw:
+                continue
+            counts = others[cell]
             share = precision(counts)
             is_known = counts["true"] + counts["false"] >= _FEWEST
-            if each.draw == draw and not (is_known and share is not None and share < least):
+            if not (is_known and share is not None and share < least):
                 kept.append(each)
     return kept
 

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,7 +77,12 @@ def cases(half: Half | None = None) -> list[Case]:
     return [case for case in _read() if half is None or case.half == half]
 
 
-def _read() -> Iterator[Case]:
+@cache
+def _read() -> tuple[Case, ...]:
+    return tuple(_cases())
+
+
+def _cases() -> Iterator[Case]:
     known = Case.__dataclass_fields__
     for path in sorted((HERE / "cases").glob("*.toml")):
         raw = tomllib.loads(path.read_text("utf-8"))
@@ -86,5 +92,6 @@ def _read() -> Iterator[Case]:
         yield Case(name=path.stem, more=more, **fields)
 
 
+@cache
 def _scored() -> frozenset[str]:
     return frozenset(json.loads((HERE / "split.json").read_text("utf-8"))["scored"])

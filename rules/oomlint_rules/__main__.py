@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -31,9 +32,19 @@ ROWS: tuple[tuple[Any, ...], ...] = (
 
 
 def index_text() -> str:
-    """What the index must hold, according to the rules."""
-    rows = []
-    for rule in sorted(_rules(), key=lambda rule: rule.code):
+    """What the index must hold, according to the rules.
+
+    Raises:
+        ValueError: two rules have one code or one name.
+    """
+    rules, rows = _rules(), []
+    by_word: dict[str, type[Rule]] = {}
+    for rule in rules:
+        for word in (rule.code, rule.name):
+            other = by_word.setdefault(word, rule)
+            if other is not rule:
+                raise ValueError(f"{word} is a rule of {other.__module__} and of {rule.__module__}")
+    for rule in sorted(rules, key=lambda rule: rule.code):
         where = rule.__module__.removeprefix("oomlint_rules.")
         row = (rule.code, rule.name, where, rule.__name__, rule.looks_at_merges, rule.may_end)
         rows.append(f"    {(*row, *map(_said, rule.only_where))!r},\n")
@@ -75,4 +86,7 @@ def _rules() -> list[type[Rule]]:
 
 
 if __name__ == "__main__":
-    INDEX.write_text(index_text(), "utf-8")
+    try:
+        INDEX.write_text(index_text(), "utf-8")
+    except ValueError as error:
+        sys.exit(str(error))

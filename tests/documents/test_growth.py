@@ -10,7 +10,7 @@ import pytest
 
 from oomlint.documents.base import UNKNOWN, Scalar
 from oomlint.documents.python import possible_values, walking
-from oomlint.documents.python.configs import ConfigFiles
+from oomlint.documents.python.configs.files import ConfigFiles
 from oomlint.documents.python.document import parse_python
 from oomlint.documents.python.scopes import dotted
 from oomlint.documents.python.values import Evaluator

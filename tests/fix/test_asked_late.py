@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -138,7 +139,7 @@ def test_a_bug_in_a_proposal_costs_nobody_the_finding() -> None:
     (found,) = report.diagnoses
     assert found.fix is not None
     assert found.fix.applicability is Applicability.DISPLAY
-    assert (found.fix.reason or "").startswith("rule wants failed: ")
+    assert (found.fix.reason or "").startswith("rule wants failed to propose a fix: ")
 
 
 @pytest.mark.parametrize("severity", [Severity.INFO, Severity.WARNING])
@@ -183,7 +184,28 @@ def test_a_remark_whose_proposals_cannot_be_made_says_so_in_the_place_of_the_fix
     for found in report.diagnoses:
         assert found.fix is not None
         assert found.fix.title == "it is broken"
-        assert (found.fix.reason or "").startswith("rule broken failed: ")
+        assert (found.fix.reason or "").startswith("rule broken failed to propose a fix: ")
+
+
+def test_a_bug_in_a_proposal_is_an_internal_error_once_of_who_asks_for_fixes() -> None:
+    class Twice(Rule, code="OOM199", name="twice", fixes=Applicability.SAFE):
+        summary = "it is told twice"
+
+        def check(self, run: Run) -> Iterator[Finding]:
+            for message in ("first", "second"):
+                yield self.warning(run, message, proposals=[Proposal("do it", (SetFields(None),))])
+
+    report = linked.report_of({"a.yaml": LORA}, hardware=GPU, rules=[Twice])
+    assert render(report, "concise", Paint()).count("twice") == 2
+    assert report.all_errors == ()
+    assert report.exit_status(Severity.WARNING) == 1
+    told = json.loads(render(report, "json", Paint()))
+    assert len(told["findings"]) == 2
+    (error,) = told["errors"]
+    assert error["kind"] == "internal"
+    assert "rule twice failed to propose a fix: " in error["message"]
+    assert report.exit_status(Severity.WARNING) == 3
+    assert "1 internal error" in render(report, "text", Paint())
 
 
 def test_of_a_run_that_fits_no_change_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:

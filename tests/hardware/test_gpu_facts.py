@@ -153,3 +153,18 @@ def test_nccl_grows_with_link_and_groups() -> None:
     for gpu in (pcie, ampere, hopper):
         found = nccl_bytes(gpu, 8, 2)
         assert found.low <= found.typical <= found.high
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('\tfoo-1000\t{"name": "FOO-1000",', "gpus.tsv: the entry of foo-1000 is no JSON: "),
+        ('foo-1000\t{"name": "FOO-1000"}', "gpus.tsv: no tab and key begin the line foo-1000"),
+    ],
+)
+def test_a_line_that_is_none_says_which(
+    line: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_data", lambda _table: line.encode())
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        tables.entries("gpus")

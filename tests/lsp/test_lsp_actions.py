@@ -263,6 +263,17 @@ async def test_what_mends_comes_first_and_ways_of_a_run_once(editor):
     assert max(ways) < min(asides)
 
 
+async def test_a_remark_on_what_a_need_at_risk_comes_of_leads_to_ways(editors, tmp_path):
+    # As long as its samples may be nobody knows that it dies: what its need comes of are remarks.
+    text = AXOLOTL.replace("sample_packing: true\n", "").replace("batch_size: 8", "batch_size: 4")
+    (tmp_path / "train.yaml").write_text(text)
+    editor = await editors(tmp_path, options={"hardware": "1xA100-80GB"})
+    editor.open("train.yaml")
+    found = await editor.told("train.yaml")
+    assert {each.severity for each in found} == {types.DiagnosticSeverity.Information}
+    assert "Show the ways to make this run fit" in await editor.titles("train.yaml")
+
+
 async def test_a_way_to_fit_can_be_taken(editor):
     editor.open("train.yaml")
     argument = {"uri": editor.uri("train.yaml")}

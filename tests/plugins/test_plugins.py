@@ -340,6 +340,17 @@ def test_a_dialect_of_a_package_reads_its_files(machine):
     assert machine("plugins").stdout == "acme 1.0: 1 dialect\n"
 
 
+def test_the_dialect_that_the_page_shows_reads_its_files(machine):
+    page = (ROOT / "docs/plugins.md").read_text("utf-8")
+    shown = next(text for text in page.split("```python\n")[1:] if "(Dialect)" in text)
+    files = {"acme_dialect.py": shown.partition("```")[0]}
+    machine.install("acme", {"oomlint.dialects": {"a": "acme_dialect:AcmeTrainer"}}, files)
+    (machine.project / "acme.yaml").write_text("acme_model: meta-llama/Llama-3.2-1B\nlength: 64\n")
+    report = machine.findings("--hardware", "1xT4-16GB", "acme.yaml")
+    assert {run["framework"] for run in report["runs"]} == {"acme"}
+    assert "gpu-memory-at-risk" in names(report)
+
+
 def test_a_dialect_that_fails_costs_nobody_the_other_dialects(machine):
     install_dialect(machine, first="raise ValueError('odd')")
     (machine.project / "train.yaml").write_text(CONFIG + "# acme:\n")

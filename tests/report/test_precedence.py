@@ -8,8 +8,10 @@ import re
 import pytest
 from tests.linked import report_of
 
+from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Report
 from oomlint.linting.headlines import leaders, worst_first
+from oomlint.linting.rule import Severity
 from oomlint.report import json as json_report, text
 from oomlint.report.blocks import is_cause
 
@@ -92,7 +94,9 @@ def test_text_shows_followers_below_without_repeating_what_was_said() -> None:
     following = leaders(report.diagnoses)
     rendered = text.render(report)
     found = {*following, *following.values()}
-    causes = [d for d in found if is_cause(d.finding) and not d.rule.is_headline]
+    judgement = judgement_of(report.runs[0])
+    warned_of = [d for d in found if d.severity >= Severity.WARNING and not d.rule.is_headline]
+    causes = [d for d in warned_of if is_cause(d.finding, judgement)]
     assert rendered.count("  also: ") == len(causes) - 1 >= 1
     heads = [
         line for line in rendered.splitlines() if re.match(r" *(error|warning|info) OOM", line)

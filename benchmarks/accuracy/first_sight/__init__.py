@@ -183,10 +183,12 @@ def left_out(
             if reading.of_set != name:
                 others.setdefault(classes(reading), []).append(reading)
         shares = {kind: chosen(found) for kind, found in others.items()}
-        everywhere = chosen([reading for reading in group if reading.of_set != name])
-        for reading in group:
-            if reading.of_set == name:
-                yield widened(reading, shares.get(classes(reading), everywhere))
+        here = [reading for reading in group if reading.of_set == name]
+        strange = {classes(reading) for reading in here} - shares.keys()
+        if strange:  # of a class that no other set has, what all of them choose
+            everywhere = chosen([reading for reading in group if reading.of_set != name])
+            shares.update(dict.fromkeys(strange, everywhere))
+        yield from (widened(reading, shares[classes(reading)]) for reading in here)
 
 
 def sets_of(group: Sequence[Reading]) -> list[str]:

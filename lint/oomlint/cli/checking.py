@@ -388,7 +388,7 @@ def _print_report(report: Results, mode: Mode) -> None:
 def _complain(report: Results, paint: Paint) -> None:
     from oomlint.report.text import error_line
 
-    for error in report.errors:
+    for error in report.all_errors:
         line = error_line(error.path, error.line, error.column, error.message, paint)
         emit(line + "\n", err=True, paint=paint)
 

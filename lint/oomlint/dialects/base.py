@@ -177,6 +177,10 @@ class Dialect:
     """The folders of the framework's own code in its repository: what the files of a project's copy declare there,
     wherever that may be, its runs have too."""
 
+    ships_configs_in: ClassVar[frozenset[str]] = frozenset()
+    """Names of folders that only the framework's repository has, in which it ships configs: who has such a folder, copied
+    it, whether or not the project requires the framework."""
+
     declares_all: ClassVar[bool] = False
     """Whether ``declared_in`` or the program that a command starts, else the packages, name every key there is: one
     that a project's copy of them does not name stops its runs, or is read by nobody."""

@@ -218,7 +218,7 @@ class Workspace:
 
     def configured(self, name: str, options: Mapping[str, str | None]) -> Document | None:
         """A Python script as a command with these options starts it: see
-        :class:`oomlint.documents.python.configs.ConfigFiles`.
+        :class:`oomlint.documents.python.configs.files.ConfigFiles`.
 
         Raises:
             FileError: it cannot be read, decoded or parsed.

@@ -76,6 +76,7 @@ class Fix(Struct, frozen=True, eq=False):
     ``changes`` are the fields of the plan that it sets, by name, ``gpu_bytes_after`` and
     ``host_bytes_after`` the peaks that are predicted then, and ``risk_after`` how likely the run dies.
     ``is_told_otherwise`` where nothing but a comment is against it, which would then be untrue.
+    ``is_failure`` where working it out met a bug, which ``reason`` tells.
     ``limit_bytes_after`` is how much there is then of the resource in question, where the fix changes that.
     """
 
@@ -97,6 +98,7 @@ class Fix(Struct, frozen=True, eq=False):
     risk_after: Risk | None = None
     made: Made | None = None
     is_told_otherwise: bool = False
+    is_failure: bool = False
 
     def declined(self, reason: str) -> Fix:
         """It is only shown, without its edits, and why."""

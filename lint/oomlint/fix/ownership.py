@@ -23,9 +23,8 @@ _FOLDERS = (
 # What each repository of a language model on the Hub has (transformers 5 configuration_utils.py CONFIG_NAME,
 # tokenization_utils_base.py TOKENIZER_CONFIG_FILE): its makers' own samples of training lie there, too.
 _OF_A_MODEL = ("config.json", "tokenizer_config.json")
-# Where frameworks keep configs and scripts that show how they are used; a folder of the latter name only litgpt has
-# (litgpt 0.5 config_hub), whoever requires it.
-_EXAMPLES, _HUB = "examples", "config_hub"
+# Where frameworks keep configs and scripts that show how they are used, and other projects theirs.
+_EXAMPLES = "examples"
 
 
 def why_not_ours(workspace: Workspace, path: str) -> str | None:
@@ -99,18 +98,20 @@ def why_unused(run: Run) -> str | None:
     if copier is None or run.parts.root is None:
         return None
     workspace, path = copier.workspace, run.parts.root.path
-    folders = {_EXAMPLES, _HUB}.intersection(_below_named(workspace, path)[:-1])
+    ships_in = run.dialect.ships_configs_in
+    folders = ships_in.union({_EXAMPLES}).intersection(_below_named(workspace, path)[:-1])
     if not folders:
         return None
     project, home = workspace.project_around(path), _home(workspace, run)
-    is_its_own = home is None and _HUB not in folders and _is_required(workspace, run)
+    is_shipped = not ships_in.isdisjoint(folders)
+    is_its_own = home is None and not is_shipped and _is_required(workspace, run)
     if home == project or is_its_own:
         return None
     for other in naming(texts_below(workspace, project, guides=True), path):
         is_outside = home is None or not workspace.file(other).is_relative_to(home)
         if is_outside and folders.isdisjoint(Path(other).parts):
             return None
-    if home is None and _HUB in folders:
+    if home is None and is_shipped:
         return f"{path} is a config as {run.framework} ships it, and nothing names it"
     if home is None:
         return f"{path} is an example of {run.framework}, which the project neither carries nor requires"

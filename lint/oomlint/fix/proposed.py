@@ -17,14 +17,16 @@ def fix_for(run: Run, finding: Finding) -> Fix | None:
     """The first proposal that can be written; else the first that can at least be shown.
 
     That of a remark is only shown, and so is one that costs something where only data would tell whether it is
-    needed. A bug in a proposal costs nobody the finding: it is said in the place of the fix.
+    needed. A bug in a proposal costs nobody the finding: it is said in the place of the fix, and with the errors of the
+    report (:attr:`oomlint.linting.engine.Results.all_errors`).
     """
     try:
         return _first_written(run, finding)
     except Exception as error:
         whose = f" of the plug-in {finding.rule.origin}" if finding.rule.origin else ""
-        reason = f"rule {finding.rule.name}{whose} failed: {in_words(error)}; {REPORT_IT}"
-        return Fix(_title_of(finding), Applicability.DISPLAY, (), reason=reason)
+        reason = f"rule {finding.rule.name}{whose} failed to propose a fix: {in_words(error)}; {REPORT_IT}"
+        title = _title_of(finding)
+        return Fix(title, Applicability.DISPLAY, (), reason=reason, is_failure=True)
 
 
 def _title_of(finding: Finding) -> str:

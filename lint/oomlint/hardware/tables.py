@@ -9,6 +9,7 @@ import os
 from functools import cache
 from typing import Any
 
+from msgspec import DecodeError
 from msgspec.json import decode
 
 
@@ -27,14 +28,14 @@ def find(table: str, key: str) -> list[dict[str, Any]]:
     at = data.find(needle)
     while at >= 0:
         end = data.find(b"\n", at)
-        found.append(_entry(data[data.rfind(b"\n", 0, at) + 1 : end]))
+        found.append(_entry(table, data[data.rfind(b"\n", 0, at) + 1 : end]))
         at = data.find(needle, end)
     return found
 
 
 def entries(table: str) -> list[dict[str, Any]]:
     """Every entry of ``table``."""
-    return [_entry(line) for line in _data(table).splitlines()]
+    return [_entry(table, line) for line in _data(table).splitlines()]
 
 
 def keys(table: str) -> list[str]:
@@ -42,6 +43,15 @@ def keys(table: str) -> list[str]:
     return [key.decode() for line in _data(table).splitlines() for key in line.split(b"\t")[1:-1]]
 
 
-def _entry(line: bytes) -> dict[str, Any]:
-    entry: dict[str, Any] = decode(line.rsplit(b"\t", 1)[-1])
+def _entry(table: str, line: bytes) -> dict[str, Any]:
+    head, _, text = line.rpartition(b"\t")
+    start, *keys = head.split(b"\t")
+    if start or not keys:
+        raise ValueError(f"{table}.tsv: no tab and key begin the line {line[:40].decode()}…")
+    try:
+        entry: dict[str, Any] = decode(text)
+    except DecodeError as error:
+        raise ValueError(
+            f"{table}.tsv: the entry of {keys[0].decode()} is no JSON: {error}"
+        ) from None
     return entry

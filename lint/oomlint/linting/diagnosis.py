@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from oomlint.errors import InternalError
 from oomlint.linting.rule import Applicability, Severity
 
 if TYPE_CHECKING:
@@ -46,6 +47,14 @@ class Told(Struct, frozen=True, eq=False, dict=True):
     def fix(self) -> Fix | None:
         """What mends it, or why nothing does; worked out once, when it is first asked for."""
         return self.ask()
+
+    @property
+    def failure(self) -> InternalError | None:
+        """The bug that was met where somebody asked for the fix; ``None`` too where nobody has asked yet."""
+        fix = self.ask.fix if isinstance(self.ask, Given) else self.__dict__.get("fix")
+        if fix is None or not fix.is_failure:
+            return None
+        return InternalError(self.finding.location.path, fix.reason or "")
 
     @property
     def applicable(self) -> Fix | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Mapping as MappingABC, MutableMapping, Sequence
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from time import perf_counter
@@ -154,6 +153,13 @@ class Results(Struct, frozen=True, eq=False):
     def files(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(path for run in self.runs for path in run.files))
 
+    @property
+    def all_errors(self) -> tuple[FileError, ...]:
+        """The errors, with the bugs that were met where somebody asked for fixes: those of a rule once. A report tells them
+        after the fixes that it shows."""
+        failures = {d.rule: error for d in reversed(self.diagnoses) if (error := d.failure)}
+        return (*self.errors, *reversed(failures.values()))
+
     def at_least(self, level: Severity) -> int:
         return sum(d.severity >= level for d in self.diagnoses)
 
@@ -163,8 +169,8 @@ class Results(Struct, frozen=True, eq=False):
         return sum(fix is not None and fix.applicability == level for fix in fixes)
 
     def exit_status(self, level: Severity) -> int:
-        """0 nothing at or above ``level``, 1 findings, 3 a file could not be used."""
-        if self.errors:
+        """0 nothing at or above ``level``, 1 findings, 3 a file could not be used, or oomlint itself failed."""
+        if self.all_errors:
             return 3
         return 1 if self.at_least(level) else 0
 
@@ -418,9 +424,8 @@ def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
 
 def _fix_for(run: Run, finding: Finding) -> Fix | None:
     """What mends a finding; what works that out is imported where there is anything to work out."""
-    with suppress(Exception):  # a bug in a proposal is said in the place of the fix
-        if not finding.proposals:
-            return None
+    if finding.proposals == ():  # of what is asked late only the asking tells, bugs included
+        return None
     from oomlint.fix.proposed import fix_for
 
     return fix_for(run, finding)

@@ -113,7 +113,9 @@ def _quick_fixes(
     in_trouble: dict[str, tuple[Run, list[types.Diagnostic]]] = {}
     for diagnosis in found:
         run = diagnosis.run
-        if run is not None and judgement_of(run).is_in_trouble and is_cause(diagnosis.finding):
+        if run is None or not judgement_of(run).is_in_trouble:
+            continue
+        if is_cause(diagnosis.finding, judgement_of(run)):
             in_trouble.setdefault(run.name, (run, []))[1].append(shown[id(diagnosis)])
     for run, told in in_trouble.values():
         yield from _of_ways(view, run, told)

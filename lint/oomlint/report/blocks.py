@@ -122,13 +122,14 @@ def troubles(report: Results) -> list[Trouble]:
         enders = _enders(judgement, about)
         worst = max((each.severity for each in headlines), default=None)
         if worst is not None and (worst > Severity.INFO or judgement.is_lost or enders):
-            # Of a run that is not sure to die, what its need comes of is a remark.
+            # Of a run that is sure to die, what a remark says its need comes of was not read for sure.
             least = Severity.WARNING if worst is Severity.ERROR else Severity.INFO
             causes = (
                 d
                 for d in about
-                if d not in headlines and d not in enders and is_cause(d.finding, at_least=least)
-            )
+                if d not in headlines and d not in enders
+                and d.severity >= least and is_cause(d.finding, judgement)
+            )  # fmt: skip
             found.append(Trouble(judgement, headlines, tuple(causes), enders))
         elif enders:
             found.append(Trouble(judgement, (), (), enders))
@@ -159,9 +160,11 @@ def ways_in(report: Results) -> Mapping[str, Fix]:
     }
 
 
-def is_cause(finding: Finding, at_least: Severity = Severity.WARNING) -> bool:
-    """Whether a finding says what a need at risk comes of; of a run that is not sure to die, remarks do."""
-    return finding.resource in ("gpu", "host") and finding.severity >= at_least
+def is_cause(finding: Finding, judgement: Judgement) -> bool:
+    """Whether a finding says what a need at risk comes of. Of a run that is not sure to die such findings are remarks
+    (:func:`oomlint.judgement.severity.of_cause`)."""
+    least = Severity.INFO if judgement.is_in_trouble else Severity.WARNING
+    return finding.resource in ("gpu", "host") and finding.severity >= least
 
 
 def alike_runs(found: Sequence[Trouble]) -> Iterator[tuple[Trouble, Sequence[Trouble]]]:

@@ -8,7 +8,7 @@ from oomlint.errors import FileError
 from oomlint.judgement import judgement_of
 from oomlint.linting.engine import Results, Told
 from oomlint.linting.headlines import leaders
-from oomlint.linting.rule import Applicability, Finding, Severity
+from oomlint.linting.rule import Applicability, Finding
 from oomlint.report.blocks import is_cause, ways_in
 from oomlint.report.places import Fingerprints, LineIndex, url
 from oomlint.report.runs import as_json, edit_object, run_object
@@ -46,7 +46,7 @@ def check_object(report: Results) -> CheckShape:
         "tool": {"name": "oomlint", "version": __version__},
         "findings": _finding_objects(report),
         "runs": [run_object(each, ways.get(each.name)) for each in judged],
-        "errors": [error_object(error) for error in report.errors],
+        "errors": [error_object(error) for error in report.all_errors],
         "summary": summary_object(report),
     }
 
@@ -103,8 +103,7 @@ def _cause_bytes(diagnosis: Told) -> int | None:
     if run is None:
         return None
     judgement = judgement_of(run)
-    # Of a run that is not sure to die, what its need comes of is a remark.
-    if not is_cause(finding, Severity.INFO if judgement.is_in_trouble else Severity.WARNING):
+    if not is_cause(finding, judgement):
         return None
     peak = next((p for p in judgement.peaks if p.resource == finding.resource), None)
     parts = diagnosis.rule.explains

@@ -43,6 +43,8 @@ def render(report: Results) -> str:
         shown = tuple(sorted(shown, key=lambda d: -d.severity)[:_MOST_RESULTS])
     rules = sorted({d.rule for d in shown}, key=lambda rule: rule.code)
     index = {rule: number for number, rule in enumerate(rules)}
+    results = [_result(d, index[d.rule], places, prints.of(d)) for d in shown]
+    errors = report.all_errors
     run = {
         "tool": {
             "driver": {
@@ -56,18 +58,18 @@ def render(report: Results) -> str:
         "automationDetails": {"id": "oomlint/"},
         "invocations": [
             {
-                "executionSuccessful": not report.errors,
+                "executionSuccessful": not errors,
                 "toolExecutionNotifications": [
                     {
                         "level": "error",
                         "message": {"text": error.message},
                         "locations": [{"physicalLocation": {"artifactLocation": _uri(error.path)}}],
                     }
-                    for error in report.errors
+                    for error in errors
                 ],
             }
         ],
-        "results": [_result(d, index[d.rule], places, prints.of(d)) for d in shown],
+        "results": results,
     }
     return as_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 

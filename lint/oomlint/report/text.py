@@ -123,7 +123,7 @@ def summary(report: Results, paint: Paint = _PLAIN) -> str:
 
 
 def _more(report: Results) -> str:
-    """What was mended, what can be, and which files could not be used."""
+    """What was mended, what can be, which files could not be used, and where oomlint itself failed."""
     parts = []
     if report.fixed:
         where = f" in {_count(files_changed(report.applied), 'file')}" if report.applied else ""
@@ -134,8 +134,12 @@ def _more(report: Results) -> str:
         parts.append(f"{safe} fixable with --fix")
     if unsafe:
         parts.append(f"{unsafe} {'more' if safe else 'fixable'} with --unsafe-fixes")
-    if report.errors:
-        parts.append(f"{_count(len(report.errors), 'file')} could not be used")
+    errors = report.all_errors
+    bugs = sum(error.kind == "internal" for error in errors)
+    if len(errors) > bugs:
+        parts.append(f"{_count(len(errors) - bugs, 'file')} could not be used")
+    if bugs:
+        parts.append(_count(bugs, "internal error"))
     return "".join(f"; {part}" for part in parts)
 
 

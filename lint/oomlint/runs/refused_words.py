@@ -1,7 +1,7 @@
 """Words of a command for keys that the config lacks which Hydra composes for a program of the project: it stops before the
 program begins (hydra-core 1.3.2 ``_internal/config_loader_impl.py`` ``_apply_overrides_to_config``: *Could not override*).
 
-The config is composed as Hydra does (:mod:`oomlint.documents.python.composed_configs`) of the files beside the program. What
+The config is composed as Hydra does (:mod:`oomlint.documents.python.configs.composition`) of the files beside the program. What
 the composition leaves open (a group that no file here answers, a class that the program registers, a search path of its own)
 may have any key.
 """
@@ -16,14 +16,14 @@ from collections.abc import Iterator, Mapping as MappingABC, Sequence
 from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.machine.launch import Launch
 from oomlint.documents.base import UNKNOWN, Entry, Mapping, Node, Scalar
-from oomlint.documents.python.composed_configs import (
+from oomlint.documents.python.configs.composition import (
     Composition,
     HydraMain,
     Layer,
     Words,
     hydra_main,
 )
-from oomlint.documents.python.config_files import LoadedFiles
+from oomlint.documents.python.configs.loaded import LoadedFiles
 from oomlint.documents.python.nodes import ConfigFile
 from oomlint.documents.python.tree import read_tree
 from oomlint.documents.suffixes import YAML_SUFFIXES

@@ -123,8 +123,9 @@ class Unused:
     def example(self, run: Run) -> str:
         """Who ships a run as an example that nobody of the project's names, in words; empty of all others."""
         files = _told_of(run)
-        if any(map(self.is_named, files)):
-            return ""
+        return "" if any(map(self.is_named, files)) else self._shipped(files)
+
+    def _shipped(self, files: list[str]) -> str:
         framework = self._examples.shipping(files)
         if framework:
             return f"{framework} ships this example as it is, and no file of the project's own names it"
@@ -150,10 +151,12 @@ class Unused:
         return ""
 
     def _why(self, run: Run) -> str:
-        shown = self.example(run)
-        if shown or any(map(self.is_named, _told_of(run))):
-            return shown
-        root = _root_of(run)
+        files, root = _told_of(run), _root_of(run)
+        if any(map(self.is_named, files)):
+            return ""
+        shipped = self._shipped(files)
+        if shipped:
+            return shipped
         if not (root.is_program or root.kind == "launch"):
             return self._config(root)
         at = run.line_of(root.anchor) if root.is_program else None

@@ -149,7 +149,7 @@ class _Many(NamedTuple):
                 return self._part(job, item), {}
             with dependencies.recording() as sights:
                 part = self._part(job, item)  # asks for fixes, and so may look at more files
-            if kept is not None and not part.report.errors:
+            if kept is not None and not part.report.all_errors:
                 kept.keep(item.batch.names, part, sights, [*item.batch.shared, item.elsewhere])
             return part, sights
 

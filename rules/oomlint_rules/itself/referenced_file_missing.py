@@ -148,9 +148,12 @@ class ReferencedFileMissing(Rule, code="OOM902", may_end=True):
         is_said = name == missing.reference and not unusable
         where = () if is_said else (f"{missing.reference} {missing.problem}",)
         if missing.is_program:
-            return self._without_program(run, missing, name)
+            why = "the project has its folder, or one of that name in another package"
+            return self._ending_the_command(run, missing, name, "program", why)
         if missing.ends:
-            return self._without_config(run, missing, name)
+            why = "no folder in which the command finds its program has the file"
+            instead = _where_instead(missing)
+            return self._ending_the_command(run, missing, name, "file", why, *instead)
         consequence = (
             # A job may still make another of it, where its template or its source is what lies here.
             "with the file as it lies here the training would stop at start"
@@ -165,31 +168,20 @@ class ReferencedFileMissing(Rule, code="OOM902", may_end=True):
             details=(*where, *_made_of(missing), consequence, *_where_instead(missing)),
         )
 
-    def _without_config(self, run: Run, missing: MissingFile, name: str) -> Finding:
+    def _ending_the_command(
+        self, run: Run, missing: MissingFile, name: str, what: str, why: str, *more: str
+    ) -> Finding:
+        """``why`` nothing else is taken in the place of what the command names."""
         is_said = name == missing.reference
         return self.error(
             run,
-            f"the file {name} was not found",
+            f"the {what} {name} was not found",
             at=missing.location,
             details=(
                 *(() if is_said else (f"{missing.reference} was not found",)),
-                "no folder in which the command finds its program has the file",
+                why,
                 "the command ends before anything is loaded",
-                *_where_instead(missing),
-            ),
-            ends=When.SETTINGS,
-        )
-
-    def _without_program(self, run: Run, missing: MissingFile, name: str) -> Finding:
-        is_said = name == missing.reference
-        return self.error(
-            run,
-            f"the program {name} was not found",
-            at=missing.location,
-            details=(
-                *(() if is_said else (f"{missing.reference} was not found",)),
-                "the project has its folder, or one of that name in another package",
-                "the command ends before anything is loaded",
+                *more,
             ),
             ends=When.SETTINGS,
         )

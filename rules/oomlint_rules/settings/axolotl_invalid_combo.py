@@ -75,6 +75,9 @@ def _holds_nothing_out(run: Run) -> bool:
     )
 
 
+# What takes its samples from a stream, of which nobody knows the length.
+_STREAMS = ("streaming", "pretraining_dataset")
+
 _TABLE = (
     Combination((ref.deepspeed, own.fsdp), "deepspeed and fsdp in one config"),
     Combination(
@@ -150,25 +153,20 @@ _TABLE = (
             and run.is_explicit(f.load.cpu_ram_efficient)
         ),
     ),
-    Combination(("streaming",), "streaming without max_steps", unless=("total_steps",)),
-    Combination(
-        ("pretraining_dataset",), "pretraining_dataset without max_steps", unless=("total_steps",)
+    *(
+        Combination((streams,), f"{streams} without max_steps", unless=("total_steps",))
+        for streams in _STREAMS
     ),
-    Combination(
-        ("streaming", own.val_set_size),
-        "val_set_size with streaming",
-        own.val_set_size,
-        details=("name test_datasets",),
-        # axolotl 231a67e7 (2025-09-02), after 0.12.2.
-        since=(0, 13),
-    ),
-    Combination(
-        ("pretraining_dataset", own.val_set_size),
-        "val_set_size with pretraining_dataset",
-        own.val_set_size,
-        details=("name test_datasets",),
-        # axolotl 231a67e7 (2025-09-02), after 0.12.2.
-        since=(0, 13),
+    *(
+        Combination(
+            (streams, own.val_set_size),
+            f"val_set_size with {streams}",
+            own.val_set_size,
+            details=("name test_datasets",),
+            # axolotl 231a67e7 (2025-09-02), after 0.12.2.
+            since=(0, 13),
+        )
+        for streams in _STREAMS
     ),
     Combination(
         (own.test_datasets, own.val_set_size),

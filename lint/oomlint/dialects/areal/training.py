@@ -12,6 +12,7 @@ from oomlint.dialects.areal.roles import is_megatron
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.adapters import checkpoint_layers, names_of, targets_of
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import RECOMPUTATION
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -146,9 +147,9 @@ _C = f.checkpointing
 
 
 @training.derive(
-    _C.mode, _C.source, _C.reentrant, _C.recompute_modules, _C.offload, f.offload.activations,
+    *RECOMPUTATION,
     source=f"{_FSDP}:1065, {_MEGATRON}:520, {SOURCE} areal/models/mcore/registry.py:218",
-)  # fmt: skip
+)
 def checkpointing(run: Cells) -> Any:
     """``megatron-bridge`` recomputes whether ``gradient_checkpointing`` says so or not."""
     away = {_C.offload: "none", f.offload.activations: "none"}

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from oomlint.dialects.ending import When
 from oomlint.documents.text import Location
-from oomlint.plan.fields import Private
+from oomlint.plan.fields import Private, f
 from oomlint.plan.library_changes import Release
+
+DTYPES: Final = (
+    f.precision.param, f.precision.grad, f.precision.master, f.precision.optim_state,
+    f.precision.compute, f.precision.comm, f.precision.logits, f.precision.autocast,
+)  # fmt: skip
+"""What is kept, computed, sent and stepped in which dtype, which who wraps the model decides as one."""
+RECOMPUTATION: Final = (
+    f.checkpointing.mode, f.checkpointing.source, f.checkpointing.reentrant,
+    f.checkpointing.recompute_modules, f.checkpointing.offload, f.offload.activations,
+)  # fmt: skip
+"""What of a layer is computed again, how, and what becomes of what is kept of it."""
 
 
 class shared(Private, prefix=""):  # noqa: N801  a namespace of fields, read like ``f``

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import DTYPES
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.lingua.keys import DISTRIBUTED, MAIN, MODEL, OTHER_APP, SOURCE, STOOL, own
 from oomlint.dialects.machine.fields import scene
@@ -171,9 +172,7 @@ meaning.always(f.offload.params, "none", _PARALLELIZE)
 meaning.always(f.offload.activations, "none", _PARALLELIZE)
 
 
-@meaning.derive(
-    _P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.autocast, _P.logits, _P.comm, source=_PARALLELIZE
-)  # fmt: skip
+@meaning.derive(*DTYPES, source=_PARALLELIZE)
 def dtypes(run: Cells) -> Any:
     """fp32 shards, gathered in ``model_dtype``; gradients are reduced in fp32."""
     half = run[own.dtype]

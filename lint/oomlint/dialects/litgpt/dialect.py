@@ -44,6 +44,7 @@ _SCRIPTS = {
 class LitGpt(Dialect):
     name = "litgpt"
     packages = ("litgpt", "lit_gpt")
+    ships_configs_in = frozenset({"config_hub"})  # litgpt 0.5.0 config_hub/{finetune,pretrain}
     markers = (b"litgpt", b"micro_batch_size", b"global_batch_size")
     suffixes: ClassVar[tuple[str, ...]] = (
         ".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".job",

@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import DTYPES
 from oomlint.dialects.kinds import OPTIMIZER_KINDS
 from oomlint.dialects.litgpt.keys import SOURCE, own
 from oomlint.dialects.meaning import Meaning, Wishes
@@ -27,9 +28,8 @@ training.constant(
 
 
 @training.derive(
-    f.load.dtype, _P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.gathered,
-    _P.autocast, _P.logits, _P.comm, f.trainable.adapter_dtype, f.quant.compute_dtype,
-)  # fmt: skip
+    *DTYPES, f.load.dtype, _P.gathered, f.trainable.adapter_dtype, f.quant.compute_dtype
+)
 def dtypes(run: Cells) -> Any:
     """Lightning Fabric: ``-true`` makes everything that dtype, ``-mixed`` keeps fp32 under
     autocast; adapters are like the rest (fabric/plugins/precision). FSDP gathers fp32 under

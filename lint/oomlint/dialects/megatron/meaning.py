@@ -9,7 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import uses_deepspeed
-from oomlint.dialects.common.fields import shared
+from oomlint.dialects.common.fields import DTYPES, shared
 from oomlint.dialects.common.precision import precision
 from oomlint.dialects.deepspeed.meaning import deepspeed_alone, deepspeed_json
 from oomlint.dialects.meaning import Meaning, Said, Wishes
@@ -175,18 +175,7 @@ def under_deepspeed(run: Cells) -> Any:
     return {shared.amp: "no" if half == "fp32" else half, shared.loads: half}
 
 
-@options.derive(
-    _P.param,
-    _P.grad,
-    _P.master,
-    _P.optim_state,
-    _P.compute,
-    _P.comm,
-    _P.logits,
-    _P.autocast,
-    f.load.dtype,
-    source=_VALIDATE,
-)
+@options.derive(*DTYPES, f.load.dtype, source=_VALIDATE)
 def dtypes(run: Cells) -> Any:
     """16-bit weights with an fp32 copy in the optimizer."""
     if uses_deepspeed(run):

@@ -11,7 +11,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
-from oomlint.dialects.common.fields import machine
+from oomlint.dialects.common.fields import DTYPES, machine
 from oomlint.dialects.common.world import world
 from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.meaning import launch_all_visible
@@ -227,10 +227,7 @@ def shards_optimizer(run: Cells) -> Any:
 _P = f.precision
 
 
-@meaning.derive(
-    _P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.logits, _P.comm, _P.autocast,
-    f.load.dtype, f.trainable.adapter_dtype, source=SOURCE,
-)  # fmt: skip
+@meaning.derive(*DTYPES, f.load.dtype, f.trainable.adapter_dtype, source=SOURCE)
 def dtypes(run: Cells) -> Any:
     """O2 keeps half-precision weights and fp32 copies; without it weights are fp32 and layers
     run under autocast. The distributed Adam keeps but the lower half of a bf16 weight's copy

@@ -11,6 +11,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.adapters import checkpoint_layers
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import DTYPES, RECOMPUTATION
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Sourced, Wishes
 from oomlint.dialects.nemo_rl.keys import SOURCE, own
@@ -152,9 +153,8 @@ _P = f.precision
 
 
 @backends.derive(
-    _P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.comm, _P.logits, _P.autocast,
-    f.load.dtype, f.trainable.adapter_dtype, source=f"{AUTOMODEL}:330, {DTENSOR}:745",
-)  # fmt: skip
+    *DTYPES, f.load.dtype, f.trainable.adapter_dtype, source=f"{AUTOMODEL}:330, {DTENSOR}:745"
+)
 def dtypes(run: Cells) -> Any:
     """DTensor keeps and steps fp32 weights and computes in ``precision``. Megatron has 16-bit weights;
     its precision-aware optimizer keeps what those lack of fp32 in 16 bits more
@@ -267,10 +267,7 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 _C = f.checkpointing
 
 
-@backends.derive(
-    _C.mode, _C.source, _C.reentrant, _C.recompute_modules, f.offload.activations, _C.offload,
-    source=f"{DTENSOR}:722, {MEGATRON}:1071",
-)  # fmt: skip
+@backends.derive(*RECOMPUTATION, source=f"{DTENSOR}:722, {MEGATRON}:1071")
 def checkpointing(run: Cells) -> Any:
     if is_megatron(run):
         granularity = run[own.mc_granularity] if run[own.mc_gc] else "none"

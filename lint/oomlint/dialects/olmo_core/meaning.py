@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import DTYPES
 from oomlint.dialects.common.world import batch, world
 from oomlint.dialects.machine.meaning import launch_all_visible
 from oomlint.dialects.meaning import Meaning, Wishes
@@ -134,10 +135,7 @@ meaning.always(f.offload.activations, "none", _MODULE)
 # -- dtypes ----------------------------------------------------------------------------------------
 
 
-@meaning.derive(
-    _P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.autocast, _P.logits, _P.comm,
-    source=f"{_MODEL}:883,949",
-)  # fmt: skip
+@meaning.derive(*DTYPES, source=f"{_MODEL}:883,949")
 def dtypes(run: Cells) -> Any:
     """FSDP keeps the model as it was built and gathers in ``param_dtype``; DDP casts the model itself."""
     half, built = run[own.param_dtype], run[own.dtype]

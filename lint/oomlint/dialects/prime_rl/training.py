@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import RECOMPUTATION
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import NOTHING, Meaning, Wishes
 from oomlint.dialects.prime_rl.keys import SOURCE, TRAINER, own
@@ -146,9 +147,10 @@ _PARTS = {"mlp": "mlp", "routed_experts": "moe", "norm": "layernorm", "mla_up_pr
 
 
 @training.derive(
-    _C.mode, _C.every_n, _C.source, _C.reentrant, _C.recompute_modules, _C.offload, f.offload.activations,
+    *RECOMPUTATION,
+    _C.every_n,
     source=f"{_MODEL}:1133 apply_ac, {SOURCE} src/prime_rl/utils/act_offloading.py",
-)  # fmt: skip
+)
 def checkpointing(run: Cells) -> Any:
     """Offloading turns recomputation on. Blocks of transformers' own have no parts to choose from."""
     offloads = is_on(run[own.ac_offload])

@@ -11,6 +11,7 @@ from typing import Any
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.adapters import names_of, targets_of
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import DTYPES, RECOMPUTATION
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.meaning import Meaning, Wishes
 from oomlint.dialects.roll.keys import SOURCE, own
@@ -111,9 +112,11 @@ _P = f.precision
 
 
 @strategies.derive(
-    _P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.comm, _P.logits, _P.autocast,
-    f.load.dtype, f.trainable.adapter_dtype, source=f"{_ARGUMENTS}:432, {FSDP2}:828, {FSDP2}:1366",
-)  # fmt: skip
+    *DTYPES,
+    f.load.dtype,
+    f.trainable.adapter_dtype,
+    source=f"{_ARGUMENTS}:432, {FSDP2}:828, {FSDP2}:1366",
+)
 def dtypes(run: Cells) -> Any:
     """Megatron adds gradients up in fp32 as soon as weights are bf16. FSDP2 loads weights in
     ``param_dtype``, fp32 without it, and steps them in what they are; ``model_args.dtype`` is none of
@@ -211,10 +214,7 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
 _C = f.checkpointing
 
 
-@strategies.derive(
-    _C.mode, _C.source, _C.reentrant, _C.recompute_modules, _C.offload, f.offload.activations,
-    source=f"{_ARGUMENTS}:97, {_MODELS}:257",
-)  # fmt: skip
+@strategies.derive(*RECOMPUTATION, source=f"{_ARGUMENTS}:97, {_MODELS}:257")
 def checkpointing(run: Cells) -> Any:
     """Megatron recomputes nothing unless it is told to, FSDP2's model everything."""
     away = {_C.offload: "none", f.offload.activations: "none"}

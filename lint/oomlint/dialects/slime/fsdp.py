@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.common.fields import DTYPES
 from oomlint.dialects.meaning import Meaning, Sourced
 from oomlint.dialects.slime.keys import own
 from oomlint.plan.fields import f
@@ -54,10 +55,7 @@ def loads(run: Cells) -> Any:
     return Sourced("fp32", _LOADS, is_assumed=True) if is_fsdp(run) else None
 
 
-@fsdp.derive(
-    _P.param, _P.grad, _P.master, _P.optim_state, _P.compute, _P.comm, _P.logits, _P.autocast,
-    source=f"{_ACTOR}:961",
-)  # fmt: skip
+@fsdp.derive(*DTYPES, source=f"{_ACTOR}:961")
 def dtypes(run: Cells) -> Any:
     if not is_fsdp(run):
         return None

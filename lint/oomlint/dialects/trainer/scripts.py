@@ -58,7 +58,7 @@ from oomlint.plan.library_changes import LibraryChange
 from oomlint.wording.amounts import enumerated
 
 if TYPE_CHECKING:
-    from oomlint.documents.python.endings import Choice
+    from oomlint.documents.python.sure.endings import Choice
 
 # What only who trains says (transformers 5.23 training_args.py); an evaluation takes batches of its own.
 _OF_TRAINING = frozenset(

@@ -9,6 +9,7 @@ from typing import Any
 
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
+from oomlint.dialects.common.fields import DTYPES
 from oomlint.dialects.common.offloading import to_cpu
 from oomlint.dialects.common.world import world
 from oomlint.dialects.machine.meaning import launch_one_process
@@ -244,18 +245,7 @@ def _said_to_copy(dtype: Any, run: Cells) -> Wishes:
     return {f.load.dtype: dtype}
 
 
-@sharding.derive(
-    _P.param,
-    _P.grad,
-    _P.master,
-    _P.optim_state,
-    _P.compute,
-    _P.comm,
-    _P.logits,
-    _P.autocast,
-    f.trainable.adapter_dtype,
-    source=_MIXED,
-)
+@sharding.derive(*DTYPES, f.trainable.adapter_dtype, source=_MIXED)
 def dtypes(run: Cells) -> Any:
     """FSDP trains in ``model_dtype`` and computes in 16 bit ("we have to create model in
     fp32", workers/fsdp_workers.py:286); Megatron keeps fp32 masters of bf16 weights, and what its precision-aware optimizer

@@ -388,8 +388,8 @@ def _read(
         read_stores,
         run_order,
     )
-    from oomlint.documents.python.config_files import LoadedFiles
-    from oomlint.documents.python.configs import ConfigFiles
+    from oomlint.documents.python.configs.files import ConfigFiles
+    from oomlint.documents.python.configs.loaded import LoadedFiles
     from oomlint.documents.python.custody import custody_of
     from oomlint.documents.python.facts import facts_of
     from oomlint.documents.python.first_rank import first_rank_facts

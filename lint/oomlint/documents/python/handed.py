@@ -10,7 +10,7 @@ from typing import Final
 
 from oomlint.documents.base import Mapping
 from oomlint.documents.python.calls import ReachedCall, steps_of
-from oomlint.documents.python.config_paths import At, argument_of, default_of, function_of
+from oomlint.documents.python.configs.paths import At, argument_of, default_of, function_of
 from oomlint.documents.python.nodes import Filed
 from oomlint.documents.python.scopes import FunctionNode
 from oomlint.documents.python.values import Evaluator

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.base import Node, Scalar
-from oomlint.documents.python.config_paths import argument_of, default_of, function_of
+from oomlint.documents.python.configs.paths import argument_of, default_of, function_of
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
 from oomlint.documents.python.values import Evaluator

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from oomlint.documents.python.modules import Module, Modules, is_installed
-from oomlint.documents.python.straight_line import Evaluated, straight_line
+from oomlint.documents.python.sure.straight_line import Evaluated, straight_line
 
 # A package's own imports lead on and on; what is wrong mostly shows in the first.
 _DEEPEST = 2

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomlint.documents.python.config_paths import function_of
+from oomlint.documents.python.configs.paths import function_of
 from oomlint.documents.python.object_changes import (
     Alias,
     Store,

@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from oomlint.documents.python.config_paths import option_of
+from oomlint.documents.python.configs.paths import option_of
 from oomlint.documents.python.scopes import dotted
 from oomlint.documents.python.tree import Tree
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from oomlint.documents.base import UNKNOWN, Call, Fact, Scalar
 from oomlint.documents.python.calls import ReachedCall, matters
-from oomlint.documents.python.config_paths import At, CallFrame, function_of
+from oomlint.documents.python.configs.paths import At, CallFrame, function_of
 from oomlint.documents.python.possible_names import PossibleName, possible_names
 from oomlint.documents.python.scopes import FunctionNode, call_name, dotted
 from oomlint.documents.python.side_facts import OTHER_MODEL

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from oomlint.documents.base import UNKNOWN, Call, Document, Fact, Mapping, Scalar
-from oomlint.documents.python.config_files import LoadedFiles
+from oomlint.documents.python.configs.loaded import LoadedFiles
 from oomlint.documents.python.options import ScriptOptions
 from oomlint.documents.python.parsers import argparse_names
 from oomlint.documents.python.values import Evaluator

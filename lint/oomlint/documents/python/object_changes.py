@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct
 
 from oomlint.documents.python.branches import Tests, statements
-from oomlint.documents.python.config_paths import argument_of, function_of
+from oomlint.documents.python.configs.paths import argument_of, function_of
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN
 from oomlint.documents.python.branches import Tests
-from oomlint.documents.python.config_paths import At
+from oomlint.documents.python.configs.paths import At
 from oomlint.documents.python.environment import variable_asked
 from oomlint.documents.python.nodes import PythonScalar, option_of
 from oomlint.documents.python.parsers import are_parsed, argparse_names

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.documents.python.branches import Tests
-from oomlint.documents.python.config_paths import At, CallFrame, argument_of, function_of
+from oomlint.documents.python.configs.paths import At, CallFrame, argument_of, function_of
 from oomlint.documents.python.flow import returned
 from oomlint.documents.python.scopes import Binding, FunctionNode, dotted
 from oomlint.documents.python.values import Evaluator

@@ -9,7 +9,7 @@ from typing import Final
 
 from oomlint.documents.base import Call, Fact, Scalar
 from oomlint.documents.python.calls import ReachedCall
-from oomlint.documents.python.config_paths import At
+from oomlint.documents.python.configs.paths import At
 from oomlint.documents.python.scopes import Scope, dotted
 from oomlint.documents.python.values import Evaluator
 from oomlint.documents.text import Location

@@ -87,9 +87,12 @@ def _redeclared(workspace: Workspace, run: Run, readers: OwnReaders) -> Iterator
     """Old names of keys that a script of the project gives to options of its own, or another library to the class that is
     called."""
     for block, _ in run.parts.blocks:
-        is_call = isinstance(block.document, PythonDocument)
         for key, _ in block.renamed():
-            if patched_by(workspace, key) if is_call else readers.declare(key):
+            if isinstance(block.document, PythonDocument):  # a call of the library's own class
+                is_declared = bool(patched_by(workspace, key))
+            else:
+                is_declared = readers.declare(key)
+            if is_declared:
                 yield key.path
 
 

@@ -158,9 +158,7 @@ class OwnPrograms:
         from oomlint.documents.python.wording import program_says  # asked of commands alone
 
         code = data.decode("utf-8", "replace")
-        # A class that is derived from nothing has the name in common with a library's.
-        own = "|".join(re.findall(_OWN_CLASS, code)) or "$^"
-        if differentiates and not program_says(code, re.compile(rf"\b(?!(?:{own})\b){trainer}\b")):
+        if differentiates and not program_says(code, _library_s(trainer, code)):
             return True
         return bool(re.search(_IS_OF_ANOTHER, data)) and (
             not re.search(_NAMES_TRAINER, data) or self._has_own_loop(found)
@@ -199,3 +197,10 @@ class OwnPrograms:
         for name in (*files, *self.workspace.overlay):
             if name.rpartition("/")[2] in names:
                 yield declared.search(self.workspace.read_or_none(name) or b"") is not None
+
+
+def _library_s(trainer: str, code: str) -> re.Pattern[str]:
+    """What names a trainer of a library's in a program: a class of the program's own that is derived from nothing has but
+    the name in common with one."""
+    own = "".join(rf"(?!{name}\b)" for name in re.findall(_OWN_CLASS, code))
+    return re.compile(rf"\b{own}{trainer}\b")

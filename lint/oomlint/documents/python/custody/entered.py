@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from oomlint.documents.python.config_paths import default_of
+from oomlint.documents.python.configs.paths import default_of
 from oomlint.documents.python.custody.carried import hand_out
 from oomlint.documents.python.custody.loads import decided_by_unpacked, decided_by_value, said_by
 from oomlint.documents.python.custody.record import Custody, Touch, named_in_words

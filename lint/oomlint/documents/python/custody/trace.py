@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from oomlint.documents.base import Scalar
-from oomlint.documents.python.config_paths import option_of
+from oomlint.documents.python.configs.paths import option_of
 from oomlint.documents.python.custody.contexts import wrapped_in_parts
 from oomlint.documents.python.custody.entered import add_entered
 from oomlint.documents.python.custody.known_touches import (

@@ -8,7 +8,6 @@ from oomlint.documents.base import Call, Fact
 from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.collator_facts import collator_facts
 from oomlint.documents.python.data_facts import data_facts
-from oomlint.documents.python.endings import ending_facts
 from oomlint.documents.python.evaluation_facts import evaluation_facts
 from oomlint.documents.python.facts.background_saves import background_save_facts
 from oomlint.documents.python.facts.devices import (
@@ -27,6 +26,7 @@ from oomlint.documents.python.loss_facts import loss_facts
 from oomlint.documents.python.padded_samples import padded_sample_facts
 from oomlint.documents.python.picture_facts import picture_facts
 from oomlint.documents.python.side_facts import side_facts
+from oomlint.documents.python.sure.endings import ending_facts
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.text import Source
@@ -57,7 +57,7 @@ def facts_of(
     :func:`~oomlint.documents.python.formatted_samples.formatted_sample_facts`,
     :func:`~oomlint.documents.python.led_by_options.loading_facts`,
     :func:`~oomlint.documents.python.picture_facts.picture_facts` and
-    :func:`~oomlint.documents.python.endings.ending_facts`.
+    :func:`~oomlint.documents.python.sure.endings.ending_facts`.
     """
     script = Script(source, tree, places, evaluator, steps, calls, origin)
     facts = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Call, Mapping, Name, Node, Scalar
-from oomlint.documents.python.config_paths import function_of
+from oomlint.documents.python.configs.paths import function_of
 from oomlint.documents.python.environment import is_set_by_launchers, variable_asked
 from oomlint.documents.python.nodes import PythonScalar, filed_of, is_of_options, option_of
 from oomlint.documents.python.paths import path_of

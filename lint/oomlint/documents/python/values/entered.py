@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from oomlint.documents.base import Call, Node, Scalar
-from oomlint.documents.python.config_paths import argument_of, default_of
+from oomlint.documents.python.configs.paths import argument_of, default_of
 from oomlint.documents.python.scopes import FunctionNode, Scope
 from oomlint.documents.python.values.parameters import parameters_of
 from oomlint.documents.python.values.seen_nodes import from_elsewhere

@@ -10,9 +10,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Call, Name, Node, Scalar, Sequence
-from oomlint.documents.python.config_files import MAY_LOAD
-from oomlint.documents.python.config_paths import At
-from oomlint.documents.python.configs import ConfigFiles
+from oomlint.documents.python.configs.files import ConfigFiles
+from oomlint.documents.python.configs.loaded import MAY_LOAD
+from oomlint.documents.python.configs.paths import At
 from oomlint.documents.python.modules import Module, Modules
 from oomlint.documents.python.nodes import (
     Filed,

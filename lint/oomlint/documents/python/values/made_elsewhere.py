@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from oomlint.documents.base import Call, Mapping, Node, Scalar
-from oomlint.documents.python.config_paths import function_of
+from oomlint.documents.python.configs.paths import function_of
 from oomlint.documents.python.nodes import PythonEntry, PythonMapping, PythonScalar
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 from oomlint.documents.python.values.entered import entered

@@ -19,8 +19,8 @@ from msgspec import Struct
 from oomlint.documents.python.modules import MOST_FILES, Module, Modules, is_installed
 from oomlint.documents.python.parsers import dataclass_variables
 from oomlint.documents.python.scopes import Binding, Scope, call_name, dotted, enclosed
-from oomlint.documents.python.straight_line import Evaluated
 from oomlint.documents.python.strict_parsers import PARSE_ARGS, given_name, is_strict
+from oomlint.documents.python.sure.straight_line import Evaluated
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.walking import walk
 

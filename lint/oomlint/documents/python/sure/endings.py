@@ -15,8 +15,8 @@ from oomlint.documents.python.nodes import Arm, Guard
 from oomlint.documents.python.parsers import argparse_defaults
 from oomlint.documents.python.scopes import dotted
 from oomlint.documents.python.strict_parsers import ALL_MAKERS
-from oomlint.documents.python.sure_calls import misfit, signature_of
-from oomlint.documents.python.sure_facts import sure_facts
+from oomlint.documents.python.sure.calls import misfit, signature_of
+from oomlint.documents.python.sure.facts import sure_facts
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.text import Location, Source

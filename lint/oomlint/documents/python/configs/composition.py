@@ -97,7 +97,7 @@ class Words(Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, options: MappingABC[str, str | None]) -> Words:
         """Args:
-        options: as :class:`~oomlint.documents.python.config_paths.ConfigPaths` has them.
+        options: as :class:`~oomlint.documents.python.configs.paths.ConfigPaths` has them.
         """
         said = {name[:-1]: word for name, word in options.items() if name.endswith("=")}
         bare = (word for name, word in options.items() if name.isdigit() and word is not None)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from oomlint.documents.python.scopes import FunctionNode, dotted
-from oomlint.documents.python.straight_line import Evaluated
-from oomlint.documents.python.sure_lookups import Home, SureLookups
+from oomlint.documents.python.sure.lookups import Home, SureLookups
+from oomlint.documents.python.sure.straight_line import Evaluated
 
 # Python's data model: what else may decide on the arguments of a class.
 _OTHER_MAKERS = frozenset({"__new__", "__call__"})

@@ -234,10 +234,10 @@ class ConfigPaths:
         self.asked.add(name)
         for spelled in option_names(at.home.tree).get(name, (name,)):
             if spelled in self.options:
-                return self._said(spelled)
+                return self.said(spelled)
         words = positional_names(at.home.tree)
         if name in words and str(words.index(name) + 1) in self.options:
-            return self._said(str(words.index(name) + 1))
+            return self.said(str(words.index(name) + 1))
         if default is None:
             return None
         return self._path(default, at.within(at.home.scope_of_default(default)))
@@ -251,7 +251,8 @@ class ConfigPaths:
         """What the command sets a variable to; ``None`` of what only the shell knows."""
         return self.options[f"${name}"]
 
-    def _said(self, key: str) -> str | None:
+    def said(self, key: str) -> str | None:
+        """What the command says by an option; ``None`` of what only the shell knows, too."""
         self.told += key in self.options
         return self.options.get(key)
 
@@ -287,7 +288,7 @@ class ConfigPaths:
             return None
         if dotted(expression.value) == "sys.argv" and number > 0:
             self.asked.add(str(number))
-            return self._said(str(number))
+            return self.said(str(number))
         holder = expression.value
         if isinstance(holder, ast.Attribute) and holder.attr == "parents" and number >= 0:
             path = self._path(holder.value, at.deeper)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct
 
 from oomlint.documents.base import UNKNOWN, Mapping
-from oomlint.documents.python.config_paths import At, ConfigPaths, option_of
+from oomlint.documents.python.configs.paths import At, ConfigPaths, option_of
 from oomlint.documents.python.nodes import Filed
 from oomlint.documents.python.parsers import option_names
 from oomlint.documents.python.scopes import FunctionNode, dotted, enclosed

@@ -11,7 +11,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from oomlint.documents.python.scopes import dotted
-from oomlint.documents.python.straight_line import Evaluated
+from oomlint.documents.python.sure.straight_line import Evaluated
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.walking import walk
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from oomlint.documents.base import Fact
 from oomlint.documents.python.import_chain import SureImport, lacks, sure_imports
 from oomlint.documents.python.modules import is_installed
-from oomlint.documents.python.straight_line import straight_line
-from oomlint.documents.python.sure_calls import failing_calls
-from oomlint.documents.python.sure_errors import sure_errors
-from oomlint.documents.python.sure_lookups import SureLookups
+from oomlint.documents.python.sure.calls import failing_calls
+from oomlint.documents.python.sure.errors import sure_errors
+from oomlint.documents.python.sure.lookups import SureLookups
+from oomlint.documents.python.sure.straight_line import straight_line
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
 from oomlint.documents.suffixes import kind_of

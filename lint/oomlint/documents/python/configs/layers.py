@@ -25,7 +25,7 @@ def is_from_line(layer: ast.expr, scope: Scope) -> bool:
 
 def may_say_keys(options: MappingABC[str, str | None]) -> bool:
     """Whether the command that starts the script says keys of its configs, ``training.lr=1e-5``, or may. ``options``: as
-    :class:`~oomlint.documents.python.config_paths.ConfigPaths` has them."""
+    :class:`~oomlint.documents.python.configs.paths.ConfigPaths` has them."""
     said = ((name, word) for name, word in options.items() if not name.startswith("$"))
     return any(word is None or name.endswith("=") or "=" in word for name, word in said)
 

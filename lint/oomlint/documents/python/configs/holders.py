@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from oomlint.documents.base import UNKNOWN, Document, Mapping, Node, Scalar, Sequence
-from oomlint.documents.python.config_paths import At
+from oomlint.documents.python.configs.paths import At
 from oomlint.documents.python.instances import default_in, fields_in
 from oomlint.documents.python.nodes import ConfigFile, Filed, UnwrittenEntry
 from oomlint.documents.python.scopes import FunctionNode, dotted
