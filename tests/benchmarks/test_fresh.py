@@ -85,6 +85,7 @@ def test_every_row_goes_the_way_of_a_users_file() -> None:
         ("fresh-4", "fourth fresh set"),
         ("fresh-5", "fifth fresh set"),
         ("fresh-6", "sixth fresh set"),
+        ("fresh-7", "seventh fresh set"),
     ],
 )
 def test_the_page_says_how_near_the_estimates_come(
