@@ -41,7 +41,7 @@ from oomlint.plan import Plan
 # The measured sets, where they lie beside the checkout.
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "truth"
 HERE = Path(__file__).parent
-FRESH = ("fresh", "fresh-2", "fresh-3", "fresh-4", "fresh-5", "fresh-6")
+FRESH = ("fresh", "fresh-2", "fresh-3", "fresh-4", "fresh-5", "fresh-6", "fresh-7")
 """The sets of publishers that nobody had brought the model to when they were collected, oldest first."""
 # The simulated rows hold no cuBLAS workspace, no NCCL and no CUDA context.
 _BARE = GpuLimits(cublas_workspace=0, nccl=0, nccl_high=0)

@@ -72,6 +72,17 @@ def test_weights_were_loaded_in_fp32(release: str, dtype: str) -> None:
     assert _pinned(script, release).plan.precision.param == dtype
 
 
+@pytest.mark.parametrize(
+    ("release", "option", "attention"),
+    [("4.35.2", "", "eager"), ("4.36.0", "", "sdpa"), ("4.35.2", " --use_fast_kernels", "sdpa")],
+)
+def test_attention_is_what_transformers_takes(release: str, option: str, attention: str) -> None:
+    script = f"python -m llama_recipes.finetuning --model_name meta-llama/Llama-2-7b-hf{option}\n"
+    files = {"run.sh": script, "requirements.txt": f"transformers=={release}\n"}
+    (run,) = link(files).runs
+    assert run.plan.model.attn_impl == attention
+
+
 @pytest.mark.parametrize(("release", "device"), [("0.0.3", "gpu"), ("0.0.4", None)])
 def test_adapters_were_saved_through_the_whole_state_dict(release: str, device: str | None) -> None:
     save = _pinned(_SEED, release).plan.save

@@ -297,6 +297,17 @@ def test_the_allocator_is_open_where_nobody_says_the_release() -> None:
     assert EXPANDS_SEGMENTS not in v1.open  # there was no second configuration before
 
 
+def test_the_allocator_is_set_where_torchrun_is_started() -> None:
+    """On one GPU llamafactory-cli runs the training itself, with PyTorch's own allocator."""
+    alone = {"parallel.gpus_per_node": 1}
+    cli = {"a.yaml": SFT, "run.sh": "llamafactory-cli train a.yaml\n"}
+    assert runs_of(cli, **alone)[0].plan.env.expandable_segments is None
+    assert runs_of({"a.yaml": SFT}, **alone)[0].plan.env.expandable_segments is None
+    assert runs_of(cli, **{"parallel.gpus_per_node": 2})[0].plan.env.expandable_segments is True
+    forced = {"a.yaml": SFT, "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train a.yaml\n"}
+    assert runs_of(forced, **alone)[0].plan.env.expandable_segments is True
+
+
 def test_a_switch_that_cannot_be_read_leaves_checkpointing_unread() -> None:
     run = run_of(SFT + "disable_gradient_checkpointing: ${oc.env:OFF}\n")
     assert run.plan.checkpointing.mode == "full"

@@ -79,7 +79,14 @@ FSDP = {"parallel__backend": "fsdp2"}
             9 + 1.12 * (3 + 2 * 2 * BLOCK / GB) + 1.12 * 21 + 12.5,
             9 + 1.12 * (3 + 2 * 2 * BLOCK / GB) + max(1.12 * 21 + 12.5, 36),
         ),
-        ({"parallel__backend": "fsdp1", "env__expandable_segments": True}, 1.02 * 33, 1.02 * 33),
+        # Segments that grow are of one stream too; without a cache there are none.
+        ({**FSDP, "env__expandable_segments": True}, 9 + 1.02 * (3 + 21 + 10), 9 + 1.02 * (3 + 21 + 10)),
+        (
+            {"parallel__backend": "fsdp1", "env__expandable_segments": True},
+            9 + 1.02 * (3 + 2 * 2 * BLOCK / GB + 21 + 10),
+            9 + 1.02 * (3 + 2 * 2 * BLOCK / GB + 21 + 10),
+        ),
+        ({**FSDP, "env__no_caching": True}, 1.02 * 33, 1.02 * 33),
         # The largest tensor in the width that it keeps.
         ({"model__from_scratch": False}, ONE, 2 * LARGEST / GB + STEPPED),
         ({"model__from_scratch": False, "env__empty_cache_steps": 5}, ONE, ONE),

@@ -21,7 +21,7 @@ TABLE = Path(__file__).with_name("readings.jsonl")
 
 CHOOSING = ("fresh", "fresh-2", "fresh-3", "fresh-4", "fresh-5")
 """Sets that the shares in force were chosen on."""
-LATER = ("fresh-6",)
+LATER = ("fresh-6", "fresh-7")
 """Sets that came after: of these the shares are a forecast."""
 
 # What learns from preferences or from its own answers (oomlint/plan/training.py names more of them; these are read here).

@@ -64,6 +64,12 @@ EVALUATES_FUSED = LibraryChange(
     "Liger fuses the loss in training alone, so that evaluation makes all logits",
     "transformers 5.14.0 and 5.15.0 trainer.py prediction_step: skip_logits",
 )
+SDPA = LibraryChange(
+    "transformers",
+    (4, 36),
+    "attention is computed step by step, with all its scores in memory",
+    "transformers' release notes of 4.36: PyTorch's scaled_dot_product_attention by default",
+)
 
 # -- torch -----------------------------------------------------------------------------------------
 

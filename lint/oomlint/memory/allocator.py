@@ -118,8 +118,9 @@ def reserved_above(
     expandable = bool(env.expandable_segments or env.no_caching)
     # FSDP gathers and reduces on streams of their own, and blocks never change their pool: what
     # gradients and windows reach at any time stays reserved for them
-    # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _flat_param.py).
-    apart = ranks.backend in ("fsdp1", "fsdp2") and not expandable
+    # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _flat_param.py). A segment that grows is of one stream
+    # too (PyTorch 001074d2 c10/cuda/CUDACachingAllocator.cpp, try_allocate_expandable_block).
+    apart = ranks.backend in ("fsdp1", "fsdp2") and not env.no_caching
     share = _EXPANDABLE if expandable else _FIXED
     one, moving = _one_length(points, expandable=expandable, apart=apart)
     if ranks.backend == "fsdp1" and apart:

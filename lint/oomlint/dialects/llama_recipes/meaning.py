@@ -25,6 +25,7 @@ from oomlint.dialects.machine.launcher_meaning import launcher_of
 from oomlint.dialects.machine.meaning import launch_one_process
 from oomlint.dialects.machine.visible import visible_gpus
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
+from oomlint.dialects.releases import SDPA
 from oomlint.dialects.setting import Origin
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
@@ -458,7 +459,9 @@ meaning.always(f.checkpointing.offload, "none", _SCRIPT)
 @meaning.derive(f.model.attn_impl)
 def attention(run: Cells) -> Any:
     """transformers takes sdpa by itself since 4.36; before that only with this option."""
-    return "sdpa" if run[own.fast_kernels] or not _is_old(run) else "eager"
+    if run[own.fast_kernels]:
+        return "sdpa"
+    return "eager" if _is_old(run) or run.made(SDPA) is False else "sdpa"
 
 
 @attention.written

@@ -89,7 +89,10 @@ def nodes_of_torchrun(run: Cells) -> Any:
 
 @launching.default(f.env.expandable_segments, source=f"{_LAUNCHER}:74")
 def expands_segments(run: Cells) -> Any:
-    """A config whose launch line is not at hand is started with llamafactory-cli, as a rule."""
+    """A config whose launch line is not at hand is started with llamafactory-cli, as a rule. It sets the allocator for
+    the processes that it has torchrun start, and on one GPU it starts none (:51)."""
     if not _is_by_cli(run) and launcher_of(run) is not None:
+        return None
+    if run[f.parallel.world] == 1 and not run[lf_env.torchrun]:
         return None
     return True if run[lf_env.optim_torch] is not False and run.has(EXPANDS_SEGMENTS) else None

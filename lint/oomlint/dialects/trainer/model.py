@@ -16,7 +16,7 @@ from oomlint.dialects.machine.launcher_keys import PLAIN
 from oomlint.dialects.machine.launcher_meaning import launcher_of, own_starter
 from oomlint.dialects.machine.visible import listed
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
-from oomlint.dialects.releases import CHECKPOINT_DTYPE, INPUT_GRADS, NUMBERED_DEVICE
+from oomlint.dialects.releases import CHECKPOINT_DTYPE, INPUT_GRADS, NUMBERED_DEVICE, SDPA
 from oomlint.dialects.setting import Setting
 from oomlint.dialects.trainer.fields import hf, script
 from oomlint.dialects.trainer.unfollowed import of_unread_program
@@ -167,10 +167,6 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {f.model.attn_impl: wanted}
 
 
-_SDPA = LibraryChange(
-    "transformers", (4, 36), "attention is computed step by step, with all its scores in memory",
-    "transformers' release notes of 4.36: PyTorch's scaled_dot_product_attention by default",
-)  # fmt: skip
 _TORCH_SDPA = LibraryChange(
     "torch", (2, 0), "attention is computed step by step, with all its scores in memory",
     "torch 2.0 nn/functional.py scaled_dot_product_attention; THUDM/chatglm2-6b modeling_chatglm.py CoreAttention asks for 2",
@@ -188,8 +184,8 @@ def default_attention(run: Cells) -> Any:
     dims = run[f.model.dims]
     if run.made(_TORCH_SDPA) is False:
         return Sourced("eager", _TORCH_SDPA.source)
-    if run.made(_SDPA) is False and dims is not None and dims.arch in _STEP_BY_STEP:
-        return Sourced("eager", _SDPA.source)
+    if run.made(SDPA) is False and dims is not None and dims.arch in _STEP_BY_STEP:
+        return Sourced("eager", SDPA.source)
     return Sourced("sdpa", "transformers 5.23 takes sdpa where the model has it")
 
 
