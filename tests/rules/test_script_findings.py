@@ -618,6 +618,24 @@ def test_a_list_that_the_processes_take_anyway_is_not_missed(
     assert [d.severity for d in found] == [severity]
 
 
+def test_a_list_is_not_missed_by_as_many_processes_as_accelerate_s_config_starts() -> None:
+    config = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: {}\n"
+    files = {
+        "run.sh": "CUDA_VISIBLE_DEVICES=0,1\naccelerate launch --config_file acc.yaml train.py\n",
+        "train.py": MERGES.format(share="").split("model.save_pretrained_merged")[0],
+    }
+    for processes, severity in ((2, Severity.INFO), (1, Severity.WARNING)):
+        report = report_of({**files, "acc.yaml": config.format(processes)}, hardware="8xA100-80GB")
+        found = [d for d in report.diagnoses if d.rule.code == "OOM702"]
+        assert [d.severity for d in found] == [severity]
+
+
+def test_threads_of_the_cpus_that_are_not_exported_are_a_remark() -> None:
+    report = report_of({"train.sh": f"OMP_NUM_THREADS=8\n{RECIPE}"}, hardware="8xA100-80GB")
+    found = [d for d in report.diagnoses if "OMP_NUM_THREADS" in d.finding.message]
+    assert [d.severity for d in found] == [Severity.INFO]
+
+
 def test_lines_that_end_in_a_carriage_return_end_the_run_before_it_needs_memory():
     unix = RECIPE.replace(" --enable_fsdp", " \\\n  --enable_fsdp")
     unix = unix.replace(" --use_peft --peft_method lora", "").replace(" --quantization 8bit", "")
