@@ -91,7 +91,9 @@ def _spelled(launch: Launch, entry: Entry) -> Iterator[str | None]:
     is_assignment = launch.command.assignments.entries.get(entry.key) is entry
     if is_assignment:
         text = _text(entry.value)
-        yield None if text is None else f"{entry.key}={text}"
+        written = launch.document.source.text[: entry.key_span.start]
+        added = "+" * (len(written) - len(written.rstrip("+")))  # Hydra's mark of a key that is new
+        yield None if text is None else f"{added}{entry.key}={text}"
         return
     option = ("-" if len(entry.key) == 1 else "--") + entry.key
     text = _text(entry.value)
