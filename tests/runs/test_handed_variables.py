@@ -1,7 +1,7 @@
 """Scripts that other scripts start run with the variables of those, and with what they hand them."""
 
 import pytest
-from tests.linked import link, workspace_of
+from tests.linked import link, report_of, workspace_of
 
 from oomlint.dialects.machine.handed import handed
 from oomlint.documents.shell import document
@@ -144,3 +144,19 @@ def test_a_key_that_is_new_to_hydra_is_handed_on_as_one() -> None:
     assert script is not None
     (given,) = handed(script)
     assert given.arguments == ("+trainer.more=1", "++a.b=2", "--lr", "1")
+
+
+def test_a_key_that_is_new_to_hydra_is_none_that_it_refuses() -> None:
+    """However the script that starts it has it: from an array within another."""
+    config = "trainer: {nnodes: 1, n_gpus_per_node: 2}\nactor_rollout_ref: {model: {path: a/b}}\n"
+    inner = _HYDRA.replace("algorithm.adv_estimator=grpo", "").replace("trainer.nnodes=1", "")
+    inner = inner.replace("actor_rollout_ref.rollout.gpu_memory_utilization=0.6", "")
+    for mark, is_refused in (("+", False), ("", True)):
+        outer = f'MORE=({mark}trainer.more=1)\nCMD=(bash inner.sh "${{MORE[@]}}")\n"${{CMD[@]}}"\n'
+        files = {
+            "outer.sh": outer,
+            "inner.sh": inner,
+            "verl/trainer/config/ppo_trainer.yaml": config,
+        }
+        found = [d for d in report_of(files).diagnoses if d.rule.code == "OOM905"]
+        assert bool(found) is is_refused

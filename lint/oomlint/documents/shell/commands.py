@@ -214,7 +214,7 @@ class CommandReader:
         span, container, stuck = self._extent(range(number, number + 1))
         return ShellEntry(
             match.group(2), key_span, value, span,
-            container=container, stuck=stuck or key_stuck, order=number,
+            container=container, stuck=stuck or key_stuck, order=number, lead=match.group(1),
         )  # fmt: skip
 
     def _bare(self, word: Word) -> ShellScalar:
