@@ -160,16 +160,11 @@ def _loops(statement: ast.stmt, scope: Scope, walk: _Walk) -> bool:
 
 def _tries(statement: ast.stmt, scope: Scope, walk: _Walk) -> bool:
     """What is raised in a block is raised all the same where every handler of it ends the program, or raises again."""
-    assert isinstance(statement, (ast.Try, getattr(ast, "TryStar", ast.Try)))
-    if not all(_ends(handler.body) for handler in statement.handlers):
+    if not isinstance(statement, ast.Try) or not all(_ends(h.body) for h in statement.handlers):
         return _passed_over((statement,), walk)
     body = (*statement.body, *statement.orelse, *statement.finalbody)
     _block(body, scope, walk)
     return not _leaves(body)
-
-
-def _matches(statement: ast.stmt, scope: Scope, walk: _Walk) -> bool:
-    return _passed_over((statement,), walk)
 
 
 def _ends(body: Sequence[ast.stmt]) -> bool:
@@ -201,7 +196,7 @@ _HANDLERS: dict[type[ast.stmt], _Handler] = {
     ast.While: _loops,
     ast.Try: _tries,
     getattr(ast, "TryStar", ast.Try): _tries,  # of Python 3.11
-    ast.Match: _matches,
+    ast.Match: _tries,
 }
 
 
