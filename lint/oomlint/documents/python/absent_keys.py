@@ -43,7 +43,7 @@ def absent_keys(
     path: str, tree: Tree, evaluator: Evaluator, certain: Sequence[Evaluated]
 ) -> Iterator[AbsentKey]:
     """The first that fails: what comes behind it is not reached."""
-    for each in certain:
+    for each in certain if evaluator.may_load else ():
         node = each.node
         if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
             continue
