@@ -69,6 +69,7 @@ FIRST_READINGS = (
     ("thirty-seventh, 2026-12-01", "findings-37.jsonl", 86),
     ("thirty-seventh, on the other machine, after the mends", "findings-37a.jsonl", 86),
     ("thirty-eighth, 2026-12-01", "findings-38.jsonl", 86),
+    ("thirty-ninth, 2026-12-01", "findings-39.jsonl", 90),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

@@ -596,3 +596,86 @@ model(1).loss.backward()
 def test_what_a_class_of_the_project_s_options_does_not_have(asks: str, is_sure: bool) -> None:
     why = "ModelArguments has no path, which train.py asks it for"
     assert _reasons(_CLASSES.format(asks=asks)) == ([why] if is_sure else [])
+
+
+_CONFIGURED = """\
+import yaml
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from elsewhere import complete
+
+
+def load(path):
+    with open(path) as file:
+        config = yaml.safe_load(file)
+    return config
+
+
+def main():
+    cfg = load("a.yaml")
+    {before}
+    model = AutoModelForCausalLM.from_pretrained(cfg["model"]["name"])
+    args = TrainingArguments(output_dir="o", warmup_steps={asked})
+    Trainer(model=model, args=args, train_dataset=data).train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def _of_config(asked: str, before: str = "pass", more: str = "") -> list[str]:
+    script = _CONFIGURED.replace("{before}", before).replace("{asked}", asked)
+    config = f"model: {{name: gpt2}}\ntraining:\n  lr: 1.0e-5\n{more}"
+    document = workspace_of({"train.py": script, "a.yaml": config}).document("train.py")
+    assert document is not None
+    return [fact.detail["why"] for fact in document.facts if fact.kind == "ends-early"]
+
+
+@pytest.mark.parametrize(
+    ("handled", "is_sure"),
+    [
+        ("print(error)\n        raise", True),
+        ("print(error)\n        sys.exit(1)", True),
+        ('raise RuntimeError("no") from error', True),
+        ("print(error)", False),
+        ("if sometimes():\n            raise", False),
+    ],
+)
+def test_what_is_raised_ends_the_program_where_whoever_catches_it_does(
+    handled: str, is_sure: bool
+) -> None:
+    called = f"    try:\n        main()\n    except Exception as error:\n        {handled}\n"
+    script = _CONFIGURED.replace("{before}", "pass").replace("{asked}", 'cfg["lr"]')
+    script = script.replace('__main__":\n    main()\n', f'__main__":\n{called}')
+    files = {"train.py": script, "a.yaml": "model: {name: gpt2}\n"}
+    document = workspace_of(files).document("train.py")
+    assert document is not None
+    found = [fact.detail["why"] for fact in document.facts if fact.kind == "ends-early"]
+    assert found == (["a.yaml has no lr, which train.py asks it for"] if is_sure else [])
+
+
+def test_a_key_that_the_config_file_has_not_ends_the_program() -> None:
+    why = "a.yaml has no training.warmup, which train.py asks it for"
+    assert _of_config('cfg["training"]["warmup"]') == [why]
+    assert _of_config('cfg["training"]["warmup"]', "print(cfg)") == [why]
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "more"),
+    [
+        ('cfg["training"]["lr"]', "pass", ""),
+        ('cfg["training"].get("warmup", 0)', "pass", ""),
+        ('cfg["training"]["warmup"] if "warmup" in cfg["training"] else 0', "pass", ""),
+        ('cfg["training"]["warmup"]', 'cfg["training"]["warmup"] = 3', ""),
+        ('cfg["training"]["warmup"]', 'cfg["training"].setdefault("warmup", 3)', ""),
+        ('cfg["training"]["warmup"]', "cfg.update(more)", ""),
+        ('cfg["training"]["warmup"]', "complete(cfg)", ""),
+        ('cfg["training"]["warmup"]', 'complete(cfg["training"])', ""),
+        ('cfg["training"]["warmup"]', "cfg = {**defaults, **cfg}", ""),
+        ('cfg["training"]["warmup"]', "pass", "  <<: {warmup: 3}\n"),
+        ('cfg["training"]["warmup"]', "pass", "  warmup: null\n"),
+        ('cfg["training"]["warmup"]', "if sometimes():\n        return", ""),
+    ],
+)
+def test_a_key_that_may_be_there_does_not(asked: str, before: str, more: str) -> None:
+    assert not _of_config(asked, before, more)

@@ -9,7 +9,7 @@ from tests.linked import run_of, workspace_of
 from oomlint.config.overrides import read_pair
 from oomlint.dialects import registry
 from oomlint.dialects.trl.releases import CHUNKS_LOSS
-from oomlint.files.requirements import NEWEST, floors, installed, pins, submodules
+from oomlint.files.requirements import NEWEST, floors, installed, pins, ranges, submodules
 from oomlint.files.workspace import Workspace
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -296,6 +296,21 @@ def test_a_script_that_sets_up_the_environment_pins(name: str, pinned: str | Non
 )  # fmt: skip
 def test_the_oldest_release_that_is_asked_for(name: str, text: str, found: dict[str, str]) -> None:
     assert floors(name, text) == found
+
+
+@pytest.mark.parametrize(
+    ("required", "found"),
+    [
+        ("trl>=0.18,<=0.24.0", {"trl": "0.18"}),
+        ("transformers<5", {"transformers": "0"}),
+        ("transformers~=4.46", {"transformers": "4.46"}),
+        ("transformers==4.46.*", {}),
+        ("transformers>=4.40", {}),
+        ("trl @ git+https://github.com/huggingface/trl@v0.19.1", {}),
+    ],
+)
+def test_a_pin_that_is_the_newest_of_a_range(required: str, found: dict[str, str]) -> None:
+    assert ranges("requirements.txt", f"{required}\n") == found
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from tests.plans import LLAMA_8B, plan_of
 
 from oomlint.datasets import Lengths, texts
+from oomlint.documents.base import PythonDocument
+from oomlint.documents.text import Source
 from oomlint.errors import CannotEdit
 from oomlint.hardware import parse_hardware, usable_bytes
 from oomlint.judgement import (
@@ -1093,6 +1095,10 @@ def test_why_a_whole_file_or_program_was_not_read() -> None:
     launched = written("x")
     launched.block.level = Level.UNREAD
     assert said(launched) == "no file says for certain how it is started"
+    called = written("LoraConfig(r=8)", row=None)
+    called.block.document = PythonDocument(Source("a.py", "LoraConfig(r=8)"))
+    called.entry.key, called.entry.key_span = "LoraConfig", called.entry.value.span
+    assert said(called) == "LoraConfig is called in a branch that only running takes"
     assert said(None, field=f.model.id, model__id="a/b") == "there is no config.json of a/b here"
     assert said(None, field=f.model.id) == "model.id is not known"
 

@@ -147,6 +147,26 @@ def test_a_floor_closes_what_lies_below_it() -> None:
     assert not any(c.package == "trl" and c.since <= (1, 7) for c in _run(SFT, "trl>=1.7\n").open)
 
 
+@pytest.mark.parametrize(
+    ("required", "is_open"),
+    [
+        ("trl>=0.20,<1.16\n", True),
+        ("trl<1.16\n", True),
+        ("trl>=1.15,<1.16\n", False),
+        ("trl==1.15.2\n", False),
+        ("trl>=0.20,<1.6\n", False),
+    ],
+)
+def test_of_a_range_of_releases_the_older_ones_count_too(required: str, is_open: bool) -> None:
+    """It is computed with the newest of them, as an installation of today would get it."""
+    run = _run(SFT, required)
+    assert (CHUNKS_LOSS in run.open) is is_open
+    if is_open:
+        text = SFT.replace("per_device_train_batch_size: 2", "per_device_train_batch_size: 16")
+        said = _names(_forecast(text, required))["versions.trl"]
+        assert "requirements.txt allows several releases of trl; before" in said
+
+
 def test_what_the_newest_release_requires_is_no_alternative() -> None:
     packages = {(c.package, c.since) for c in _run(LORA).open}
     assert ("peft", (0, 12)) not in packages  # transformers 5 requires 0.18

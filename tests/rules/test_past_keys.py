@@ -24,6 +24,7 @@ from oomlint_rules.settings.unknown_key_ignored import UnknownKeyIgnored
         (f"{AXOLOTL}load_4bit: true\n", "axolotl==0.9.2\n", Severity.WARNING),
         (f"{LLAMA_FACTORY}hf_auth_token: x\n", "", Severity.INFO),
         (f"{LLAMA_FACTORY}hf_auth_token: x\n", "llamafactory==0.9.3\n", Severity.ERROR),
+        (f"{LLAMA_FACTORY}hf_auth_token: x\n", "llamafactory>=0.1,<=0.9.3\n", Severity.INFO),
         # No release had it, and nothing here starts LLaMA-Factory with the file.
         (f"{LLAMA_FACTORY}hf_auth_tokens: x\n", "", Severity.INFO),
     ],

@@ -642,6 +642,24 @@ def test_a_list_that_the_processes_take_anyway_is_not_missed(
     assert [d.severity for d in found] == [severity]
 
 
+def test_a_list_is_not_missed_by_as_many_processes_as_accelerate_s_config_starts() -> None:
+    config = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: {}\n"
+    files = {
+        "run.sh": "CUDA_VISIBLE_DEVICES=0,1\naccelerate launch --config_file acc.yaml train.py\n",
+        "train.py": MERGES.format(share="").split("model.save_pretrained_merged")[0],
+    }
+    for processes, severity in ((2, Severity.INFO), (1, Severity.WARNING)):
+        report = report_of({**files, "acc.yaml": config.format(processes)}, hardware="8xA100-80GB")
+        found = [d for d in report.diagnoses if d.rule.code == "OOM702"]
+        assert [d.severity for d in found] == [severity]
+
+
+def test_threads_of_the_cpus_that_are_not_exported_are_a_remark() -> None:
+    report = report_of({"train.sh": f"OMP_NUM_THREADS=8\n{RECIPE}"}, hardware="8xA100-80GB")
+    found = [d for d in report.diagnoses if "OMP_NUM_THREADS" in d.finding.message]
+    assert [d.severity for d in found] == [Severity.INFO]
+
+
 def test_lines_that_end_in_a_carriage_return_end_the_run_before_it_needs_memory():
     unix = RECIPE.replace(" --enable_fsdp", " \\\n  --enable_fsdp")
     unix = unix.replace(" --use_peft --peft_method lora", "").replace(" --quantization 8bit", "")
@@ -674,3 +692,37 @@ def test_of_sharding_that_raises_the_peak_nobody_says_that_it_falls():
     (found,) = (d.finding for d in report.diagnoses if d.rule.code == "OOM302")
     assert found.message == "each of 4 GPUs keeps all 61.0 GiB of weights, more than it has"
     assert not any("the peak falls" in each for each in found.details)
+
+
+_ON_NO_NUMBER = b"""\
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", device_map="cuda")
+how = TrainingArguments("out", per_device_train_batch_size=4, bf16=True)
+Trainer(model=model, args=how, train_dataset=load_dataset("tatsu-lab/alpaca")["train"]).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("required", "severity"),
+    [
+        (b"transformers", Severity.INFO),
+        (b"transformers==4.57.1", None),
+        (b"transformers>=5.0", Severity.WARNING),
+    ],
+)
+def test_what_only_some_releases_of_a_range_do_is_a_remark(
+    required: bytes, severity: Severity | None
+) -> None:
+    """Before transformers 5.0 the Trainer leaves a model on "cuda" where it is, and drives one card."""
+    files = {
+        "train.py": _ON_NO_NUMBER,
+        "run.sh": b"CUDA_VISIBLE_DEVICES=0,1 python train.py\n",
+        "requirements.txt": required + b"\n",
+    }
+    report = lint(Workspace(Path("/project"), files), list(files), Options())
+    found = [each for each in report.diagnoses if each.rule.code == "OOM705"]
+    assert [each.severity for each in found] == ([] if severity is None else [severity])
+    if severity is Severity.INFO:
+        assert "before transformers 5.0" in found[0].finding.text

@@ -87,6 +87,16 @@ def test_the_settings_that_a_parser_of_trl_opens(config: str, is_missing: bool) 
         ("run.sh", TRAINER.format("src/train.py", "${DS:-gone.json}"), {}),
         ("run.sh", TRAINER.format("src/train.py", "gone.json"), {"README.md": "Copy: cp a/b.json gone.json\n"}),
         ("run.sh", TRAINER.format("src/train.py", "gone.json"), {"make.py": 'open("gone.json", "w")\n'}),
+        (
+            "run.sh",
+            TRAINER.format("src/train.py", "gone.json"),
+            {"make.py": 'with open(os.path.join(folder, "gone.json"), "w") as file:\n    file.write(text)\n'},
+        ),
+        (
+            "run.sh",
+            TRAINER.format("src/train.py", "gone.json"),
+            {"make.py": 'open(folder + "/gone.json", mode="w").write(text)\n'},
+        ),
         ("run.sh", LAUNCHER.format("gone.yaml", "src/train.py"), {"requirements.txt": "accelerate==0.16.0\n"}),
         # Slurm runs a copy of the script.
         (

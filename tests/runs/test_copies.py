@@ -25,6 +25,7 @@ MODEL = "class FeedForward(nn.Module):\n    def __init__(self, dim, hidden_dim):
 SHARDS = "for block in model.layers:\n    fully_shard(block, mesh=mesh)\n"
 EXAMPLE = '[model]\nname = "llama3"\nflavor = "70B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n[parallelism]\ndata_parallel_shard_degree = -1\n'
 OWN = EXAMPLE.replace("8192", "4096")
+GUIDE = "# Beispiele\n\n    torchrun train.py train.toml\n"
 SHOWN = "accelerate launch --config_file examples/gone.yaml train.py\n"
 COPY = {
     "torchtitan/train.py": LOOP,
@@ -42,7 +43,7 @@ def _framework(monkeypatch: pytest.MonkeyPatch) -> None:
     data = packed(
         ("pytorch/torchtitan", "0000000", "2026-01-01"),
         {blob_id(text): DAY for text in texts},
-        {blob_id(EXAMPLE.encode()), blob_id(SHOWN.encode())},
+        {blob_id(EXAMPLE.encode()), blob_id(SHOWN.encode()), blob_id(GUIDE.encode())},
         {each for text in COPY.values() for each in digests(text).values()},
         [("0.1.0", DAY - 100), ("0.2.0", DAY + 5), ("0.3.0", DAY + 90)],
     )
@@ -110,6 +111,8 @@ def test_package_of_the_same_name_is_no_copy() -> None:
         ({}, ("train.toml",), Severity.ERROR),
         ({"README.md": "We train with train.toml.\n"}, (), Severity.ERROR),
         ({"README.md": "Ours. Features: [long](./train.toml), [t](x) and\n"}, (), Severity.INFO),
+        ({"README.md": f"# Ours\n{GUIDE}", "README_de.md": GUIDE}, (), Severity.INFO),
+        ({"README.md": f"{GUIDE}We run train.toml.\n", "README_de.md": GUIDE}, (), Severity.ERROR),
         ({"docs/README.md": "See train.toml.\n"}, (), Severity.INFO),
         ({"torchtitan/README.txt": "See train.toml.\n"}, (), Severity.INFO),
     ],
@@ -118,6 +121,8 @@ def test_package_of_the_same_name_is_no_copy() -> None:
         "named by the user",
         "named by a guide",
         "by a link",
+        "in a line of the framework's",
+        "in another line",
         "by a manual",
         "by the package",
     ],

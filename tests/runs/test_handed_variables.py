@@ -1,8 +1,9 @@
-"""Scripts that other scripts start run with the variables of those."""
+"""Scripts that other scripts start run with the variables of those, and with what they hand them."""
 
 import pytest
-from tests.linked import link
+from tests.linked import link, report_of, workspace_of
 
+from oomlint.dialects.machine.handed import handed
 from oomlint.documents.shell import document
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
@@ -108,3 +109,54 @@ def test_runs_of_one_line_are_named_by_what_starts_them():
     }
     names = sorted(run.name for run in link(files).runs)
     assert names == ["train.sh (large.sh)", "train.sh (small.sh)"]
+
+
+_HYDRA = """\
+python3 -m verl.trainer.main_ppo \\
+    algorithm.adv_estimator=grpo \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct \\
+    actor_rollout_ref.rollout.gpu_memory_utilization=0.6 \\
+    trainer.n_gpus_per_node=2 \\
+    trainer.nnodes=1 "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [
+        "bash inner.sh {}\n",
+        'MORE=({})\nbash inner.sh "${{MORE[@]}}"\n',
+        'CMD=(bash inner.sh {})\n"${{CMD[@]}}" 2>&1 | tee log\n',
+    ],
+)
+def test_keys_that_a_script_is_handed_count(starts: str) -> None:
+    """Behind those that it says itself: Hydra takes the last."""
+    line = starts.format("actor_rollout_ref.model.path=Qwen/Qwen3-8B trainer.n_gpus_per_node=4")
+    (run,) = link({"outer.sh": line, "inner.sh": _HYDRA}).runs
+    assert run.plan.model.id == "Qwen/Qwen3-8B"
+    assert run.plan.parallel.gpus_per_node == 4
+    assert run.plan.objective.rollout.gpu_mem_util == 0.6
+
+
+def test_a_key_that_is_new_to_hydra_is_handed_on_as_one() -> None:
+    files = {"outer.sh": "bash inner.sh +trainer.more=1 ++a.b=2 --lr 1\n", "inner.sh": _HYDRA}
+    script = workspace_of(files).document("outer.sh")
+    assert script is not None
+    (given,) = handed(script)
+    assert given.arguments == ("+trainer.more=1", "++a.b=2", "--lr", "1")
+
+
+def test_a_key_that_is_new_to_hydra_is_none_that_it_refuses() -> None:
+    """However the script that starts it has it: from an array within another."""
+    config = "trainer: {nnodes: 1, n_gpus_per_node: 2}\nactor_rollout_ref: {model: {path: a/b}}\n"
+    inner = _HYDRA.replace("algorithm.adv_estimator=grpo", "").replace("trainer.nnodes=1", "")
+    inner = inner.replace("actor_rollout_ref.rollout.gpu_memory_utilization=0.6", "")
+    for mark, is_refused in (("+", False), ("", True)):
+        outer = f'MORE=({mark}trainer.more=1)\nCMD=(bash inner.sh "${{MORE[@]}}")\n"${{CMD[@]}}"\n'
+        files = {
+            "outer.sh": outer,
+            "inner.sh": inner,
+            "verl/trainer/config/ppo_trainer.yaml": config,
+        }
+        found = [d for d in report_of(files).diagnoses if d.rule.code == "OOM905"]
+        assert bool(found) is is_refused

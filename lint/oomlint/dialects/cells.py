@@ -250,12 +250,18 @@ class Cells:
 
     def _made_within(self, change: LibraryChange, bounds: Any) -> bool | None:
         known = self.version(change.package)
-        if known is not None:
-            return known >= change.since
         oldest, beyond = (self[bounds] or {}).get(change.package, _ANY)
+        if known is not None:
+            is_open = known >= change.since > oldest and self._is_in_range(change.package)
+            return None if is_open else known >= change.since
         if change.since <= oldest:
             return True
         return False if change.since >= beyond else None
+
+    def _is_in_range(self, package: str) -> bool:
+        """Whether the version of a package is only the newest of those that the project allows."""
+        known = self.known
+        return package in known.ranges and f"versions.{package}" not in known.options
 
     def has(self, change: LibraryChange, *, otherwise: bool = True, noted: bool = True) -> bool:
         """Whether the library that runs has made a change; where both are possible, ``otherwise``,

@@ -50,6 +50,9 @@ class Surroundings(Struct, frozen=True, eq=False):
     find_unset: Callable[[str, str], bool] = lambda _name, _script: False
     """Who looks up whether nothing gives a variable of a shell script a value."""
 
+    ranges: MappingABC[str, str] = field(default_factory=dict)
+    """Packages that the project allows in several releases → the oldest of these; the newest is in ``versions``."""
+
     _asked: dict[tuple[str, tuple[Any, ...]], Any] = field(default_factory=dict)
     """What was looked up, and what came of it."""
 

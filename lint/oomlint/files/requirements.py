@@ -47,6 +47,9 @@ _LAST_MINOR = {
 
 _REQUIREMENT = r"(?a)^\s*[\"']?(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?P<rest>[^#;]*)"
 _CLAUSE = r"(===?|~=|<=|>=|<|>|!=|\^|~)\s*v?(\d{1,9}(?:\.(?:\d{1,9}|\*))*)(?!\d)((?:\.?(?:dev|rc|a|b)\d{1,9})?)"
+# Clauses that one release meets, or the patches of one; and the oldest of a range that has no floor.
+_OF_ONE = frozenset({"==", "===", "~"})
+_EARLIEST = "0"
 # What stands behind the first `@`: an address.
 _TAG = r"\s*(?:git\+)?\S*?@v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?!\d)"
 # One without a name before it: the repository has the package's.
@@ -100,6 +103,12 @@ def pins(name: str, text: str) -> dict[str, str]:
 def floors(name: str, text: str) -> dict[str, str]:
     """Package → the oldest version that a project's file of that name allows, where it says so."""
     return _versions(_requirements(name, text), _oldest)
+
+
+def ranges(name: str, text: str) -> dict[str, str]:
+    """Package → the oldest version that a project's file of that name allows (``0`` where it names none), of those for
+    which :func:`pins` has only the newest of several releases."""
+    return _versions(_requirements(name, text), _range)
 
 
 def installed_names(name: str, text: str) -> frozenset[str]:
@@ -231,6 +240,14 @@ def _oldest(package: str, rest: str) -> str | None:
     home = re.match(_HEAD, address)
     is_head = home is not None and home[1].lower() in _HOMES[package].split()
     return NEWEST if is_head else _floor(rest)
+
+
+def _range(package: str, rest: str) -> str | None:
+    """The oldest version that clauses allow which lead to a pin, and no single release."""
+    signs = {sign for sign, _, _ in re.findall(_CLAUSE, rest)}
+    if "@" in rest or not signs.isdisjoint(_OF_ONE) or _pin(package, rest) is None:
+        return None
+    return _floor(rest) or _EARLIEST
 
 
 def _floor(rest: str) -> str | None:

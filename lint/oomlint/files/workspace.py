@@ -33,6 +33,7 @@ from oomlint.files.requirements import (
     is_requirements,
     merged,
     pins,
+    ranges,
     set_up_floors,
     submodules,
 )
@@ -452,6 +453,10 @@ class Workspace:
     def floors(self, from_file: str) -> dict[str, tuple[str, str]]:
         """Package → the oldest version that the project around a file allows, and the file."""
         return self._pinned_around(self._folder_of(from_file), floors)
+
+    def ranges(self, from_file: str) -> dict[str, tuple[str, str]]:
+        """The same of packages of which the project allows several releases, the newest of which counts as pinned."""
+        return self._pinned_around(self._folder_of(from_file), ranges)
 
     def set_up_floors(self, from_file: str) -> dict[str, tuple[str, str]]:
         """The same of the scripts that set up the project around a file."""

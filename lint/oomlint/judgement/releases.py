@@ -74,9 +74,14 @@ def _differences(
             value, side = f"{release} or later", f"before {release} {_joined(changes, 'before')}"
         else:
             value, side = f"before {release}", f"from {release} on {_joined(changes, 'after')}"
-        unpinned = run.parts.untold.get(package, f"no file pins {package}")
+        unpinned = run.parts.untold.get(package, _unpinned(run, package))
         why = f"{unpinned}; {side}: {', '.join(moved)}. Pin it to settle which"
         yield Assumption(f"versions.{package}", value, why)
+
+
+def _unpinned(run: Run, package: str) -> str:
+    _, file = run.parts.versions.get(package, ("", ""))
+    return f"{file} allows several releases of {package}" if file else f"no file pins {package}"
 
 
 def _joined(changes: tuple[LibraryChange, ...], side: str) -> str:

@@ -9,6 +9,7 @@ from oomlint.dialects.common.fields import shared
 from oomlint.dialects.machine.launch import place
 from oomlint.dialects.machine.launches import launches
 from oomlint.dialects.setting import Origin
+from oomlint.documents.base import PythonDocument
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 
@@ -87,6 +88,8 @@ def _of_option(run: Run, field: Any, origin: Origin) -> str | None:
     row = origin.row
     if row is not None and (row.field == field or run.settings.get(row.field) is None):
         return None
+    if entry.key_span == entry.value.span and isinstance(block.document, PythonDocument):
+        return f"{entry.key} is called in a branch that only running takes"
     if entry.key_span == entry.value.span:
         return f"how many processes {entry.key} starts is not said here"
     started = (each for each in launches(block.document) if place(each.program) == block.anchor)

@@ -41,7 +41,7 @@ from oomlint.runs.parts import MissingFile, Parts
 from oomlint.runs.private_copies import Copier
 from oomlint.runs.recognition import Recogniser
 from oomlint.runs.references import Joining, References
-from oomlint.runs.releases import floors, pinned, untold
+from oomlint.runs.releases import floors, pinned, ranges, untold
 from oomlint.runs.run import Run, build_run
 from oomlint.runs.selection import (
     asked_to_train,
@@ -391,6 +391,7 @@ class Linker:
             missing=tuple(self._missing(joining, claim, launch, claims, versions)),
             versions={name: at for name, at in versions.items() if not is_commit(at[0])},
             floors=floors(self.workspace, claims),
+            ranges=ranges(self.workspace, claims, versions),
             untold=untold(self.workspace, claims, versions),
             unread_program=self._unread_program(joining.folder, claims),
             find_other_reader=partial(self._other_reader, claims),

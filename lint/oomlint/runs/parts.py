@@ -80,6 +80,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     """Package → version and the file that pins it."""
     floors: MappingABC[str, str] = field(default_factory=dict)
     """Package → the oldest release that the project allows."""
+    ranges: MappingABC[str, str] = field(default_factory=dict)
+    """Package → the oldest release of a range, whose newest is the version that counts as pinned."""
     untold: MappingABC[str, str] = field(default_factory=dict)
     """Packages of which a commit alone says the release → how: "verl is a submodule that is not checked out"."""
     unread_program: str = ""
@@ -138,6 +140,7 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
             self.find_ending,
             self.find_unlisted,
             self.find_unset,
+            ranges=self.ranges,
         )
         stated = {
             name: value

@@ -66,6 +66,18 @@ def floors(workspace: Workspace, claims: Iterable[Claim]) -> dict[str, str]:
     return kept | {package: version for package, version in anew.items() if version is not None}
 
 
+def ranges(
+    workspace: Workspace, claims: Iterable[Claim], versions: MappingABC[str, tuple[str, str]]
+) -> dict[str, str]:
+    """Packages of whose pin a file says no more than up to which release it may be → the oldest that the file allows."""
+    return {
+        package: oldest
+        for claim in claims
+        for package, (oldest, file) in workspace.ranges(claim.path).items()
+        if versions.get(package, ("", ""))[1] == file
+    }
+
+
 def _contradict(pin: tuple[str, str], floor: tuple[str, str]) -> bool:
     """Whether requirements have a release that the project's own file does not allow: ``pip install -r`` brings one,
     ``pip install .`` another, and which of them somebody ran no file tells. A README that names an older release than any

@@ -9,7 +9,7 @@ all days are known, one is the library's that nothing outside of that folder nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -87,7 +87,8 @@ class ShippedExamples:
         return any(self._workspace.holds(each, p) for each in around for p in PACKAGES)
 
     def _own(self, path: str) -> Iterator[str]:
-        return (each for each in self._named_by(path) if not self._only_shows(each, path))
+        others = tuple(self._texts.naming(path))
+        return (e for e in self._named_by(path) if not self._only_shows(e, path, others))
 
     def _named_by(self, path: str) -> Iterator[str]:
         for other in self._texts.naming(path):
@@ -106,13 +107,23 @@ class ShippedExamples:
         text = self._workspace.read_or_none(other) or b""
         return called.encode("utf-8", "surrogateescape") in text
 
-    def _only_shows(self, other: str, path: str) -> bool:
-        """Whether a guide does no more than link to a file, as those of frameworks do to their examples and forks go on to."""
+    def _only_shows(self, other: str, path: str, others: Iterable[str]) -> bool:
+        """Whether a guide does no more than link to a file, as those of frameworks do to their examples and forks go on to,
+        or names it in lines that a guide has which the framework ships: a fork adds a section to one, and leaves its
+        translation as it is."""
         if not other.endswith(_GUIDE):
             return False
-        text = re.sub(_LINK, b"", self._workspace.read_or_none(other) or b"")
-        base = path.rpartition("/")[2].rpartition(".")[0]
-        return base.encode("utf-8", "surrogateescape") not in text
+        told = self._lines_naming(path, other)
+        guides = (each for each in others if each.endswith(_GUIDE) and each != other)
+        return not told or told <= frozenset().union(
+            *(self._lines_naming(path, each) for each in guides if self._copies.shipping(each))
+        )
+
+    def _lines_naming(self, path: str, guide: str) -> frozenset[bytes]:
+        """The lines of a guide that name a file by more than a link."""
+        text = re.sub(_LINK, b"", self._workspace.read_or_none(guide) or b"")
+        base = path.rpartition("/")[2].rpartition(".")[0].encode("utf-8", "surrogateescape")
+        return frozenset(line.strip() for line in text.splitlines() if base in line)
 
     def _is_own(self, path: str) -> bool:
         """Whether a file that names an example is the project's own: no module of the copy's package, and not as the

@@ -30,8 +30,9 @@ it in each process would stop in all but the first: what has to change there is 
 
 ## When not to
 
-Where a device map spreads the layers of one model over the cards, with `device_map="cuda"` before transformers 5.0,
-and with TRL's PPOTrainer, which has an Accelerator of its own and trains on the first card; the rule is silent there.
+Where a device map spreads the layers of one model over the cards, with `device_map="cuda"` before transformers 5.0
+(where no file pins a release, the finding is a remark), and with TRL's PPOTrainer, which has an Accelerator of its own and
+trains on the first card; the rule is silent there.
 So it is where Unsloth loads the model: the trainers that it makes of TRL's drive one card. Where a load that is not
 followed may have a device map, the finding is a remark.
 Where the script shows itself several cards none of which the named machine has (`CUDA_VISIBLE_DEVICES=4,5` on one of
@@ -56,6 +57,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from oomlint.dialects.releases import NUMBERED_DEVICE
 from oomlint.dialects.trl.releases import (
     REFUSES_DATA_PARALLEL,
     REFUSES_DATA_PARALLEL_OF_REWARDS,
@@ -167,6 +169,11 @@ class MultiGpuNoLauncher(Rule, code="OOM705", may_end=True, fixes=Applicability.
             yield self._found(run, Severity.ERROR, title, details, proposals)
             return
         details = (*_costs(run, world), *obstacles)
+        if NUMBERED_DEVICE in run.open:
+            before = f"before transformers {NUMBERED_DEVICE.release} {NUMBERED_DEVICE.before}"
+            title = f"one process may drive {world} GPUs with torch's DataParallel"
+            yield self._found(run, Severity.INFO, title, (*details, before))
+            return
         if refuses is not None and run.cells.made(refuses) is None:
             details = (*details, f"TRL {refuses.release} and later stop there with an error")
         title = f"one process drives {world} GPUs with torch's DataParallel"

@@ -25,7 +25,7 @@ Where the job system exports everything that the script sets (`set -a` in a file
 sourced first). Where a list of GPUs names all of the machine, exporting it changes nothing, and the rule is
 silent. Where it names fewer than the command asks for, the run would stop with it: that is a remark, without a fix. Where a
 launcher starts as many processes as a line of its own names GPUs, and these are the first, they take them without it, too: a
-remark.
+remark. So is one of a variable that only moves how fast the CPUs compute (`OMP_NUM_THREADS`).
 
 ## Sources
 
@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oomlint.dialects.machine.fields import launch
 from oomlint.documents.base import Fact
 from oomlint.linting.rule import (
     Applicability,
@@ -71,6 +72,9 @@ _OF_DEVICES = frozenset(name for name in _CONSEQUENCES if name.endswith("VISIBLE
 # Where what a run reports goes; it trains the same without.
 _OF_LOGS = ("WANDB_", "MLFLOW_", "COMET_", "SWANLAB_", "NEPTUNE_")
 
+# How fast a process computes or tokenizes on its CPUs: it needs what it needs without, too.
+_OF_SPEED = frozenset({"OMP_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM"})
+
 # Variables of one framework's own launcher; torchrun and its like read none of them.
 _SWIFT = frozenset({"ms-swift", "megatron-swift"})
 _READ_BY = {
@@ -99,6 +103,9 @@ class ShellEnvNotExported(
         ),
         example(
             {"train.sh": f"WANDB_MODE=offline\n{_RECIPE}"}, why="a remark: the run trains the same"
+        ),
+        example(
+            {"train.sh": f"OMP_NUM_THREADS=8\n{_RECIPE}"}, why="a remark: it needs what it needs"
         ),
         example(
             {
@@ -176,7 +183,7 @@ class ShellEnvNotExported(
         consequence = _CONSEQUENCES.get(name, "it runs as if the line were not there")
         # Of the allocator's settings frameworks set some themselves, and engines refuse some (vLLM 0.8 with its sleep mode
         # refuses expandable segments): what a line that nobody missed would do nobody has seen.
-        is_remark = name.startswith(_OF_LOGS) or name.endswith("ALLOC_CONF")
+        is_remark = name.startswith(_OF_LOGS) or name.endswith("ALLOC_CONF") or name in _OF_SPEED
         yield self.finding(
             run,
             Severity.INFO if is_remark else Severity.WARNING,
@@ -211,9 +218,13 @@ def _is_whole_machine(shown: frozenset[int], run: Run) -> bool:
 
 
 def _asked_for(run: Run) -> int:
-    """How many GPUs of a node the run's own files ask for, none where no file does."""
-    processes = f.parallel.gpus_per_node
-    return run.plan.parallel.gpus_per_node or 0 if run.is_explicit(processes) else 0
+    """How many GPUs of a node the run's own files ask for, none where no file does: in a number for each node, or in one for
+    all of a single node, as Accelerate's is."""
+    processes, nodes = f.parallel.gpus_per_node, run.plan.parallel.nodes
+    is_asked = run.is_explicit(processes) or (
+        run.is_explicit(launch.total_processes) and nodes in (None, 1)
+    )
+    return run.plan.parallel.gpus_per_node or 0 if is_asked else 0
 
 
 def _is_read(fact: Fact, run: Run) -> bool:

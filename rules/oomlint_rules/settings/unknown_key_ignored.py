@@ -359,7 +359,9 @@ def _has_it(run: Run, stray: StrayKey) -> bool:
 
 def _may_have_it(run: Run, stray: StrayKey) -> bool:
     past, until = stray.block.table.past, release_of(stray.until)
-    if past is None or until is None or _pinned(run, stray) is not None:
+    if past is None or until is None:
+        return False
+    if _pinned(run, stray) is not None and past.package not in run.parts.ranges:
         return False
     floor = release_of(run.parts.floors.get(past.package))
     return floor is None or floor < until

@@ -14,7 +14,7 @@ from oomlint.dialects.machine.slurm_keys import SLURM_COMMAND
 from oomlint.documents import SHELL_SUFFIXES, kind_of
 from oomlint.documents.base import Document, Entry, Node, Scalar, Sequence as SequenceNode
 from oomlint.documents.shell.names import SHELLS
-from oomlint.documents.shell.nodes import order_of
+from oomlint.documents.shell.nodes import ShellEntry, order_of
 
 CARDS = "CUDA_VISIBLE_DEVICES"
 # Where programs look for others: most scripts add to what there is, and none trains otherwise for it.
@@ -91,7 +91,8 @@ def _spelled(launch: Launch, entry: Entry) -> Iterator[str | None]:
     is_assignment = launch.command.assignments.entries.get(entry.key) is entry
     if is_assignment:
         text = _text(entry.value)
-        yield None if text is None else f"{entry.key}={text}"
+        lead = entry.lead if isinstance(entry, ShellEntry) else ""
+        yield None if text is None else f"{lead}{entry.key}={text}"
         return
     option = ("-" if len(entry.key) == 1 else "--") + entry.key
     text = _text(entry.value)

@@ -16,6 +16,7 @@ from oomlint.dialects.verl.keys import own
 from oomlint.dialects.verl.reward_managers import reward_managers
 from oomlint.dialects.verl.unset_micro_batches import unset_micro_batches
 from oomlint.documents.base import UNKNOWN, Entry
+from oomlint.documents.shell.nodes import ShellEntry
 from oomlint.plan.fields import f
 
 refusals = Meaning(unset_micro_batches, reward_managers)
@@ -34,7 +35,7 @@ def word_that_no_config_has(run: Cells) -> Any:
         return None
     for words in _words(run.blocks):
         for key, entry in words.mapping.entries.items():
-            if _changes(words, entry) and all(base.find(key) is None for base in bases):
+            if _changes(entry) and all(base.find(key) is None for base in bases):
                 return f"Hydra refuses {key}, a key that {bases[-1].path} has not"
     return None
 
@@ -72,9 +73,9 @@ def _is_given(run: Cells, key: str) -> bool:
     return False
 
 
-def _changes(words: Block, word: Entry) -> bool:
+def _changes(word: Entry) -> bool:
     """Whether a word changes a value: others add one, choose a config, or are Hydra's own."""
-    lead = words.document.source.text[word.span.start : word.key_span.start]
+    lead = word.lead if isinstance(word, ShellEntry) else ""
     is_own = word.key.partition(".")[0] == "hydra"
     return "+" not in lead and not is_own and not {"@", "/"} & set(word.key)
 

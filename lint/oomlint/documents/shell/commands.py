@@ -213,8 +213,9 @@ class CommandReader:
         value = _without_own_quotes(self._value(number, match.end(), "assignment"))
         span, container, stuck = self._extent(range(number, number + 1))
         return ShellEntry(
-            match.group(2), key_span, value, span, container=container, stuck=stuck or key_stuck
-        )
+            match.group(2), key_span, value, span,
+            container=container, stuck=stuck or key_stuck, order=number, lead=match.group(1),
+        )  # fmt: skip
 
     def _bare(self, word: Word) -> ShellScalar:
         """The value of an option that stands alone: ``True``, where a value would go."""

@@ -44,6 +44,8 @@ class ShellEntry(Entry, frozen=True, eq=False):
     """Rank of its first word among those of the command."""
     file: str = ""
     """The other script whose array it comes from, where this one sources that."""
+    lead: str = ""
+    """What stands ahead of the key in its word: ``+`` or ``++``, Hydra's mark of one that is added."""
 
 
 class ShellMapping(Mapping, frozen=True, eq=False):

@@ -50,7 +50,8 @@ _TAKES = (
 )
 # What a program that trains by itself has.
 TRAINS = rb"Trainer\b|TrainingArguments|\.backward\(|\.from_pretrained\(|import train\b"
-_TO_WRITE = rb"[\"']\s*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
+# What ends the path, which may be put together (``tmp + "/run.yaml"``, ``os.path.join(tmp, "run.yaml")``).
+_TO_WRITE = rb"[\"']\)?\s*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
 _ASKED = rb"[\"'](\w+)[\"']|\.(\w+)"
 # How a program starts others.
 STARTS_PROCESSES = rb"\bsubprocess\b|\bos\.(?:system|exec\w+|popen)\(|\bPopen\("
@@ -186,7 +187,7 @@ class OwnReaders:
     def write(self, path: str, from_file: str) -> bool:
         """Whether a program of the project opens a file of this name to write it."""
         name = re.escape(os.path.basename(path)).encode()
-        opens = rb"\bopen\(\s*[rf]?[\"'](?:[^\"'\n]*/)?" + name + _TO_WRITE
+        opens = rb"\bopen\((?:[^\n]{0,80}?[^\w\n.-])?" + name + _TO_WRITE
         programs = programs_in(self.workspace, str(self.workspace.project_around(from_file)))
         return any(re.search(opens, self.workspace.read_or_none(each) or b"") for each in programs)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from oomlint.documents.base import Fact
 from oomlint.documents.python.import_chain import SureImport, lacks, sure_imports
 from oomlint.documents.python.modules import is_installed
+from oomlint.documents.python.sure.absent_keys import absent_keys
 from oomlint.documents.python.sure.calls import failing_calls
 from oomlint.documents.python.sure.errors import sure_errors
 from oomlint.documents.python.sure.lookups import SureLookups
@@ -42,6 +43,9 @@ def sure_facts(
         where = Location(source.path, places.span(lookup.node))
         told = {"why": lookup.why, "guards": (), "by_path": lookup.is_of_other}
         yield Fact("ends-early", where, told)
+    for absent in absent_keys(source.path, tree, evaluator, certain):
+        where = Location(source.path, places.span(absent.node))
+        yield Fact("ends-early", where, {"why": absent.why, "guards": ()})
     for call in failing_calls(source.path, certain, lookups):
         where = Location(source.path, places.span(call.node))
         told = {"why": call.why, "guards": (), "by_path": call.is_of_other}

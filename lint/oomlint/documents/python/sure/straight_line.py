@@ -1,6 +1,6 @@
 """What a script is sure to evaluate before anything may train: module level, and the functions that it calls on its way.
 
-A branch, a loop's body, a ``try`` and the rest of an expression that may be cut short are passed over, so that whatever
+A branch, a loop's body, a ``try`` whose handlers go on and the rest of an expression that may be cut short are passed over, so that whatever
 is found here happens in each run of the script.
 """
 
@@ -159,7 +159,24 @@ def _loops(statement: ast.stmt, scope: Scope, walk: _Walk) -> bool:
 
 
 def _tries(statement: ast.stmt, scope: Scope, walk: _Walk) -> bool:
-    return _passed_over((statement,), walk)
+    """What is raised in a block is raised all the same where every handler of it ends the program, or raises again."""
+    if not isinstance(statement, ast.Try) or not all(_ends(h.body) for h in statement.handlers):
+        return _passed_over((statement,), walk)
+    body = (*statement.body, *statement.orelse, *statement.finalbody)
+    _block(body, scope, walk)
+    return not _leaves(body)
+
+
+def _ends(body: Sequence[ast.stmt]) -> bool:
+    """Whether what handles an error lets it, or another, end the program (``raise``, ``sys.exit(1)``)."""
+    *before, last = body
+    match last:
+        case ast.Raise():
+            return not _leaves(before)
+        case ast.Expr(value=ast.Call() as call):
+            return call_name(call) in _LEAVES and not _leaves(before)
+        case _:
+            return False
 
 
 _HANDLERS: dict[type[ast.stmt], _Handler] = {
