@@ -78,7 +78,7 @@ def known_of(row: Row) -> Known:
         context = fact.context_mib or context
         said |= fact.said
         versions |= fact.versions
-        plan |= fact.plan
+        plan |= {name: tuple(v) if isinstance(v, list) else v for name, v in fact.plan.items()}
     return Known(language, said, versions, plan, context)
 
 

@@ -91,7 +91,6 @@ def _trainable(lora: Mapping[str, Any] | None, adapter: str | None) -> Trainable
         r=lora["r"],
         dropout=lora["dropout"],
         targets="all_linear" if targets == "all-linear" else tuple(targets),
-        target_params="experts" if targets == "all-linear" else None,
         adapter_dtype=adapter,  # type: ignore[arg-type]
     )
 

@@ -13,11 +13,6 @@ from oomlint.models import from_config_json
 from oomlint.plan import Plan
 from oomlint.plan.model import Model, ModelDims, Vision
 
-# Architectures whose experts peft's "all-linear" adapts too: transformers converts the names of
-# their checkpoints' separate experts (peft 0.21 utils/transformers_weight_conversion.py).
-_CONVERTED = frozenset({"afmoe", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "minimax_m2",
-                        "mixtral", "olmoe", "phimoe", "qwen3_moe", "qwen3_next"})  # fmt: skip
-
 
 def dims_of(row: Mapping[str, Any]) -> ModelDims:
     """The dimensions of a measured model, read as from its config.json."""
@@ -84,14 +79,12 @@ def step_plan(row: Mapping[str, Any]) -> Plan:
         vision = Vision(freeze_tower=frozen, max_pixels=int(row["patches"] * share * area))
     # TRL's own context, which is around the loss too.
     away = "cpu" if row.get("offload_activations") else "none"
-    adapts = plan.trainable.target_params if dims.arch in _CONVERTED else None
     return plan.with_values(
         {
             "model": Model(
                 id=row["id"], dims=dims, attn_impl=plan.model.attn_impl, vision=vision,
                 experts_impl="grouped",
             ),
-            "trainable.target_params": adapts,
             "seq.pad": "longest" if row.get("padded") else plan.seq.pad,
             "seq.target_len": row.get("target_len"),
             "checkpointing.offload": away,

@@ -11,7 +11,7 @@ from tests.plans import LLAMA_8B, plan_of
 from oomlint.memory import skeleton
 from oomlint.memory.facts import Facts
 from oomlint.memory.layers import layer_profile
-from oomlint.memory.trained import adapter_ends, expert_ends, targeted, trained_ends
+from oomlint.memory.trained import adapter_ends, targeted, trained_ends
 from oomlint.models import all_ids, lookup
 from oomlint.plan.model import Mla, ModelDims, Moe, Trainable
 
@@ -106,24 +106,6 @@ def test_adapters_are_a_rank_times_the_ends_of_their_layers() -> None:
     out = Trainable(method="lora", targets="all_linear", exclude=("mlp.down_proj", "q_proj"))
     left = q + 2 * kv + o + feed - q - (4096 + 14336)
     assert adapter_ends(model, targeted(out, model)) == 32 * left
-
-
-def test_experts_carry_adapters_on_both_of_their_stacks() -> None:
-    model = skeleton(SPARSE)
-    assert model is not None
-    # In and out of the fused gate and up projection, and of the one down.
-    each = (64 + 2 * 32) + (32 + 64)
-    named = Trainable(
-        method="lora", targets=("q_proj",), target_params=("gate_up_proj", "down_proj")
-    )
-    assert expert_ends(named, model) == 2 * 3 * each
-    # PEFT gives the fused one twice the rank, and the router one, where it translates names of single experts.
-    split = Trainable(method="lora", targets="all_linear", target_params="experts")
-    assert expert_ends(split, model) == 2 * (3 * (2 * (64 + 2 * 32) + 32 + 64) + 64 + 3)
-    assert expert_ends(Trainable(method="lora", targets="all_linear"), model) == 0
-    dense = skeleton(LLAMA_8B)
-    assert dense is not None
-    assert expert_ends(named, dense) == 0
 
 
 @pytest.mark.parametrize(

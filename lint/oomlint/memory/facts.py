@@ -21,8 +21,14 @@ from oomlint.memory.ranks import Ranks, ranks_of
 from oomlint.memory.regimes import regime_of, tower_regime_of
 from oomlint.memory.result import Assumption
 from oomlint.memory.samples import Samples, samples_of
+from oomlint.memory.stacked_adapters import (
+    NONE,
+    StackedAdapters,
+    stacked_adapters,
+    with_named_layers,
+)
 from oomlint.memory.stand_ins import stand_in
-from oomlint.memory.trained import Trained, trained_of
+from oomlint.memory.trained import Trained, method_of, trained_of
 from oomlint.memory.vision import Tower, tower_name, tower_of
 from oomlint.models.architectures import (
     is_new_in_transformers_5,
@@ -31,8 +37,11 @@ from oomlint.models.architectures import (
 )
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
-from oomlint.plan.library_changes import STACKED_EXPERTS, release_of
+from oomlint.plan.library_changes import STACKED_EXPERTS, TRANSLATED_EXPERTS, release_of
 from oomlint.plan.training import HEADLESS
+
+# peft 0.16.0 and 0.17.1 tuners/lora/config.py.
+_NAMES_PARAMETERS = (0, 17)
 
 
 class Facts:
@@ -75,11 +84,15 @@ class Facts:
             # Megatron-LM d98e8a64 core/transformer/multi_token_prediction.py get_mtp_num_layers_to_build.
             why = "taken to be spread over the stages as the other layers are; without a layout the last has them all"
             self.assume(fields.model.mtp_layers, self.mtp_layers, why)
+        stacked = self._stacked()
+        if self.model is not None and stacked.layers is not None:
+            self.model = with_named_layers(self.model, stacked.layers)
         bytes_per = bytes_per_element(plan, self.ranks, self.assume)
         self.samples: Samples = samples_of(plan, self.model, self.ranks.cp, self.assume)
         self.trained: Trained = trained_of(
-            plan, self.model, self.tower, bytes_per.grad, self.assume, apart=self._adapts_experts
-        )
+            plan, self.model, self.tower, bytes_per.grad, self.assume,
+            apart=self._adapts_experts, stacked=stacked,
+        )  # fmt: skip
         self.bytes_per: BytesPer = with_saved_copies(bytes_per, plan, self.trained)
         self.regime: Regime | None = None
         self.tower_regime: Regime | None = None
@@ -167,14 +180,29 @@ class Facts:
         if lists_experts(arch):
             return True
         is_stacked = is_new_in_transformers_5(arch) or stacks_experts_early(arch)
-        return is_older and not is_stacked
+        # LoraConfig has target_parameters since peft 0.17.0: a project that names some runs no older one, whatever is pinned.
+        named = isinstance(self.plan.trainable.target_params, tuple)
+        is_pinned = not (named and self.older("peft", _NAMES_PARAMETERS))
+        return is_older and is_pinned and not is_stacked
 
     @property
     def _adapts_experts(self) -> bool:
         """Whether adapters of all linear layers find some in every expert."""
-        return bool(self.model and self.model.expert_numel) and (
-            self.ranks.backend != "megatron" and self.experts_apart
+        if self.model is None or not self.model.expert_numel:
+            return False
+        is_own = self.ranks.backend == "megatron" or self.plan.trainable.target_params == "experts"
+        return not is_own and self.experts_apart
+
+    def _stacked(self) -> StackedAdapters:
+        """The adapters that the run puts on stacks of experts, where there are any."""
+        if self.model is None or not self.model.expert_numel or self._adapts_experts:
+            return NONE
+        translates = (
+            self.ranks.backend != "megatron"
+            and method_of(self.plan) in ("lora", "qlora", "dora")
+            and not self.older(TRANSLATED_EXPERTS.package, TRANSLATED_EXPERTS.since)
         )
+        return stacked_adapters(self.plan.trainable, self.model, translates=translates)
 
     @property
     def experts_packed(self) -> bool:

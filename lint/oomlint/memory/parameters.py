@@ -41,7 +41,7 @@ class DecoderBlock(Struct, frozen=True, eq=False, dict=True):
     are the block's own where others of the model differ: a block without a projection to keys
     takes keys and values of that width from a block below. ``sparse``: only the largest gates of the
     feed-forward part pass. ``predicts``: it predicts one more token, from what the block below made and the
-    embedding of a later token.
+    embedding of a later token. ``plain_experts``: its experts carry no adapters where those of other blocks do.
     """
 
     count: int
@@ -62,6 +62,7 @@ class DecoderBlock(Struct, frozen=True, eq=False, dict=True):
     kv_width: int = 0
     sparse: bool = False
     predicts: bool = False
+    plain_experts: bool = False
     sizes: tuple[int, ...] = ()
 
     @cached_property
@@ -72,6 +73,10 @@ class DecoderBlock(Struct, frozen=True, eq=False, dict=True):
     def numel(self) -> int:
         rest = self.norm_numel + self.expert_numel + self.router_numel + self.other_numel
         return self.linear_numel + rest
+
+    def expert_matrices(self, hidden: int) -> int:
+        """How many matrices each expert of a model of such a width has: three where a gate is among them."""
+        return round(self.expert_numel / (self.experts * hidden * self.moe_ffn))
 
     @property
     def largest_tensor(self) -> int:

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from oomlint.memory.layers import FLASH_HEAD, Kernel, Regime, interned
 from oomlint.memory.parameters import DecoderStructure
-from oomlint.memory.trained import fused_roles, is_frozen_tower, splits_ranks
+from oomlint.memory.trained import fused_roles, is_frozen_tower
 from oomlint.models.pictures import TYPICAL_PIXELS
 from oomlint.plan import Plan
 from oomlint.plan.fields import f as fields
+from oomlint.plan.library_changes import ADDED_IN_PLACE
 
 if TYPE_CHECKING:
     from oomlint.memory.facts import Facts
@@ -47,6 +48,7 @@ def regime_of(f: Facts, model: DecoderStructure) -> Regime:
     # The second version of LLaMA-Adapter trains norms and a scale and bias everywhere
     # (arXiv 2304.15010; litgpt/adapter_v2.py).
     is_second_adapter = trained.method == "adapter" and t.targets == "all_linear"
+    rank = t.r or (8 if trained.lora else 0)
     return interned(Regime(
         stream=4 if widened or bytes_per.stream == 4 else 2,
         compute=4 if bytes_per.compute == 4 else 2,
@@ -54,14 +56,17 @@ def regime_of(f: Facts, model: DecoderStructure) -> Regime:
         train_base=base,
         train_norms=base or is_second_adapter,
         train_experts=base,
-        rank=t.r or (8 if trained.lora else 0),
+        rank=rank,
         targets=trained.roles if trained.lora and trained.method != "adapter" else frozenset(),
         dropout=bool(t.dropout),
         adapter=_adapter_width(f),
         dora=trained.method == "dora",
         fused=fused_roles(t, trained.roles) if trained.method in ("lora", "qlora") else frozenset(),
-        lora_experts=trained.lora and bool(t.target_params),
-        split_ranks=splits_ranks(t),
+        stack_ranks=(trained.stacked.up * rank, trained.stacked.down * rank),
+        # mcore-bridge 1.6.5 tuners/lora.py: grouped linear layers for both factors.
+        grouped_adapters=t.target_params == "experts",
+        adapted_router=trained.stacked.router,
+        copied_stacks=f.older(ADDED_IN_PLACE.package, ADDED_IN_PLACE.since),
         scattered=_scattered(plan, model),
         kernel=kernel,
         dense_mask=dense,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from oomlint.memory.named import named
-from oomlint.memory.parameters import DecoderBlock, DecoderStructure
+from oomlint.memory.parameters import DecoderStructure
 from oomlint.memory.result import Assume
+from oomlint.memory.stacked_adapters import NONE, StackedAdapters, ends_of
 from oomlint.memory.traits import EXPERT_ROLES, ROLE_NAMES
 from oomlint.memory.vision import Tower
 from oomlint.models.architectures import names_of_expert_layers, routed_linearly
@@ -52,16 +53,6 @@ def fused_roles(t: Trainable, roles: frozenset[str]) -> frozenset[str]:
     return frozenset(role for part in parts if part <= roles for role in part)
 
 
-def splits_ranks(t: Trainable) -> bool:
-    """Whether peft turned names of expert projections into adapters on the fused stacks.
-
-    It then gives the fused gate and up projection twice the rank, adapts the router too
-    and drops plain feed-forward layers of the same names
-    (peft 0.21 utils/transformers_weight_conversion.py).
-    """
-    return t.target_params == "experts" and t.targets == "all_linear"
-
-
 def adapter_ends(model: DecoderStructure, roles: frozenset[str]) -> int:
     """Adapter elements a rank: inputs and outputs of all layers of ``model`` in ``roles``."""
     total = 0
@@ -73,28 +64,12 @@ def adapter_ends(model: DecoderStructure, roles: frozenset[str]) -> int:
     return total
 
 
-def expert_ends(t: Trainable, model: DecoderStructure) -> int:
-    """Adapter elements a rank of all experts (and routers), where they carry adapters."""
-    if not t.target_params:
-        return 0
-    return sum(b.count * _expert_ends(model, b, split=splits_ranks(t)) for b in model.blocks)
-
-
-def _expert_ends(model: DecoderStructure, block: DecoderBlock, *, split: bool) -> int:
-    if not block.experts:
-        return 0
-    hidden, ffn = model.hidden, block.moe_ffn
-    up = (2 if split else 1) * (hidden + 2 * ffn)
-    router = hidden + block.experts if split else 0
-    return block.experts * (up + ffn + hidden) + router
-
-
 def listed_expert_ends(model: DecoderStructure, roles: frozenset[str]) -> int:
     """Adapter elements a rank of experts that have linear layers of their own."""
     total = 0
     for block in model.blocks:
         if block.experts:
-            matrices = round(block.expert_numel / (block.experts * model.hidden * block.moe_ffn))
+            matrices = block.expert_matrices(model.hidden)
             adapted = sum(role in roles for role in EXPERT_ROLES[3 - matrices :])
             total += block.count * adapted * block.experts * (model.hidden + block.moe_ffn)
     return total
@@ -106,28 +81,31 @@ def _names_of(role: str, arch: str | None) -> frozenset[str]:
     return ROLE_NAMES.get(role, frozenset())
 
 
-def targeted(t: Trainable, model: DecoderStructure, *, apart: bool = False) -> frozenset[str]:
-    """The roles of the linear layers of ``model`` that carry an adapter; ``apart``: each expert has some of its own."""
+def targeted(
+    t: Trainable, model: DecoderStructure, *, apart: bool = False, stacked: StackedAdapters = NONE
+) -> frozenset[str]:
+    """The roles of the linear layers of ``model`` that carry an adapter; ``apart``: each expert has some of its own;
+    ``stacked``: adapters on stacks of experts, which may take names from them."""
     present = frozenset(x.role for b in model.blocks for x in b.linears)
     if model.expert_numel and (
         model.traits.linear_router or (apart and routed_linearly(model.arch))
     ):
         present |= {"router"}
-    if model.expert_numel and apart and not t.target_params:
+    if model.expert_numel and apart:
         present |= frozenset(EXPERT_ROLES)
     targets = t.targets
     if targets == "all_linear":
         chosen = present
-        if splits_ranks(t) and model.expert_numel:
-            # The router's adapter counts with the experts'.
-            chosen = frozenset(
-                r for r in present if not r.endswith(("gate", "up", "down", "router"))
-            )
     elif targets is None or targets == "peft_default":
         chosen = present & _PEFT_DEFAULT
     else:
         wanted = {name.rsplit(".", 1)[-1] for name in targets} | set(targets)
         chosen = frozenset(r for r in present if _names_of(r, model.arch) & wanted or r in wanted)
+    if stacked.taken:
+        chosen = frozenset(r for r in chosen if not _names_of(r, model.arch) & stacked.taken)
+    if stacked.router:
+        # It counts with the experts.
+        chosen -= {"router"}
     if t.exclude:
         out = {name.rsplit(".", 1)[-1] for name in t.exclude}
         chosen = frozenset(r for r in chosen if not _names_of(r, model.arch) & out)
@@ -151,6 +129,8 @@ class Trained(Struct, frozen=True, gc=False):
     adapter_numel: float = 0.0
     expert_adapter_numel: float = 0.0
     """Of the adapters, those of experts."""
+    stacked: StackedAdapters = NONE
+    """The adapters on stacks of experts."""
     saved_numel: float = 0.0
     """Modules that are trained whole beside adapters."""
     numel: float = 0.0
@@ -184,9 +164,10 @@ def trained_of(
     assume: Assume,
     *,
     apart: bool = False,
+    stacked: StackedAdapters = NONE,
 ) -> Trained:
     """What a plan trains of a model; nothing is counted of one whose shape is not known. ``apart``: each expert has
-    linear layers of its own."""
+    linear layers of its own; ``stacked``: the adapters on stacks of experts."""
     t, method = plan.trainable, method_of(plan)
     if t.method is None and method == "full":
         assume(fields.trainable.method, "full", "no adapter is configured")
@@ -196,7 +177,7 @@ def trained_of(
     is_stray = t.unstepped == "embeddings"
     stray = model.embed_numel * bytes_a_gradient if is_stray else 0.0
     if method in ADAPTED:
-        return _adapters(plan, model, tower, method, stray, assume, apart=apart)
+        return _adapters(plan, model, tower, method, stray, assume, apart=apart, stacked=stacked)
     return _part(plan, model, method, stray)
 
 
@@ -209,10 +190,11 @@ def _adapters(
     assume: Assume,
     *,
     apart: bool,
+    stacked: StackedAdapters,
 ) -> Trained:
     """Adapters, and modules that are trained whole beside them."""
     t = plan.trainable
-    roles = targeted(t, model, apart=apart)
+    roles = targeted(t, model, apart=apart, stacked=stacked)
     if t.targets is None:
         assume(fields.trainable.targets, "peft_default", "peft's default target modules")
     embeddings, head = trained_ends(t)
@@ -226,7 +208,7 @@ def _adapters(
     rank = t.r
     if rank is None:
         rank = assume(fields.trainable.r, 8, "peft's default rank (tuners/lora/config.py)")
-    of_experts: float = rank * (expert_ends(t, model) + listed_expert_ends(model, roles))
+    of_experts: float = rank * (ends_of(stacked, model) + listed_expert_ends(model, roles))
     numel: float = rank * adapter_ends(model, roles) + of_experts
     tower_roles: frozenset[str] = frozenset()
     if tower is not None and not is_frozen_tower(plan):
@@ -245,6 +227,7 @@ def _adapters(
         tower_roles=tower_roles,
         adapter_numel=numel,
         expert_adapter_numel=of_experts,
+        stacked=stacked,
         saved_numel=saved,
         numel=numel + saved,
         stray_bytes=stray_bytes,

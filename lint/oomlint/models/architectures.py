@@ -278,6 +278,26 @@ def routed_linearly(arch: str | None) -> bool:
     return arch in _ROUTED_LINEARLY
 
 
+# Names of single experts' layers that PEFT translates into the parameters that stack them, by the architecture
+# whose checkpoints a model's are converted as (peft 0.21.2 utils/transformers_weight_conversion.py
+# _MOE_TARGET_MODULE_MAPPING, and Mixtral, which it adds; transformers 5.23 conversion_mapping.py
+# _MODEL_TO_CONVERSION_PATTERN).
+_CONVERTED_AS_MIXTRAL: Final = frozenset({"minimax", "minimax_m2", "mixtral"})
+_CONVERTED_AS_QWEN2_MOE: Final = frozenset(
+    "afmoe cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe exaone_moe flex_olmo glm4_moe "
+    "glm4_moe_lite glm4v_moe glm_moe_dsa hunyuan_v1_moe longcat_flash mellum olmoe qwen3_moe qwen3_next "
+    "qwen3_omni_moe qwen3_omni_moe_text qwen3_omni_moe_thinker solar_open".split()
+)
+
+
+def translated_expert_layers(arch: str | None) -> tuple[str, str, str] | None:
+    """The names of experts' layers, gate, up and down, that PEFT takes for the stacks of them on transformers 5;
+    ``None`` where it translates none."""
+    if arch in _CONVERTED_AS_MIXTRAL:
+        return ("w1", "w3", "w2")
+    return ("gate_proj", "up_proj", "down_proj") if arch in _CONVERTED_AS_QWEN2_MOE else None
+
+
 # Models of text and pictures of which AutoModelForCausalLM makes the text model alone (transformers 4.46 and 4.57
 # models/auto/modeling_auto.py MODEL_FOR_CAUSAL_LM_MAPPING_NAMES: MllamaForCausalLM, Llama4ForCausalLM).
 _READS_TEXT_ALONE: Final = frozenset({"llama4", "mllama"})

@@ -67,6 +67,18 @@ STACKED_EXPERTS = LibraryChange(
     "experts are linear layers of their own, which bitsandbytes quantizes",
     "transformers 4.57 and 5.0 models/mixtral/modeling_mixtral.py",
 )
+TRANSLATED_EXPERTS = LibraryChange(
+    "peft",
+    (0, 19),
+    "adapters named after the layers of single experts reach no stack of them",
+    "peft 0.18.1 and 0.19.1 tuners/tuners_utils.py inject_adapter",
+)
+ADDED_IN_PLACE = LibraryChange(
+    "peft",
+    (0, 21),
+    "a second tensor as large as the stack of experts holds what adapters add to it",
+    "peft 0.20.0 and 0.21.2 tuners/lora/layer.py ParamWrapper._activate_lora",
+)
 NARROW_LOGITS = LibraryChange(
     "transformers",
     (4, 46),

@@ -177,7 +177,9 @@ class Trainable(Section, frozen=True, kw_only=True):
     """``unstepped`` gets gradients that no optimizer steps or clears. ``names`` are patterns of the
     parameters that are trained, matched from the beginning of their names. ``fused`` are the parts
     of a block whose adapted layers run as one function that keeps little for backward. ``saved_dtype``: of the copies
-    that ``modules_to_save`` makes, where that is not the adapter's."""
+    that ``modules_to_save`` makes, where that is not the adapter's. ``target_params``: parameters that carry adapters,
+    ``experts`` where a framework's own do on all experts, ``none`` where it has others than PEFT's. ``by_name``: the
+    framework finds all linear layers itself and tells PEFT their names."""
 
     method: (
         Literal[
@@ -190,7 +192,8 @@ class Trainable(Section, frozen=True, kw_only=True):
     alpha: float | None = None
     dropout: float | None = None
     targets: tuple[str, ...] | Literal["all_linear", "peft_default"] | None = None
-    target_params: tuple[str, ...] | Literal["experts"] | None = None
+    target_params: tuple[str, ...] | Literal["experts", "none"] | None = None
+    by_name: bool | None = None
     fused: tuple[Literal["mlp", "qkv", "o"], ...] | None = None
     exclude: tuple[str, ...] | None = None
     modules_to_save: tuple[str, ...] | None = None

@@ -288,6 +288,14 @@ def targets(run: Cells) -> Any:
     return modules or "peft_default"
 
 
+@meaning.derive(
+    f.trainable.by_name, source="axolotl 0.19.0 loaders/adapter.py find_all_linear_names"
+)
+def finds_layers_itself(run: Cells) -> Any:
+    """lora_target_linear hands PEFT the names of the linear layers that it found; all-linear is PEFT's own word."""
+    return True if is_adapter_run(run) and run[own.target_linear] else None
+
+
 # -- dtypes ----------------------------------------------------------------------------------------
 
 

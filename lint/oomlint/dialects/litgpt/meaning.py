@@ -388,6 +388,9 @@ def method(run: Cells) -> Any:
     return "qlora" if run[own.quantize] else "lora"
 
 
+meaning.constant(f.trainable.target_params, "none", "litgpt lora.py: linear layers alone")
+
+
 @meaning.derive(f.trainable.targets)
 def targets(run: Cells) -> Any:
     """LG/adapter_v2.py: a scale and a bias on every linear layer."""

@@ -164,6 +164,12 @@ def targets(run: Cells) -> Any:
     return "all_linear" if named == ("all",) else named
 
 
+@meaning.derive(f.trainable.by_name, source="LF/model/model_utils/misc.py find_all_linear_modules")
+def finds_layers_itself(run: Cells) -> Any:
+    """It hands PEFT the names of the linear layers that it found."""
+    return True if run[f.trainable.targets] == "all_linear" else None
+
+
 @meaning.default(f.trainable.modules_to_save, source="LF/model/adapter.py")
 def resized_vocabulary(run: Cells) -> Any:
     """A resized vocabulary trains its embedding and head."""

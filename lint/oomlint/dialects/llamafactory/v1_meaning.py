@@ -71,6 +71,14 @@ def targets(run: Cells) -> Any:
     return "all_linear" if named in (None, ("all",)) else named
 
 
+@meaning.derive(
+    f.trainable.by_name, source="V1/plugins/model_plugins/peft.py _find_all_linear_modules"
+)
+def finds_layers_itself(run: Cells) -> Any:
+    """It hands PEFT the names of the linear layers that it found."""
+    return True if run[f.trainable.targets] == "all_linear" else None
+
+
 @meaning.derive(f.trainable.last_layers)
 def last_layers(run: Cells) -> Any:
     return abs(run.get(v1.freeze_layers, 2)) if run[v1.peft] == "freeze" else None

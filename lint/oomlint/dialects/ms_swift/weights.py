@@ -203,6 +203,14 @@ def targets(run: Cells) -> Any:
     return Sourced(named, source)
 
 
+@weights.derive(
+    f.trainable.by_name, source="ms-swift 4.6.0 utils/transformers_utils.py find_all_linears"
+)
+def finds_layers_itself(run: Cells) -> Any:
+    """It hands PEFT the names of the linear layers that it found."""
+    return True if run[f.trainable.targets] == "all_linear" else None
+
+
 @weights.assume(f.trainable.targets, why="target_regex may hit every linear layer")
 def targets_of_pattern(run: Cells) -> Any:
     """What a pattern over module names hits is not known: at most every linear layer."""

@@ -236,6 +236,10 @@ def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {own.mc_lora if is_megatron(run) else own.dt_lora: wanted == "lora"}
 
 
+# Whether its adapters reach stacks of experts was not read; PEFT, which would translate names, is not in it.
+backends.constant(f.trainable.target_params, "none", AUTOMODEL)
+
+
 @backends.derive(
     f.trainable.r, f.trainable.alpha, f.trainable.dropout, f.trainable.targets, source=AUTOMODEL
 )

@@ -116,6 +116,11 @@ meaning.constant(f.trainable.method, "full", "torchtitan train.py: all parameter
 meaning.cannot_say("torchtitan's configs train the whole model", f.trainable.method)
 
 
+meaning.constant(
+    f.trainable.target_params, "none", "torchtitan b5bcd76c components/lora.py: linear layers alone"
+)
+
+
 @meaning.default(
     f.trainable.r, f.trainable.targets, source="torchtitan b5bcd76c components/lora.py"
 )

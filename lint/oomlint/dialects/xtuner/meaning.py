@@ -136,6 +136,12 @@ def _(names: Any, run: Cells, wishes: Wishes) -> Wishes:
     return {own.targets: names}
 
 
+@meaning.derive(f.trainable.by_name, source=f"{MODEL}: find_all_linear_names")
+def finds_layers_itself(run: Cells) -> Any:
+    """It hands PEFT the names of the linear layers that it found."""
+    return True if run[f.trainable.targets] == "all_linear" else None
+
+
 @meaning.default(
     f.trainable.r, f.trainable.alpha, f.trainable.dropout, source="peft 0.21.2 LoraConfig"
 )

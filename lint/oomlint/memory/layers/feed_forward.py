@@ -164,7 +164,7 @@ class FeedForward(Basics):
             normed = self.cast(self._normalise(x), x.bytes)
             x = self.scale(self.scaled_by_weight(normed))
         logits_in = self.cast(x, 4 if traits.router_fp32 else r.compute)
-        saves = [logits_in] if r.train_base or r.split_ranks else []
+        saves = [logits_in] if r.train_base or r.adapted_router else []
         logits = tape.op(
             tape.tensor(block.experts, logits_in.bytes), (logits_in,), saves=saves,
             weight=block.router_numel if r.train_base else 0,
@@ -232,17 +232,35 @@ class FeedForward(Basics):
         """The stacked weight that peft's ParamWrapper makes where experts carry adapters.
 
         ``baddbmm`` adds the product of the factors to all experts at once, so that the whole
-        stack exists a second time and gets a gradient (tuners/lora/layer.py).
+        stack exists a second time and gets a gradient (tuners/lora/layer.py). Before peft 0.21 the product was
+        made in the adapter's width, scaled into another, made the weight's, and kept until the layer was through
+        (``self.added``; three layers of Qwen3-30B-A3B measured with peft 0.18.1 and 0.20.0).
         """
         r, tape = self.r, self.tape
-        if not r.lora_experts:
+        if not rank or block.plain_experts:
             return None
         elements = block.experts * rank * ends
         saves = [tape.weight(elements, r.stream)] if r.adapter != r.stream else []
         return tape.op(
             tape.weight(numel, r.stream), (), saves=saves, weight=elements,
             cast_grad=r.stream if saves else 0,
+            forward_temp=Size(fixed=self.adding(block, numel)),
         )  # fmt: skip
+
+    def adding(self, block: DecoderBlock, numel: float) -> float:
+        """Bytes beside a stack of ``numel`` elements, which is counted by itself, while what is added to it is made."""
+        r, added = self.r, self.added(block)
+        width = r.compute if r.amp else r.adapter
+        return max(added, added + 2 * (width - r.stream) * numel) if added else 0.0
+
+    def added(self, block: DecoderBlock) -> float:
+        """Bytes of what peft's ParamWrapper adds to the stacks of a layer, while the layer computes."""
+        r = self.r
+        if not r.copied_stacks or block.plain_experts:
+            return 0.0
+        down = block.expert_numel / block.expert_matrices(self.model.hidden)
+        sizes = (block.expert_numel - down, down)
+        return r.stream * sum(n for n, rank in zip(sizes, r.stack_ranks, strict=True) if rank)
 
     def scaled_by_weight(self, x: Tensor) -> Tensor:
         """x times a trained vector."""
@@ -294,25 +312,35 @@ class FeedForward(Basics):
                 saves.append(tape.weight(numel, bytes_))
             return tape.op(
                 tape.tensor(width, bytes_), inputs, saves=saves,
-                weight=numel if train else 0, temp=unpacked, forward_temp=unpacked,
+                weight=numel if train else 0, temp=unpacked, forward_temp=Size(fixed=unpacked.fixed + self.added(block)),
             )  # fmt: skip
 
         each = block.expert_numel / matrices
 
         def layer(role: str, source: Tensor, width: float, *, down: bool = False) -> Tensor:
             """One of the linear layers that every expert has of its own, with its adapter."""
-            made = product(self.cast(source, bytes_), k * width, each, r.rank, 0)
+            made = product(self.cast(source, bytes_), k * width, each, 0, 0)
             if role not in r.targets:
                 return made
             ends = (block.moe_ffn, self.model.hidden)
             one = Linear(role, *(ends if down else ends[::-1]))
             return self.adapter(source, made, one, rows=k, copies=block.experts)
 
+        def stack(source: Tensor, outputs: float, numel: float, rank: int, inputs: float) -> Tensor:
+            """One of the two products with all experts' weights in one, and with its adapters."""
+            if not r.grouped_adapters:
+                return product(source, k * outputs, numel, rank, inputs + outputs)
+            made = product(source, k * outputs, numel, 0, 0)
+            if not rank:
+                return made
+            one = Linear("experts", round(inputs), round(outputs))
+            return self.adapter(source, made, one, rows=k, copies=block.experts)
+
         if r.targets.isdisjoint(EXPERT_ROLES):
-            up_rank = r.rank * (2 if r.split_ranks else 1)
-            both = product(gathered, k * ffn * parts, each * parts, up_rank, hidden + ffn * parts)
+            up_rank, down_rank = r.stack_ranks
+            both = stack(gathered, ffn * parts, each * parts, up_rank, hidden)
             inner = self.expert_gate(both) if parts == 2 else self.activate(both)
-            out = product(inner, k * hidden, each, r.rank, hidden + ffn)
+            out = stack(inner, hidden, each, down_rank, ffn)
         else:
             up = layer("expert_up", rows, ffn)
             gate = layer("expert_gate", rows, ffn) if parts == 2 else None

@@ -20,7 +20,9 @@ class Regime(Struct, frozen=True, cache_hash=True):
     trained around in fp32. ``lora`` maps the roles of
     adapted linear layers to their rank, ``fused`` are those among them that one function computes
     with its neighbours. ``keeps_input``: products with packed weights keep
-    their input; ``apart_experts``: each expert has linear layers of its own; ``rescaled``: every linear
+    their input; ``apart_experts``: each expert has linear layers of its own; ``stack_ranks``: those of the adapters on stacked experts, on gate and up and on down,
+    ``copied_stacks``: what they add is made whole before it is added, ``grouped_adapters``: tokens go through them,
+    not the weights; ``adapted_router``: the router carries one too; ``rescaled``: every linear
     layer has a trained scale and bias behind it; ``scattered``: the share of the fused projection's outputs
     that carry an adapter; ``expert_tensor_parallel``: over how many of the ranks that split a layer each
     expert is split too; ``recomputed``: parts of a block (``mlp``, ``moe``) of which backward has the
@@ -42,8 +44,10 @@ class Regime(Struct, frozen=True, cache_hash=True):
     adapter: int = 4
     dora: bool = False
     fused: frozenset[str] = frozenset()
-    lora_experts: bool = False
-    split_ranks: bool = False
+    stack_ranks: tuple[int, int] = (0, 0)
+    adapted_router: bool = False
+    copied_stacks: bool = False
+    grouped_adapters: bool = False
     scattered: float = 1.0
     kernel: Kernel = "flash"
     dense_mask: bool = False
