@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.fixing import fix_of, repaired
-from tests.linked import run_of, workspace_of
+from tests.linked import link, run_of, workspace_of
 
 from oomlint.files.workspace import Workspace
 from oomlint.fix.ownership import why_not_ours
@@ -41,27 +41,20 @@ def test_a_copy_that_is_named_or_a_checkout_is_meant(tmp_path: Path) -> None:
     assert not why_not_ours(Workspace(tmp_path), name), "a checkout among others"
 
 
-_SHARDED = """\
-{cards}
-torchrun --nproc_per_node 4 train.py --model_name_or_path meta-llama/Meta-Llama-3-8B \\
-    --output_dir out --bf16 True --per_device_train_batch_size 1 --gradient_checkpointing True \\
-    --fsdp "full_shard auto_wrap" --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer
-"""
-_PARSING = """\
-from dataclasses import dataclass, field
-
-from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
-
-
-@dataclass
-class ModelArguments:
-    model_name_or_path: str = field(default="a/b")
-
-
-parser = HfArgumentParser((ModelArguments, TrainingArguments))
-model_args, args = parser.parse_args_into_dataclasses()
-model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
-Trainer(model=model, args=args, train_dataset=data).train()
+_AXOLOTL = """\
+base_model: Qwen/Qwen2.5-7B
+datasets:
+  - path: data/train.json
+    type: alpaca
+sequence_len: 1024
+sample_packing: true
+adapter: lora
+lora_target_linear: true
+micro_batch_size: 64
+gradient_accumulation_steps: 4
+gradient_checkpointing: true
+bf16: true
+output_dir: out
 """
 
 
@@ -78,10 +71,11 @@ Trainer(model=model, args=args, train_dataset=data).train()
 def test_a_run_is_not_fitted_to_a_machine_without_the_cards_that_it_lists(
     cards: str, missing: int | None
 ) -> None:
-    files = {"run.sh": _SHARDED.format(cards=cards), "train.py": _PARSING}
-    assert card_not_among(run_of(files, "run.sh", hardware="4xRTX-4090-24GB")) == missing
+    files = {"run.sh": f"{cards}\naxolotl train train.yaml\n", "train.yaml": _AXOLOTL}
+    run = next(r for r in link(files, *files, hardware="4xA100-40GB").runs if not r.is_fragment)
+    assert card_not_among(run) == missing
     if "," in cards:
-        assert bool(repaired(files, hardware="4xRTX-4090-24GB").texts) is (missing is None)
+        assert bool(repaired(files, hardware="4xA100-40GB").texts) is (missing is None)
 
 
 @pytest.mark.parametrize(
