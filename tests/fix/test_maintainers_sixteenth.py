@@ -260,5 +260,5 @@ def test_no_unsafe_way_is_taken_in_place_of_a_safe_one_that_files_refuse(is_refu
     }
     if is_refused:
         files["ds/large.json"] = _ZERO_3 % (_ON_CPU, ', "train_micro_batch_size_per_gpu": 8')
-    texts = repaired(files, hardware="4xRTX-4090-24GB", unsafe=True).texts
-    assert set(texts) == (set() if is_refused else {"large.sh", "ds/zero3_offload_optimizer.json"})
+    # A copy of the shared file is left to its author, and so is what changes what is trained in its place.
+    assert not repaired(files, hardware="4xRTX-4090-24GB", unsafe=True).texts

@@ -83,23 +83,23 @@ deepspeed: deepspeed_configs/zero3_bf16.json
 """
 """Two A100-40GB need the optimizer offloaded; Axolotl's own file is not edited, but copied."""
 SMALL = {"hardware": "2xA100-40GB", "hostMemory": "1TiB"}
+LARGE = {"hardware": "8xH100-80GB", "hostMemory": "2TiB"}
 
 
 SHARED = SHIPPED.replace("deepspeed_configs/zero3_bf16.json", "zero3.json")
-ZERO3 = '{\n  "bf16": {"enabled": true},\n  "zero_optimization": {"stage": 3}\n}\n'
+ZERO2 = '{\n  "bf16": {"enabled": true},\n  "zero_optimization": {"stage": 2}\n}\n'
 
 
-def shared(folder):
-    """Two runs with one DeepSpeed config, of which only ``train.yaml`` is lost: it gets a copy."""
-    (folder / "train.yaml").write_text(SHARED)
-    (folder / "deep").mkdir()
-    (folder / "deep/other.yaml").write_text(SHARED.replace("Meta-Llama-3-8B", "Llama-2-7b-hf"))
-    (folder / "zero3.json").write_text(ZERO3)
+def called(folder):
+    """A run that is lost with a DeepSpeed config of its own, which is called by its stage: it gets a copy."""
+    large = SHARED.replace("zero3.json", "zero2.json").replace("3-8B", "3-70B")
+    (folder / "train.yaml").write_text(large)
+    (folder / "zero2.json").write_text(ZERO2)
 
 
 async def test_a_fix_that_adds_a_file_creates_it(editors, tmp_path, monkeypatch):
-    shared(tmp_path)
-    editor = await editors(tmp_path, options=SMALL)
+    called(tmp_path)
+    editor = await editors(tmp_path, options=LARGE)
     editor.open("train.yaml")
     [action] = await editor.actions("train.yaml", only=["source.fixAll.oomlint"])
     created, *_ = action.edit.document_changes
@@ -107,22 +107,20 @@ async def test_a_fix_that_adds_a_file_creates_it(editors, tmp_path, monkeypatch)
     assert created.options == types.CreateFileOptions(overwrite=False, ignore_if_exists=False)
     after = applied(editor, action.edit)
     monkeypatch.chdir(tmp_path)
-    main(["--fix", "--hardware", "2xA100-40GB", "--host-memory", "1TiB", "train.yaml"])
+    main(["--fix", "--hardware", "8xH100-80GB", "--host-memory", "2TiB", "train.yaml"])
     assert after == {name: (tmp_path / name).read_text() for name in after}
     assert after.keys() == {"train.yaml", "zero3_offload_optimizer.json"}
+    assert (tmp_path / "zero2.json").read_text() == ZERO2
 
 
-async def test_a_file_that_others_use_is_copied_for_the_document(editors, tmp_path, monkeypatch):
-    shared(tmp_path)
+async def test_a_file_that_others_use_is_not_copied_unasked(editors, tmp_path):
+    (tmp_path / "train.yaml").write_text(SHARED)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/other.yaml").write_text(SHARED.replace("Meta-Llama-3-8B", "Llama-2-7b-hf"))
+    (tmp_path / "zero3.json").write_text(ZERO2.replace("2", "3"))
     editor = await editors(tmp_path, options=SMALL)
     editor.open("train.yaml")
-    [action] = await editor.actions("train.yaml", only=["source.fixAll.oomlint"])
-    after = applied(editor, action.edit)
-    assert after.keys() == {"train.yaml", "zero3_offload_optimizer.json"}
-    monkeypatch.chdir(tmp_path)
-    main(["--fix", "--hardware", "2xA100-40GB", "--host-memory", "1TiB", "train.yaml"])
-    assert after == {name: (tmp_path / name).read_text() for name in after}
-    assert (tmp_path / "zero3.json").read_text() == ZERO3
+    assert await editor.actions("train.yaml", only=["source.fixAll.oomlint"]) == []
 
 
 async def test_a_deepspeed_config_that_is_not_there_yet_is_created(editors, tmp_path):
@@ -145,9 +143,9 @@ async def test_a_deepspeed_config_that_is_not_there_yet_is_created(editors, tmp_
 
 
 async def test_a_client_that_creates_no_files_is_told_so(editors, tmp_path):
-    shared(tmp_path)
+    called(tmp_path)
     # Emacs takes neither file operations nor actions that are disabled.
-    editor = await editors(tmp_path, profile="emacs", options=SMALL)
+    editor = await editors(tmp_path, profile="emacs", options=LARGE)
     editor.open("train.yaml")
     assert await editor.actions("train.yaml", only=["source.fixAll.oomlint"]) == []
     asked = types.CodeAction("Fix all", data={"uri": editor.uri("train.yaml")})

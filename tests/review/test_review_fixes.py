@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from tests.review.conftest import BAD, RUN, SETTINGS, fixed, oomlint
 
-from oomlint.dialects.deepspeed.presets import shipped_preset
-
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -103,6 +101,7 @@ def test_a_json_of_one_line(pull_request, tmp_path):
     assert_as_fixed(fake, tmp_path)
 
 
+_ZERO_2 = '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}'
 _LARGE = """\
 base_model: meta-llama/Meta-Llama-3-70B
 datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
@@ -117,31 +116,26 @@ deepspeed: NAMED
 
 
 def test_a_copy_that_a_fix_makes_is_a_new_file_in_the_summary(pull_request, tmp_path):
-    # What Axolotl ships is not the project's to change: the fix names a copy of it.
-    shipped = "deepspeed_configs/zero3_bf16.json"
+    # A file that is called by its stage keeps it.
     after = {
         "oomlint.toml": SETTINGS.replace("1TiB", "2TiB"),
-        "large.yaml": _LARGE.replace("NAMED", shipped),
-        shipped: shipped_preset(shipped) or "",
+        "large.yaml": _LARGE.replace("NAMED", "zero2.json"),
+        "zero2.json": _ZERO_2,
     }
     fake = pull_request({"README.md": "x"}, after)
     assert_as_fixed(fake, tmp_path, expect_suggestions=False)
-    assert "--- /dev/null" in fake.summary
+    assert "+++ b/zero3_offload_optimizer.json" in fake.summary
 
 
-def test_a_file_that_another_run_uses_stays_and_the_copy_is_in_the_summary(pull_request, tmp_path):
+def test_a_file_that_another_run_uses_stays_and_no_copy_is_suggested(pull_request, tmp_path):
     # ZeRO-2 is enough for the small model, which was there before.
-    shared = '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}'
     large = _LARGE.replace("NAMED", "shared.json")
     before = {**RUN, "small.yaml": large.replace("Meta-Llama-3-70B", "Llama-3.2-1B")}
-    before["shared.json"] = shared
+    before["shared.json"] = _ZERO_2
     before["oomlint.toml"] = SETTINGS.replace("1TiB", "2TiB")
     fake = pull_request(before, {**before, "large.yaml": large})
     assert_as_fixed(fake, tmp_path, expect_suggestions=False)
-    assert "+++ b/shared_zero3_offload_optimizer.json" in fake.summary
-    assert "since small.yaml uses shared.json too" in "".join(
-        [fake.summary, *(t.body for t in fake.threads)]
-    )
+    assert "+++ b/" not in fake.summary
 
 
 @pytest.mark.parametrize("form", [as_it_is, with_crlf, without_end])

@@ -33,6 +33,7 @@ from oomlint.fix.story import (
     branch_at,
     commented_out,
     contradiction,
+    machine_in_name,
     stage_in_comment,
     starts_what_is_given,
     tried_before,
@@ -261,21 +262,11 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     """
     wished = _wished(proposal)
     documents = {claim.path: claim.document.source for claim in run.claims}
-    begins = {run.claims[0].path, *((run.parts.root.path,) if run.parts.root else ())}
-    for path in dict.fromkeys(path for path in documents if path in begins):
-        word = contradiction(path, run.plan, wished)
-        if word is not None:
-            raise CannotEdit(f"{_name(path)} would no longer be what its name says: {word}")
-    beside = (
-        () if run.parts.copier is None else run.parts.copier.workspace.beside(run.claims[0].path)
-    )
+    _check_names(run, wished)
     for path, document in documents.items():
         said = stage_in_comment(_script(run, path) or document, run.plan, wished)
         if said is not None:
             raise UntrueComment(f"a comment in {_name(path)} would no longer be true: {said}")
-    variant = variant_beside(run.claims[0].path, beside, wished)
-    if variant is not None:
-        raise CannotEdit(f"{_name(variant)} beside it is for that")
     _check_comments(run, edits)
     for edit in edits:
         source = _script(run, edit.path) or documents.get(edit.path)
@@ -288,6 +279,30 @@ def _check_story(run: Run, proposal: Proposal, edits: tuple[Edit, ...]) -> None:
     package = missing_package(run, edits)
     if package is not None:
         raise CannotEdit(f"it needs {package}, which the project does not require")
+
+
+def _check_names(run: Run, wished: MappingABC[Any, Any]) -> None:
+    """What the files of a run are called holds after a change too.
+
+    Raises:
+        CannotEdit: it would not.
+    """
+    begins = {run.claims[0].path, *((run.parts.root.path,) if run.parts.root else ())}
+    for path in dict.fromkeys(c.path for c in run.claims if c.path in begins):
+        word = contradiction(path, run.plan, wished)
+        if word is not None:
+            raise CannotEdit(f"{_name(path)} would no longer be what its name says: {word}")
+    hardware = run.parts.hardware
+    if wished and hardware is not None and run.parts.root is not None:
+        machine = machine_in_name(run.parts.root.path, hardware)
+        if machine is not None:
+            raise CannotEdit(f"{_name(run.parts.root.path)} is for another machine: {machine}")
+    beside = (
+        () if run.parts.copier is None else run.parts.copier.workspace.beside(run.claims[0].path)
+    )
+    variant = variant_beside(run.claims[0].path, beside, wished)
+    if variant is not None:
+        raise CannotEdit(f"{_name(variant)} beside it is for that")
 
 
 def _told_around(source: Source, edit: Edit) -> Iterator[str]:

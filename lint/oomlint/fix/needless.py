@@ -14,7 +14,7 @@ from oomlint.fix.edits import Fix
 from oomlint.fix.starts import why_from_nowhere
 from oomlint.fix.story import made_for_others, says_it_shards
 from oomlint.judgement import (
-    card_not_there,
+    card_not_among,
     cards_missing,
     judgement_of,
     mesh_too_large,
@@ -171,7 +171,7 @@ def _for_another_machine(run: Run) -> str | None:
         return "it starts more processes than there are GPUs, which comes first"
     if mesh := mesh_too_large(run):
         return f"its degrees of parallelism come to {mesh} processes, more than there are GPUs, which comes first"
-    if (missing := card_not_there(run)) is not None:
+    if (missing := card_not_among(run)) is not None:
         return f"CUDA_VISIBLE_DEVICES names card {missing}, which the machine does not have"
     if _asks_for_more(run):
         return "the job asks for more GPUs than there are, which comes first"

@@ -23,6 +23,9 @@ _FOLDERS = (
 # What each repository of a language model on the Hub has (transformers 5 configuration_utils.py CONFIG_NAME,
 # tokenization_utils_base.py TOKENIZER_CONFIG_FILE): its makers' own samples of training lie there, too.
 _OF_A_MODEL = ("config.json", "tokenizer_config.json")
+# GitHub docs "Licensing a repository"; packaging.python.org "Writing your pyproject.toml", setuptools "Quickstart".
+_LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "COPYING")
+_PACKAGING = ("pyproject.toml", "setup.py")
 # Where frameworks keep configs and scripts that show how they are used, and other projects theirs.
 _EXAMPLES = "examples"
 
@@ -46,7 +49,18 @@ def why_not_ours(workspace: Workspace, path: str) -> str | None:
     folder = path.rpartition("/")[0]
     if above and all(workspace.exists(f"{folder}/{each}") for each in _OF_A_MODEL):
         return f"{path} came with a model, whose files lie beside it; name it to have it fixed"
+    for home in workspace.file(path).parents[: len(above)]:
+        if home != workspace.project_around(path) and _is_project_of_its_own(workspace, home):
+            return f"{path} is another project's, whose licence lies in {home.name}; name it to have it fixed"
     return None
+
+
+def _is_project_of_its_own(workspace: Workspace, folder: Path) -> bool:
+    """Whether a folder has what is installed by itself and a licence of its own, as a copy of a repository has. Of 440
+    read edits (``benchmarks/strangers``) whose files are still at hand 9 lay in such a folder: none would be merged."""
+    return all(
+        any(workspace.holds(folder, each) for each in names) for names in (_LICENCES, _PACKAGING)
+    )
 
 
 def why_the_frameworks(run: Run, path: str) -> str | None:

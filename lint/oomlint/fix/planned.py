@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
 from oomlint.fix.agreement import with_agreement
+from oomlint.fix.authors import unless_authors
 from oomlint.fix.edits import Fix, can_write, make_fix
 from oomlint.fix.needless import (
     WORDS_FOR_RISK,
@@ -107,11 +108,11 @@ def each_decided(
     *,
     lowest: Applicability = Applicability.UNSAFE,
 ) -> list[Diagnosis]:
-    """Findings whose fix is only shown where nobody needs it, or something else has to come first; each for itself,
-    whatever plan there may be."""
+    """Findings whose fix is only shown where nobody needs it, its author has to choose it, or something else has to come
+    first; each for itself, whatever plan there may be."""
     needed = map(unless_needless, found)
-    fitted = [_unless_lost(diagnosis, options, lowest) for diagnosis in needed]
-    return unless_stopped(fitted, level)
+    fitted = (_unless_lost(diagnosis, options, lowest) for diagnosis in needed)
+    return unless_stopped([unless_authors(diagnosis) for diagnosis in fitted], level)
 
 
 class _Trouble(Struct, frozen=True, eq=False, dict=True):

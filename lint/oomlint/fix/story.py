@@ -17,7 +17,7 @@ from msgspec import Struct
 from oomlint.dialects.machine.named_hardware import cards_in
 from oomlint.documents import SHELL_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.documents.text import Edit, Source
-from oomlint.hardware import Gpu
+from oomlint.hardware import Gpu, Hardware
 from oomlint.plan import Plan
 from oomlint.plan.fields import f
 
@@ -35,6 +35,8 @@ _OTHER_MAKERS = r"npu|ascend|amd|rocm|mi\d{3}x?|xpu|hpu|gaudi|tpu"
 _ON_CPU = r"""\bdevice_map\s*=\s*["']cpu["']"""
 # What is no training, though a config for it may look like one: nobody asks there what a step needs.
 _NO_TRAINING = r"pre_?process(?:ing)?|tokeni[sz](?:e|ation)"
+# NeMo RL 0.4 names its recipes by nodes and by GPUs of each (examples/configs/recipes/llm: grpo-llama3.1-8b-instruct-1n8g).
+_MACHINE = rf"(?i){_START}(\d+)n(\d+)g(?:pus?)?{_END}"
 _OPTIMIZERS = "adamw|adam|adafactor|lion|muon|sgd|galore|apollo|badam|lomo|adalomo|lamb"
 _SHARDING = ("parallel.zero.", "parallel.fsdp.", "parallel.backend")
 
@@ -103,6 +105,13 @@ def _other_maker(folders: str) -> str | None:
     """What the folders of a file say of all that lies in them: ``examples/ascend``."""
     makers = (each for each in folders.split("/") if each)
     return next((m for m in makers if re.fullmatch(_OTHER_MAKERS, m, re.IGNORECASE)), None)
+
+
+def machine_in_name(path: str, hardware: Hardware) -> str | None:
+    """The word in a file's name that says of how many nodes and GPUs another machine is than the named one."""
+    here = (hardware.nodes, hardware.gpus_per_node)
+    said = re.finditer(_MACHINE, _stem(path))
+    return next((word[0] for word in said if (int(word[1]), int(word[2])) != here), None)
 
 
 def made_for_others(text: str, gpu: Gpu) -> str | None:

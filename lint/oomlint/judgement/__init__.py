@@ -15,6 +15,7 @@ from oomlint.judgement.forecast import Forecast, Risk
 from oomlint.judgement.judgement import Judgement, judgement_of, judgement_of_plan
 from oomlint.judgement.launch import (
     SHARDED,
+    card_not_among,
     card_not_there,
     cards_missing,
     gpus_of_job,
@@ -57,6 +58,7 @@ __all__ = [
     "Severity",
     "Verdict",
     "card_holds",
+    "card_not_among",
     "card_not_there",
     "cards_missing",
     "confidence",

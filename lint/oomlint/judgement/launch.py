@@ -98,11 +98,24 @@ def card_not_there(run: Run) -> int | None:
     """The first card that a run's environment lists and the named machine does not have, behind some that it has: CUDA
     leaves it out with all that follow, and the run is written for a machine with more. Of a list that begins with such a
     one nobody knows which cards were free."""
-    hardware, shown = run.parts.hardware, str(run.plan.env.cuda_visible_devices or "")
-    named = [int(part) for part in shown.split(",") if part.strip().isdigit()]
+    hardware, named = run.parts.hardware, _cards_named(run)
     if hardware is None or not named or named[0] >= hardware.gpus_per_node:
         return None
+    return card_not_among(run)
+
+
+def card_not_among(run: Run) -> int | None:
+    """The first of several cards that a run's environment lists and the named machine does not have, wherever in the list:
+    as it stands the run sees fewer there, or none. Which single card one takes is the matter of a day."""
+    hardware, named = run.parts.hardware, _cards_named(run)
+    if hardware is None or len(named) < 2:
+        return None
     return next((card for card in named if card >= hardware.gpus_per_node), None)
+
+
+def _cards_named(run: Run) -> list[int]:
+    shown = str(run.plan.env.cuda_visible_devices or "")
+    return [int(part) for part in shown.split(",") if part.strip().isdigit()]
 
 
 _DEGREES = ("tp", "pp", "cp", "ulysses", "dp_shard", "dp_replicate")

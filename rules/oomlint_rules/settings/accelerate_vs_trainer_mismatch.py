@@ -31,7 +31,8 @@ the rule is silent where it can read that.
 
 * transformers 5.23 `training_args.py:1706-1721` (the trainer's config first, else Accelerate's),
   `trainer.py:887` and `integrations/deepspeed.py:704` (the comparison), `trainer.py:474`
-* Accelerate 1.15 `utils/dataclasses.py:1508` (`_deepspeed_config_checks`)
+* Accelerate 1.15 `utils/dataclasses.py:1508` (`_deepspeed_config_checks`), `commands/launch.py:1394` (which of an
+  Accelerate config's keys it is given; options of the launcher are none)
 * Accelerate 0.12.0 and 1.14.0 `accelerator.py` (`_prepare_deepspeed`)
 * https://github.com/hiyouga/LLaMA-Factory/issues/3752
 """
@@ -161,6 +162,17 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", may_end=True, fixes=Appli
         ),
         example(
             {
+                "train.sh": command(
+                    "",
+                    "accelerate launch --use_deepspeed --deepspeed_config_file ds.json "
+                    "--zero3_save_16bit_model true --gradient_accumulation_steps 8",
+                ),
+                "ds.json": deepspeed('"stage": 3'),
+            },
+            why="options of the launcher beside the file are none that Accelerate refuses",
+        ),
+        example(
+            {
                 "train.sh": command("--deepspeed ./ds.json", _ACCELERATE),
                 "acc.yaml": accelerate("DEEPSPEED", _BY_FILE),
                 "ds.json": deepspeed('"stage": 3'),
@@ -250,7 +262,10 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", may_end=True, fixes=Appli
 
     def _inline(self, run: Run, own: Setting) -> Iterable[Finding]:
         for field in _INLINE:
-            said = _said(run, field, by_accelerate=True)
+            # An option of the launcher's is passed on, and counts where the file has "auto".
+            said = next(
+                (s for s, section in _explicit(run, field) if section == "accelerate"), None
+            )
             if said is None:
                 continue
             origin = said.origin
@@ -318,14 +333,18 @@ class AccelerateVsTrainerMismatch(Rule, code="OOM804", may_end=True, fixes=Appli
 
 def _said(run: Run, field: Any, *, by_accelerate: bool) -> Setting | None:
     """What a file says of a field, in Accelerate's own config or outside of it."""
-    setting = run.settings.get(field)
-    for each in (setting, *setting.shadowed) if setting is not None else ():
-        block = each.origin.block
-        if each.origin.kind != "explicit" or block is None:
-            continue
-        if (block.table.section in ("accelerate", "launcher")) == by_accelerate:
+    for each, section in _explicit(run, field):
+        if (section in ("accelerate", "launcher")) == by_accelerate:
             return each
     return None
+
+
+def _explicit(run: Run, field: Any) -> Iterable[tuple[Setting, str]]:
+    """What files say of a field, what is in force first, and the section of which table."""
+    setting = run.settings.get(field)
+    for each in (setting, *setting.shadowed) if setting is not None else ():
+        if each.origin.kind == "explicit" and each.origin.block is not None:
+            yield each, each.origin.block.table.section
 
 
 def _name_one_file(trainers: Setting, own: Setting | None) -> bool:
