@@ -10,7 +10,8 @@ each, ``OWNER__NAME``) the second says what the verdict on ``program`` is today,
     python -m benchmarks.strangers.silence
     python -m benchmarks.strangers.silence FOLDER
 
-The second set is of repositories of which no finding was printed, so that no row of it can be one that is told to die.
+The second and third sets are of repositories of which no finding was printed, so that no row of them can be one that is told to
+die.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ from oomlint.linting.engine import link
 _HERE = Path(__file__).parent
 MAIN_RUNS = _HERE / "silence-1.jsonl"
 NOTHING_SAID = _HERE / "silence-2.jsonl"
+STILL_NOTHING_SAID = _HERE / "silence-3.jsonl"
 SETS = {
     "Main runs of repositories": MAIN_RUNS,
     "Main runs of repositories without a finding": NOTHING_SAID,
+    "Main runs of further ones without a finding": STILL_NOTHING_SAID,
 }
 OUTCOMES = ("dies", "fits", "ends otherwise", "no file tells")
 NO_RUN = "no run"

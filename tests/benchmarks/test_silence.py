@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("file", SETS.values(), ids=list(SETS))
 def test_the_docs_count_what_was_read(file: Path) -> None:
     rows = read(file)
-    assert len({row.repo for row in rows}) == len(rows) == 30
+    assert len({row.repo for row in rows}) == len(rows) >= 20
     assert "\n".join(table(rows)) in (ROOT / "docs" / "accuracy.md").read_text("utf-8")
 
 

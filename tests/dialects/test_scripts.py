@@ -370,6 +370,37 @@ def test_of_samples_to_evaluate_a_number_that_is_not_positive_is_no_limit(
     assert not [each for each in report_of(files).diagnoses if each.rule.code == "OOM904"]
 
 
+_HALVED = """\
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", type=int, default={default})
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+given = TrainingArguments("out", per_device_train_batch_size=args.size, per_device_eval_batch_size=int(args.size / 2))
+Trainer(model=model, args=given).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "default", "halved", "refused"),
+    [
+        ("python train.py --size 5", 1, 2, []),
+        ("python train.py --size 8", 0, 4, []),
+        ("python train.py", 6, 3, []),
+        ("python train.py", 1, None, ["per_device_eval_batch_size cannot be args.size / 2"]),
+    ],
+)
+def test_what_the_command_makes_of_options_is_what_the_framework_is_given(
+    command: str, default: int, halved: int | None, refused: list[str]
+) -> None:
+    files = {"train.py": _HALVED.format(default=default), "train.sh": f"{command}\n"}
+    assert run_of(files).plan.batch.eval_micro == halved
+    told = [d.finding.message for d in report_of(files).diagnoses if d.rule.code == "OOM904"]
+    assert told == refused
+
+
 _OWN_LIMIT = """\
 from dataclasses import dataclass
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments

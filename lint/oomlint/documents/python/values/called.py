@@ -157,13 +157,25 @@ def _number(
     value = plain_value(given)
     is_filed = filed_of(given) is not None and isinstance(value, (int, float))
     if is_of_options(given) or is_filed:
-        return given
+        return _whole(given, home.places.span(expression)) if kind is int else given
     if isinstance(value, str):  # of the environment, say
         with suppress(ValueError):
             value = kind(value)
     if isinstance(value, (int, float)) and isfinite(value):
         return Scalar(home.places.span(expression), kind(value))
     return unknown_at(home.places.span(expression))
+
+
+def _whole(given: Node, span: Span) -> Node:
+    """``int(args.batch_size / 2)``: a quotient of options is cut off, whatever the command makes them; of other arithmetic
+    that came to a fraction it is not known what it comes to."""
+    match given:
+        case PythonScalar(computed=(ast.Div, left, right)):
+            value = arithmetic(ast.FloorDiv, plain_value(left), plain_value(right))
+            return replace(given, value=value, computed=(ast.FloorDiv, left, right))
+        case PythonScalar(value=float(), computed=tuple()):
+            return unknown_at(span)
+    return given
 
 
 def _returned(home: Evaluator, call: ast.Call, scope: Scope, depth: int) -> Node | None:
