@@ -43,6 +43,9 @@ from oomlint_rules._fixes import removal
 
 _CLIP = f.optimizer.clip_norm
 _STEPS = f.batch.grad_accum
+# torchtune 0.7.0 recipes/full_finetune_distributed.py:222, full_finetune_single_device.py:153. Clipping alone stops no other: the
+# Trainer and torchtitan take the norm of what gradients are left, which is 0.
+_REFUSES_CLIPPING = "torchtune"
 
 _TORCHTUNE = text(
     """
@@ -103,6 +106,15 @@ class OptimizerInBwdConflict(Rule, code="OOM814", may_end=True, fixes=Applicabil
             }
         ),
         example({"train.py": script("optim='galore_adamw_layerwise'")}),
+        example(
+            {
+                "train.toml": (
+                    '[model]\nname = "llama3"\nflavor = "8B"\n[optimizer]\nname = "AdamW"\nearly_step_in_backward = true\n'
+                    "[training]\nlocal_batch_size = 1\nmax_norm = 1.0\n"
+                )
+            },
+            why="torchtitan clips what gradients are left, and does not stop",
+        ),
     )
 
     def check(self, run: Run) -> Iterable[Finding]:
@@ -116,7 +128,7 @@ class OptimizerInBwdConflict(Rule, code="OOM814", may_end=True, fixes=Applicabil
                 _STEPS,
                 (Proposal.set("accumulate no gradients", {_STEPS: 1}, Applicability.UNSAFE),),
             )
-        if optimizer.clip_norm is not None:
+        if optimizer.clip_norm is not None and run.dialect.name == _REFUSES_CLIPPING:
             yield self._conflict(
                 run,
                 f"{run.key(_CLIP)} is set",
