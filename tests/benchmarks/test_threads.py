@@ -42,15 +42,16 @@ def test_no_run_of_the_second_fresh_lot_may_be_read() -> None:
         assert parse_hardware(case.hardware).gpu, case.name
 
 
-def test_the_third_lot_is_divided_by_its_addresses() -> None:
-    threads = {case.source: case.half for case in (*cases("read3"), *cases("fresh3"))}
+@pytest.mark.parametrize(("read", "fresh"), [("read3", "fresh3"), ("read4", "fresh4")])
+def test_later_lots_are_divided_by_their_addresses(read: Lot, fresh: Lot) -> None:
+    threads = {case.source: case.half for case in (*cases(read), *cases(fresh))}
     for source, half in threads.items():
         is_even = int(hashlib.sha256(source.encode()).hexdigest(), 16) % 2 == 0
-        assert half == ("fresh3" if is_even else "read3"), source
-    others = {case.source for case in cases() if case.half not in ("read3", "fresh3")}
+        assert half == (fresh if is_even else read), source
+    others = {case.source for case in cases() if case.half not in (read, fresh)}
     assert others.isdisjoint(threads)
     assert len(threads) >= 30
-    assert min(sum(case.died for case in cases(half)) for half in ("read3", "fresh3")) >= 10
+    assert min(sum(case.died for case in cases(half)) for half in (read, fresh)) >= 10
 
 
 @pytest.mark.parametrize(
