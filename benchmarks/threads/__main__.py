@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.threads [--half shown|scored|read|read2|read3|fresh|fresh2|fresh3] [--list]
+    python -m benchmarks.threads [--half shown|scored|read|read2|…|fresh|fresh2|…] [--list]
 
 Every case is linted as its user would have: its files in a folder of their own, on the hardware that is
 named. Libraries that its files do not pin have the newest release of its day. ``--list`` prints each case of
@@ -34,7 +34,7 @@ from oomlint.judgement import EVEN, TIGHT, Judgement, judgement_of
 from oomlint.linting.engine import Options, Report, lint
 from oomlint.runs.run import Run
 
-_HALVES: tuple[Half, ...] = (*READ, "scored", "fresh", "fresh2", "fresh3")
+_HALVES: tuple[Half, ...] = (*READ, "scored", "fresh", "fresh2", "fresh3", "fresh4")
 # Why there is no alarm before a run that died.
 _Silence = Literal[
     "no prediction or limit", "what was not read decides", "limit within bounds", "far below"
