@@ -70,6 +70,8 @@ FIRST_READINGS = (
     ("thirty-seventh, on the other machine, after the mends", "findings-37a.jsonl", 86),
     ("thirty-eighth, 2026-12-01", "findings-38.jsonl", 86),
     ("thirty-ninth, 2026-12-01", "findings-39.jsonl", 90),
+    ("fortieth, 2026-12-01", "findings-40.jsonl", 89),
+    ("fortieth, on the other machine, after the mends", "findings-40a.jsonl", 89),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15
