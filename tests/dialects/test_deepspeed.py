@@ -7,6 +7,7 @@ from tests.linked import link, run_of
 
 from oomlint.dialects.deepspeed.dialect import looks_like_deepspeed
 from oomlint.dialects.deepspeed.presets import is_shipped, shipped_preset
+from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
 from oomlint.linting.rule import Proposal
 from oomlint.plan.evidence import Level
@@ -196,6 +197,16 @@ def test_gradients_are_accumulated_in_the_dtype_that_is_asked_for():
 def test_offloading(settings, optimizer, params):
     plan = alone(zero(**settings)).plan
     assert (plan.offload.optimizer, plan.offload.params) == (optimizer, params)
+
+
+def test_states_in_16_bits_are_not_offloaded():
+    bf16 = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+    run = alone({**zero(stage=3), "bf16": bf16})
+    with pytest.raises(CannotEdit, match="16 bits"):
+        run.what_if({"offload.optimizer": "cpu"})
+    assert (
+        alone(zero(stage=3)).what_if({"offload.optimizer": "cpu"}).plan.offload.optimizer == "cpu"
+    )
 
 
 @pytest.mark.parametrize(("flag", "stage"), [(True, 1), (False, 0), ({"stage": 2}, 2), ({}, 0)])

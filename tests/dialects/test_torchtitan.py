@@ -597,6 +597,12 @@ def test_accumulation_needs_to_know_the_ranks() -> None:
         _run().what_if({"batch.micro": 1, "batch.grad_accum": 4})
 
 
+def test_no_gradients_add_up_in_the_releases_whose_keys_stand_there() -> None:
+    run = _run(_TOML.replace("local_batch_size", "batch_size"), hardware="8xA100-80GB")
+    with pytest.raises(CannotEdit, match="adds up no gradients"):
+        run.what_if({"batch.micro": 4, "batch.grad_accum": 2})
+
+
 def test_a_global_batch_that_stands_there_stays() -> None:
     text = _TOML.replace("seq_len", "global_batch_size = 64\nseq_len")
     files = {**_ON_EIGHT, "job.toml": text}

@@ -116,7 +116,7 @@ def batches(*sizes: tuple[int, int]) -> list[dict[str, Any]]:
         ("offload", {**ZERO, "parallel__zero__stage": 1}, [{STATES: "cpu"}, {**THIRD, STATES: "cpu", WEIGHTS: "cpu"}]),
         ("offload", {**ZERO, "parallel__zero__stage": 0}, [{**THIRD, STATES: "cpu", WEIGHTS: "cpu"}]),
         ("offload", ZERO, [{**THIRD, STATES: "cpu", WEIGHTS: "cpu"}]),
-        ("offload", {**STAGE_3, "offload__optimizer": "cpu", "offload__params": "none"}, [{**THIRD, STATES: "cpu", WEIGHTS: "cpu"}]),
+        ("offload", {**STAGE_3, "offload__optimizer": "cpu", "offload__params": "none"}, [{STATES: "cpu", WEIGHTS: "cpu"}]),
         ("offload", {**STAGE_3, "offload__optimizer": "cpu", "offload__params": "cpu"}, []),
         # What shards nothing yet comes to it with the stage that it takes.
         ("offload", {"parallel__backend": "ddp", "parallel__zero__stage": 1}, [{STAGE: 2, STATES: "cpu"}, {**THIRD, STATES: "cpu", WEIGHTS: "cpu"}]),

@@ -138,11 +138,14 @@ def _whole(run: Cells, field: Any, steps: int, of_rank: int) -> dict[Any, Any]:
     """The batch of all ranks, of whose each takes so much.
 
     Raises:
-        CannotEdit: nobody says how many ranks there are.
+        CannotEdit: nobody says how many ranks there are, or the release adds up no gradients.
     """
     dp, stated = run[f.parallel.dp], run[field]
     if stated is None and steps == 1:
         return {}
+    if stated is None and run.says(own.early):
+        # torchtitan 8570415c (2025-06-05) "Support gradient accumulation" brought global_batch_size, and renamed batch_size.
+        raise CannotEdit("torchtitan adds up no gradients in the releases whose keys stand here")
     if dp is not None and stated == of_rank * dp:
         return {}  # what the file says already: more steps follow from the smaller batch
     ranks = run.setting(f.parallel.gpus_per_node)

@@ -262,7 +262,7 @@ def _offload(plan: Plan) -> Iterator[Move]:
         if (plan.parallel.zero.stage or 0) >= 1 and plan.offload.optimizer in (None, "none"):
             yield Move("gpu-states-over-budget", "keep the optimizer in host RAM", optimizer)
         if plan.offload.params in (None, "none"):
-            both: Fields = {**ZERO_3, f.offload.optimizer: "cpu", f.offload.params: "cpu"}
+            both: Fields = {**_third(plan), f.offload.optimizer: "cpu", f.offload.params: "cpu"}
             title = "keep parameters and optimizer in host RAM"
             if plan.offload.optimizer == "cpu":
                 title = "keep the parameters in host RAM"
@@ -271,6 +271,11 @@ def _offload(plan: Plan) -> Iterator[Move]:
     if plan.parallel.backend in ("fsdp1", "fsdp2") and not plan.parallel.fsdp.cpu_offload:
         changes: Fields = {f.parallel.fsdp.cpu_offload: True}
         yield Move("gpu-states-over-budget", "keep parameters and optimizer in host RAM", changes)
+
+
+def _third(plan: Plan) -> Fields:
+    """Stage 3, with what its checkpoints need, for a run that has another; one that has it saves as it did."""
+    return {} if plan.parallel.zero.stage == 3 else dict(ZERO_3)
 
 
 def _offload_anew(plan: Plan) -> Iterator[Move]:
@@ -290,7 +295,7 @@ def _swapping(plan: Plan) -> Iterator[Move]:
     path = plan.offload.nvme_path
     if not path or plan.offload.optimizer == "nvme":
         return
-    changes: Fields = {**ZERO_3, f.offload.optimizer: "nvme"}
+    changes: Fields = {**_third(plan), f.offload.optimizer: "nvme"}
     yield Move("offload-host-ram-exceeded", f"keep the optimizer on {path}", changes)
     title = f"keep parameters and optimizer on {path}"
     yield Move("offload-host-ram-exceeded", title, {**changes, f.offload.params: "nvme"})
