@@ -223,7 +223,7 @@ def test_ray_is_not_asked_for_more_cards_than_there_are() -> None:
     result = repaired({"run.sh": line.format(engine=2)}, hardware="4xRTX-4090-24GB")
     assert not result.texts
     reasons = {str(d.fix.reason) for d in result.report.diagnoses if d.fix is not None}
-    assert "the job asks for more GPUs than there are, which comes first" in reasons
+    assert "the run ends before it needs that" in reasons
 
 
 _MAPPED = """\

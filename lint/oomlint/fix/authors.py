@@ -13,7 +13,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from oomlint.fix.edits import Fix
-from oomlint.linting.diagnosis import Diagnosis
+from oomlint.linting.diagnosis import Diagnosis, Given
 from oomlint.linting.rule import Applicability
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
@@ -23,6 +23,8 @@ _WHERE_CHOSEN = "`oomlint fit --apply` writes the way that is chosen"
 
 def unless_authors(diagnosis: Diagnosis) -> Diagnosis:
     """A finding whose fix is only shown where its author has to choose it."""
+    if isinstance(diagnosis.ask, Given) and diagnosis.ask.fix is None:
+        return diagnosis
     return replace(diagnosis, ask=partial(_unless_authors, diagnosis))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Mapping as MappingABC, MutableMapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from time import perf_counter
@@ -424,8 +425,9 @@ def refusals(run: Run, rules: Iterable[ListedRule]) -> frozenset[str]:
 
 def _fix_for(run: Run, finding: Finding) -> Fix | None:
     """What mends a finding; what works that out is imported where there is anything to work out."""
-    if finding.proposals == ():  # of what is asked late only the asking tells, bugs included
-        return None
+    with suppress(Exception):  # a bug is met again, and told, where the fix is worked out
+        if not finding.proposals:
+            return None
     from oomlint.fix.proposed import fix_for
 
     return fix_for(run, finding)
