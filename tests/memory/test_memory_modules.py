@@ -490,7 +490,7 @@ def router(decoder: Decoder, x: Tensor) -> Tensor:
         (Traits(), Regime(), 20 + 24 + 16 + 8 + 4, [(20 + 24 + 16 + 8 + 48, 0), (20 + 12 + 20, 60)]),
         (Traits(), FROZEN, 24 + 16 + 8 + 4, [(24 + 16 + 8 + 48, 0)]),
         # Peft's adapters of the router keep its input.
-        (Traits(), replace(FROZEN, split_ranks=True), 72, [(20 + 24 + 16 + 8 + 48, 0)]),
+        (Traits(), replace(FROZEN, adapted_router=True), 72, [(20 + 24 + 16 + 8 + 48, 0)]),
         (Traits(router_fp32=True), Regime(), 40 + 52, [(40 + 24 + 16 + 8 + 48, 0), (40 + 24 + 40, 60)]),
         # Not cast: two fp32 weights.
         (Traits(router="sigmoid"), Regime(), 72, [(20 + 24 + 16 + 8 + 48, 0), (52, 60)]),
