@@ -207,7 +207,9 @@ def test_settings_without_end(project: Path, oomlint: Oomlint) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no such device")
-@pytest.mark.parametrize("command", [("estimate", "--plan"), ("diagnose",), ("check",)])
+@pytest.mark.parametrize(
+    "command", [("estimate", "--plan"), ("diagnose",), ("check", "--isolated")]
+)
 def test_a_device_without_end_is_refused(command: tuple[str, ...]) -> None:
     result = here(*command, "/dev/zero")
     assert result.exit_code == 3
