@@ -203,10 +203,9 @@ class WorldSizeMismatch(Rule, code="OOM706", may_end=True, fixes=Applicability.U
             f"Ray is asked for {pool} GPUs in all, and the machine has {gpus}",
             at=(launch.pool, _PROCESSES),
             details=(
-                (
-                    "workers of several groups share none: the trainer stops before the last group starts, waits for it for ever, "
-                    "or that finds no card where Ray was told of more than there are"
-                ),
+                "the trainer, its engines and its other models share no GPU",
+                "the last of them finds none free: Ray waits for ever, or refuses",
+                "ask for fewer, place them together, or name a machine that has as many",
             ),
             rests_on=(launch.pool,),
             ends=When.LOADING,
