@@ -346,8 +346,7 @@ class FeedForward(Basics):
         else:
             up = layer("expert_up", rows, ffn)
             gate = layer("expert_gate", rows, ffn) if parts == 2 else None
-            inner = self.activate(up) if gate is None else self.product(self.activate(gate), up)
-            out = layer("expert_down", inner, hidden, down=True)
+            out = layer("expert_down", self.inner_of_layers(up, gate), hidden, down=True)
         weighed = tape.op(
             tape.tensor(k * hidden, max(bytes_, chosen.bytes)), (out, chosen), saves=(out, chosen),
             temp=Size(token=k * hidden * bytes_),
@@ -361,6 +360,10 @@ class FeedForward(Basics):
             return self.expert_gate(both) if parts == 2 else self.activate(both)
         made = self.tape.tensor(both.width / parts, both.bytes)
         return self.tape.op(made, (both, chosen), saves=(both, chosen))
+
+    def inner_of_layers(self, up: Tensor, gate: Tensor | None) -> Tensor:
+        """The same of experts whose layers lie apart."""
+        return self.activate(up) if gate is None else self.product(self.activate(gate), up)
 
     def put_back(self, rows: Tensor, x: Tensor, k: int) -> Tensor:
         """Each token's rows in their order again, and their sum."""
