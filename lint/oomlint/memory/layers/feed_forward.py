@@ -341,17 +341,11 @@ class FeedForward(Basics):
             both = stack(gathered, ffn * parts, each * parts, up_rank, hidden)
             inner = self.inner_of_experts(both, chosen, parts)
             out = stack(inner, hidden, each, down_rank, ffn)
-            if r.experts == "weighted":
-                return self.put_back(out, x, k)
         else:
             up = layer("expert_up", rows, ffn)
             gate = layer("expert_gate", rows, ffn) if parts == 2 else None
             out = layer("expert_down", self.inner_of_layers(up, gate), hidden, down=True)
-        weighed = tape.op(
-            tape.tensor(k * hidden, max(bytes_, chosen.bytes)), (out, chosen), saves=(out, chosen),
-            temp=Size(token=k * hidden * bytes_),
-        )  # fmt: skip
-        return self.put_back(weighed, x, k)
+        return self.put_back(self.weighed_rows(out, chosen), x, k)
 
     def inner_of_experts(self, both: Tensor, chosen: Tensor, parts: float) -> Tensor:
         """What stands between the two products; one function activates and weighs, and keeps what it got
@@ -364,6 +358,15 @@ class FeedForward(Basics):
     def inner_of_layers(self, up: Tensor, gate: Tensor | None) -> Tensor:
         """The same of experts whose layers lie apart."""
         return self.activate(up) if gate is None else self.product(self.activate(gate), up)
+
+    def weighed_rows(self, out: Tensor, chosen: Tensor) -> Tensor:
+        """What comes of the second product times the router's weights, where the activation has not taken these in."""
+        if self.r.experts == "weighted":
+            return out
+        return self.tape.op(
+            self.tape.tensor(out.width, max(out.bytes, chosen.bytes)), (out, chosen), saves=(out, chosen),
+            temp=Size(token=out.width * out.bytes),
+        )  # fmt: skip
 
     def put_back(self, rows: Tensor, x: Tensor, k: int) -> Tensor:
         """Each token's rows in their order again, and their sum."""
