@@ -178,6 +178,11 @@ def test_lines_lay_their_options_over_the_file(line):
     assert _of(run, f.model.id, f.parallel.world, f.batch.micro) == ["Qwen/Qwen3-4B", 4, 4]
 
 
+def test_sections_of_other_recipes_are_legal():
+    more = "kd_loss_fn: {_target_: our.loss}\n_validation_dataset: {split: test}\nneftune: {noise_alpha: 5}\n"
+    assert not _run(_DENSE + more).stray
+
+
 def test_other_recipes_are_no_runs():
     draft = _DENSE.replace("TrainFinetuneRecipeForNextTokenPrediction", "TrainEagle3Recipe")
     assert not link({"train.yaml": draft}).runs

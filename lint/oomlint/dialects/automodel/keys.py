@@ -243,11 +243,11 @@ AUTOMODEL = Table(
     # Sections that are calls take what their functions take.
     known_prefixes=(
         "model.", "teacher_model.", "dataset.", "validation_dataset", "dataloader.", "validation_dataloader", "optimizer.",
-        "loss_fn.", "kd_loss_fn.", "peft.", "processor.", "tokenizer.", "wandb.", "mlflow.", "comet.", "ci.", "benchmark.",
+        "loss_fn.", "kd_loss_fn", "peft.", "processor.", "tokenizer.", "wandb.", "mlflow.", "comet.", "ci.", "benchmark.",
         "rng.", "lr_scheduler.", "fp8.", "quantization.", "qat.", "compile.", "packed_sequence.", "freeze_config.",
         "recipe_args.", "skypilot.", "nemo_run.", "slurm.", "dist_env.", "moe_metrics.", "tool_call_eval.", "mfu.", "prewarm.",
         "distributed.multimodal.", "distributed.moe.", "distributed.pipeline.", "distributed.mp_policy.", "distributed.offload_policy.",
-        "distributed.tp_plan.", "recipe.", "nvtx", "dllm.", "dflash.", "separate_meshes", "teacher_distributed.",
+        "distributed.tp_plan.", "embedding_row_repair", "neftune", "_", "recipe.", "nvtx", "dllm.", "dflash.", "separate_meshes", "teacher_distributed.",
     ),
     ignores_unknown=True,
     loader="pyyaml",
