@@ -84,6 +84,7 @@ SHIPPED = (
     Shipped("ROLL", "roll", ("examples/**/*.yaml",), r"^(?:actor_train|sft_train|student):"),
     Shipped("RL", "nemo-rl", ("examples/configs/*.yaml", "examples/configs/recipes/**/*.yaml"),
             r"^(?:policy|defaults):"),
+    Shipped("Automodel", "automodel", ("examples/llm_*/**/*.yaml", "examples/vlm_*/**/*.yaml"), r"^step_scheduler:"),
     Shipped("gpt-neox", "gpt-neox", ("configs/**/*.yml",), r"train_(?:micro_)?batch_size"),
     Shipped("xtuner", "xtuner", ("xtuner/configs/**/*.py",), r"type=(?:SupervisedFinetune|DPO|ORPO|RewardModel)\b"),
     Shipped("EasyR1", "easyr1", ("examples/**/*.yaml", "examples/**/*.sh"), r"^worker:|verl\.trainer\.main"),

@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 OWN = ("oomlint", "plan", "findings", "estimate", "fit", "compare", "diagnose", "baseline")
 CONFIGS = (
     "axolotl", "llama-factory", "llama-factory-v1", "deepspeed", "accelerate", "torchtune",
-    "torchtitan", "trl", "ms-swift", "megatron-swift", "litgpt", "llm-foundry", "verl", "easyr1", "nemo-rl", "roll", "gpt-neox", "nanotron", "olmo", "lingua", "prime-rl", "areal", "nemo",
+    "torchtitan", "trl", "ms-swift", "megatron-swift", "litgpt", "llm-foundry", "verl", "easyr1", "nemo-rl", "automodel", "roll", "gpt-neox", "nanotron", "olmo", "lingua", "prime-rl", "areal", "nemo",
 )  # fmt: skip
 NAMES = (*OWN, *CONFIGS)
 CATALOG = FOLDER / "catalog.json"

@@ -121,6 +121,14 @@ def test_experts() -> None:
     assert (dims.moe.experts, dims.moe.topk, dims.moe.moe_ffn) == (8, 3, 1024)
 
 
+def test_experts_weigh_within_their_activation_since_0_12_1() -> None:
+    assert _with("--num-experts 8").plan.model.experts_impl == "weighted"
+    older = run_of(
+        {"pretrain.sh": _SCRIPT, "requirements.txt": "megatron-core==0.12.0\n"}, "pretrain.sh"
+    )
+    assert older.plan.model.experts_impl == "grouped"
+
+
 def test_latent_attention() -> None:
     dims = _with("--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512").plan.model.dims
     assert dims is not None

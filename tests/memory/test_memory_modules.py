@@ -538,6 +538,16 @@ def test_grouped_experts_have_a_row_for_each_choice() -> None:
     )
 
 
+def test_experts_that_are_weighed_in_their_activation_keep_less() -> None:
+    """Router 72; two permutations of 16; rows of 40, the product of 32 and the weights of 4, which the activation keeps,
+    and its result of 16: neither what is activated nor what comes of the second product stays."""
+    assert of(experts, regime=Regime(experts="weighted")).saved == (
+        72 + 16 + 40 + 32 + 4 + 16 + 16,
+        0,
+        0,
+    )
+
+
 def test_a_loop_over_experts_makes_whole_gradients_of_the_stack() -> None:
     """Of each expert's part the others are zeros: 480 elements of the first product, 240 of the second."""
     found = of(experts, regime=Regime(experts="loop"))

@@ -181,6 +181,20 @@ def test_fsdp2_pads_each_parameter_to_the_ranks() -> None:
     assert (units_of(f).embed, units_of(f).tail) == (1_002 * 64, 66 + 1_002 * 64)
 
 
+def test_experts_that_ranks_split_among_themselves_are_not_padded() -> None:
+    """On 32 ranks eight experts would be padded to 32; split over two, 16 ranks share four of them by their columns."""
+    ranks: dict[str, Any] = {
+        "model__dims": MIXED,
+        "parallel__backend": "fsdp2",
+        "parallel__world": 32,
+    }
+    experts = 8 * 24_576
+    # Norms, attention's layers and the router, which is padded from 8 rows to 32.
+    rest = 64 * 2 + 2 * 64 * 64 + 2 * 32 * 64 + 32 * 64
+    assert units_of(facts(**ranks)).blocks == (pytest.approx(4 * experts + rest),)
+    assert units_of(facts(**ranks, parallel__ep=2)).blocks == (pytest.approx(experts / 2 + rest),)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.linked import report_of
 
+from oomlint.judgement.peak import Peak
 from oomlint.linting.rule import Rule, Severity
+from oomlint_rules.gpu.attention_quadratic_fallback import AttentionQuadraticFallback
 from oomlint_rules.gpu.logits_materialized_large_vocab import LogitsMaterializedLargeVocab
 from oomlint_rules.gpu.long_context_over_budget import LongContextOverBudget
 from oomlint_rules.gpu.micro_batch_too_large import MicroBatchTooLarge
@@ -97,3 +99,27 @@ def test_only_data_that_are_known_to_be_long_want_a_limit(
     files = {"train.sh": _SWIFT.format(data=data)}
     found = report_of(files, hardware="1xRTX-4090-24GB", rules=[SeqLenUncapped]).diagnoses
     assert [each.severity for each in found] == expected
+
+
+def test_scores_of_a_length_that_nobody_says_have_no_number() -> None:
+    config = (
+        "recipe: TrainFinetuneRecipeForNextTokenPrediction\nstep_scheduler: {global_batch_size: 64, local_batch_size: 8}\n"
+        "model:\n  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"
+        "  pretrained_model_name_or_path: Qwen/QwQ-32B\n  attn_implementation: eager\n"
+        "dataset: {_target_: our.data}\noptimizer: {_target_: torch.optim.Adam}\n"
+    )
+    report = report_of(
+        {"train.yaml": config}, hardware="8xA100-40GB", rules=[AttentionQuadraticFallback]
+    )
+    assert [each.finding.message for each in report.diagnoses] == [
+        "eager attention keeps a matrix of tokens x tokens for every head"
+    ]
+
+
+def test_a_batch_that_holds_nothing_at_the_peak_is_not_its_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a run needs most when it steps, no activations are left."""
+    assert _severities(MicroBatchTooLarge, "1xA100-80GB", packing="true") == [Severity.ERROR]
+    monkeypatch.setattr(Peak, "share_of", lambda _self, _kinds: 0)
+    assert _severities(MicroBatchTooLarge, "1xA100-80GB", packing="true") == []

@@ -30,7 +30,7 @@ OutputFormat = Literal[
 Framework = Literal[
     "llama-factory", "axolotl", "trl", "hf-trainer", "accelerate", "deepspeed", "torchtune",
     "torchtitan", "ms-swift", "llama-recipes", "litgpt", "llm-foundry", "openrlhf", "verl", "easyr1",
-    "slime", "nemo", "nemo-rl", "roll", "megatron", "gpt-neox", "nanotron", "olmo", "olmo-core", "lingua", "align-anything", "prime-rl", "areal", "unsloth", "xtuner", "colossalai", "nanogpt", "lightning", "torch",
+    "slime", "nemo", "nemo-rl", "automodel", "roll", "megatron", "gpt-neox", "nanotron", "olmo", "olmo-core", "lingua", "align-anything", "prime-rl", "areal", "unsloth", "xtuner", "colossalai", "nanogpt", "lightning", "torch",
 ]  # fmt: skip
 
 

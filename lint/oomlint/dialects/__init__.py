@@ -29,6 +29,7 @@ CLASSES = (
     ("ms_swift.dialect", "MsSwiftFsdp"),
     ("nemo.dialect", "Nemo"),
     ("nemo_rl.dialect", "NemoRl"),
+    ("automodel.dialect", "AutoModel"),
     ("roll.dialect", "Roll"),
     ("nanotron.dialect", "Nanotron"),
     ("olmo.dialect", "Olmo"),

@@ -112,6 +112,10 @@ CONFIGS = (
         _yaml("**/nemo-rl/examples/configs/**/*", "**/NeMo-RL/examples/configs/**/*"), {"NR": "NeMo-RL nemo_rl"},
     ),
     Config(
+        "automodel", "NeMo AutoModel", "automodel.keys", "AUTOMODEL",
+        _yaml("**/Automodel/examples/**/*"), {"AM": "NeMo AutoModel nemo_automodel"},
+    ),
+    Config(
         "roll", "ROLL", "roll.keys", "ROLL",
         _yaml("**/ROLL/examples/*/*"), {"RO": "ROLL roll"},
     ),

@@ -24,6 +24,7 @@ SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple
     'MsSwiftFsdp': ('ms-swift-fsdp', ('.json',), (), True, ()),
     'Nemo': ('nemo', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'micro_batch_size', b'tensor_model_parallel_size', b'megatron_'), False, ()),
     'NemoRl': ('nemo-rl', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'dtensor_cfg', b'megatron_cfg', b'defaults:', b'run_'), False, ()),
+    'AutoModel': ('automodel', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'nemo_automodel', b'automodel'), True, ()),
     'Roll': ('roll', ('.yaml', '.yml'), (b'strategy_args',), False, ()),
     'Nanotron': ('nanotron', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'parallelism', b'run_train'), False, ()),
     'Olmo': ('olmo', ('.yaml', '.yml', '.sh', '.bash', '.slurm', '.sbatch', '.job'), (b'd_model', b'device_train_microbatch_size', b'train.py'), False, ()),

@@ -154,15 +154,20 @@ def padded(rows: float, numel: float, ranks: int) -> float:
 
 
 @lru_cache(maxsize=2048)
-def padded_block(block: DecoderBlock, hidden: int, ranks: int) -> float:
-    """Elements of one block's parameters, each padded for ``ranks`` shards."""
+def padded_block(
+    block: DecoderBlock, hidden: int, ranks: int, *, splits_experts: bool = False
+) -> float:
+    """Elements of one block's parameters, each padded for ``ranks`` shards. Where ranks split the experts among
+    themselves, those that share some have shards of another dimension than that of the experts, of which there may be fewer
+    than ranks (torchtitan b5bcd76c models/llama4/infra/parallelize.py apply_fsdp; NeMo AutoModel 36044ad3
+    nemo_automodel/components/moe/parallelizer.py _moe_shard_placement)."""
     total = padded(hidden, block.norm_numel, ranks) + block.other_numel
     for x in block.linears:
         total += padded(x.outputs, x.inputs * x.outputs, ranks)
         if x.bias:
             total += padded(x.outputs, x.outputs, ranks)
     if block.experts:
-        total += padded(block.experts, block.expert_numel, ranks)
+        total += padded(block.experts, block.expert_numel, 1 if splits_experts else ranks)
         total += padded(block.experts, block.router_numel, ranks)
     return total
 

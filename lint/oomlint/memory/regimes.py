@@ -72,7 +72,7 @@ def regime_of(f: Facts, model: DecoderStructure) -> Regime:
         dense_mask=dense,
         bias_share=1 / max(1, f.samples.rows) if model.traits.biased_scores and kernel == "efficient" else 0.0,
         masks_window=_masks_window(plan, kernel, f.samples.length),
-        experts="loop" if plan.model.experts_impl == "loop" else "grouped",
+        experts=plan.model.experts_impl or "grouped",
         fused_norm=bool(liger.rms or fuses),
         fused_rope=bool(liger.rope or fuses),
         fused_glu=bool(liger.swiglu or fuses),

@@ -313,7 +313,9 @@ def padding_of(f: Facts) -> tuple[float, float]:
     if ranks.backend != "fsdp2" or ranks.shard <= 1:
         return 1.0, 1.0
     n = ranks.shard
-    whole = sum(b.count * padded_block(b, m.hidden, n) for b in m.blocks)
+    whole = sum(
+        b.count * padded_block(b, m.hidden, n, splits_experts=f.ranks.ep > 1) for b in m.blocks
+    )
     whole += padded(m.vocab, m.embed_numel, n) + padded(m.vocab, m.head_numel, n)
     whole += padded(m.hidden, m.final_norm_numel, n) + m.position_numel
     whole += m.other_numel + m.vision_numel

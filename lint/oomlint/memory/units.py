@@ -31,7 +31,11 @@ def units_of(f: Facts) -> Units:
     ranks = f.ranks.shard if f.ranks.backend == "fsdp2" else 1
     packed = 0.0 if f.plan.quant.method in IN_BUFFERS else quantised_bytes(f.plan.quant)
     blocks = tuple(
-        (padded_block(b, m.hidden, ranks) - packed_away(b, packed, f.bytes_per.stream)) / f.ranks.tp
+        (
+            padded_block(b, m.hidden, ranks, splits_experts=f.ranks.ep > 1)
+            - packed_away(b, packed, f.bytes_per.stream)
+        )
+        / f.ranks.tp
         - experts_elsewhere(f, b)
         + adapter_unit(f, b)
         for b in m.blocks

@@ -132,7 +132,9 @@ class Vision(Section, frozen=True, kw_only=True):
 
 class Model(Section, frozen=True, kw_only=True):
     """``mtp_layers``: layers of multi-token prediction that the run builds and trains, whatever the published model has
-    (:attr:`ModelDims.mtp_layers`), of which transformers' classes build none."""
+    (:attr:`ModelDims.mtp_layers`), of which transformers' classes build none. ``experts_impl``: one expert after the other
+    (``loop``), or products of all, with the router's weights on what comes out (``grouped``) or within the activation
+    (``weighted``)."""
 
     id: str | None = None
     local_path: str | None = None
@@ -146,7 +148,7 @@ class Model(Section, frozen=True, kw_only=True):
         Literal["eager", "sdpa", "flash2", "flash3", "flex", "xformers", "sage", "ring", "cudnn"]
         | None
     ) = None
-    experts_impl: Literal["grouped", "loop"] | None = None
+    experts_impl: Literal["grouped", "weighted", "loop"] | None = None
     mtp_layers: int | None = None
     vocab_resize: int | None = None
     trust_remote_code: bool | None = None

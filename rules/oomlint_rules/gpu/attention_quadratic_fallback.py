@@ -68,4 +68,5 @@ class AttentionQuadraticFallback(LowersPeak, code="OOM104", fixes=Applicability.
 
     def cause(self, run: Run, found: Relief) -> str:
         length = run.intended.plan.seq.max_len
-        return f"eager attention keeps a matrix of {length} x {length} tokens for every head"
+        size = "tokens x tokens" if length is None else f"{length} x {length} tokens"
+        return f"eager attention keeps a matrix of {size} for every head"

@@ -77,7 +77,7 @@ class MicroBatchTooLarge(LowersPeak, code="OOM102", fixes=Applicability.SAFE, co
         return smaller_batch(run, run.plan.batch.micro or 1)
 
     def severity(self, run: Run, found: Relief) -> Severity | None:
-        severity = found.severity
+        severity = found.severity if found.before.share_of(self.explains) else None
         if severity is None or (found.before.limit is None and severity < Severity.WARNING):
             return None
         shown_only = self.level(run, found) is Applicability.DISPLAY

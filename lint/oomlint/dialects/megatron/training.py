@@ -13,6 +13,7 @@ from oomlint.dialects.megatron.fields import ARGUMENTS, mg
 from oomlint.dialects.megatron.recompute import recomputation
 from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
+from oomlint.plan.library_changes import LibraryChange
 
 training = Meaning(recomputation)
 
@@ -58,6 +59,22 @@ def _(mode: Any, run: Cells, wishes: Wishes) -> Wishes:
 @training.derive(f.offload.activations)
 def offloaded(run: Cells) -> Any:
     return "cpu" if run[mg.offloaded_layers] else None
+
+
+WEIGHS_WITHIN = LibraryChange(
+    "megatron-core", (0, 12, 1), "experts are weighed behind their second product",
+    "megatron-core 0.12.0 and 0.12.1 megatron/core/transformer/moe/experts.py TEGroupedMLP",
+)  # fmt: skip
+
+
+@training.derive(
+    f.model.experts_impl,
+    source="megatron-core 0.12.1 fusions/fused_bias_swiglu.py WeightedSwiGLUFunction",
+)
+def experts(run: Cells) -> Any:
+    """Where there are any: one function activates and weighs, and keeps neither what is activated nor what the second product
+    makes."""
+    return "weighted" if run.has(WEIGHS_WITHIN) else "grouped"
 
 
 @training.derive(f.model.attn_impl, source="Transformer Engine DotProductAttention")

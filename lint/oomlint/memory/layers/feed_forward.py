@@ -139,7 +139,7 @@ class FeedForward(Basics):
         what the experts get."""
         if self.model.traits.dense_routing:
             routed = self.dense_experts(x, block)
-        elif self.r.experts == "grouped":
+        elif self.r.experts != "loop":
             routed = self.grouped_experts(x, block, x if seen is None else seen)
         else:
             routed = self.looped_experts(x, block, x if seen is None else seen)
@@ -339,21 +339,41 @@ class FeedForward(Basics):
         if r.targets.isdisjoint(EXPERT_ROLES):
             up_rank, down_rank = r.stack_ranks
             both = stack(gathered, ffn * parts, each * parts, up_rank, hidden)
-            inner = self.expert_gate(both) if parts == 2 else self.activate(both)
+            inner = self.inner_of_experts(both, chosen, parts)
             out = stack(inner, hidden, each, down_rank, ffn)
         else:
             up = layer("expert_up", rows, ffn)
             gate = layer("expert_gate", rows, ffn) if parts == 2 else None
-            inner = self.activate(up) if gate is None else self.product(self.activate(gate), up)
-            out = layer("expert_down", inner, hidden, down=True)
-        weighed = tape.op(
-            tape.tensor(k * hidden, max(bytes_, chosen.bytes)), (out, chosen), saves=(out, chosen),
-            temp=Size(token=k * hidden * bytes_),
+            out = layer("expert_down", self.inner_of_layers(up, gate), hidden, down=True)
+        return self.put_back(self.weighed_rows(out, chosen), x, k)
+
+    def inner_of_experts(self, both: Tensor, chosen: Tensor, parts: float) -> Tensor:
+        """What stands between the two products; one function activates and weighs, and keeps what it got
+        (megatron/core/fusions/fused_bias_swiglu.py WeightedSwiGLUFunction), where experts are ``weighted``."""
+        if self.r.experts != "weighted":
+            return self.expert_gate(both) if parts == 2 else self.activate(both)
+        made = self.tape.tensor(both.width / parts, both.bytes)
+        return self.tape.op(made, (both, chosen), saves=(both, chosen))
+
+    def inner_of_layers(self, up: Tensor, gate: Tensor | None) -> Tensor:
+        """The same of experts whose layers lie apart."""
+        return self.activate(up) if gate is None else self.product(self.activate(gate), up)
+
+    def weighed_rows(self, out: Tensor, chosen: Tensor) -> Tensor:
+        """What comes of the second product times the router's weights, where the activation has not taken these in."""
+        if self.r.experts == "weighted":
+            return out
+        return self.tape.op(
+            self.tape.tensor(out.width, max(out.bytes, chosen.bytes)), (out, chosen), saves=(out, chosen),
+            temp=Size(token=out.width * out.bytes),
         )  # fmt: skip
-        inverse = tape.tensor(k, 8)
-        ordered = tape.op(tape.tensor(k * hidden, weighed.bytes), (weighed,), saves=(inverse,))
+
+    def put_back(self, rows: Tensor, x: Tensor, k: int) -> Tensor:
+        """Each token's rows in their order again, and their sum."""
+        tape, inverse = self.tape, self.tape.tensor(k, 8)
+        ordered = tape.op(tape.tensor(rows.width, rows.bytes), (rows,), saves=(inverse,))
         # sum's gradient is an expanded view: it takes no memory until the gather copies it.
-        summed = tape.op(tape.tensor(x.width, weighed.bytes), (ordered,))
+        summed = tape.op(tape.tensor(x.width, rows.bytes), (ordered,))
         return self.cast(summed, x.bytes)
 
     def looped_experts(self, x: Tensor, block: DecoderBlock, seen: Tensor) -> Tensor:

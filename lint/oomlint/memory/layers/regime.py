@@ -26,7 +26,8 @@ class Regime(Struct, frozen=True, cache_hash=True):
     layer has a trained scale and bias behind it; ``scattered``: the share of the fused projection's outputs
     that carry an adapter; ``expert_tensor_parallel``: over how many of the ranks that split a layer each
     expert is split too; ``recomputed``: parts of a block (``mlp``, ``moe``) of which backward has the
-    input alone; ``bias_share``: of how many samples a bias of scores is one's; ``keeps_gathered``: layers keep their input with the tokens of all ranks;
+    input alone; ``experts``: grouped products, whose activation takes the router's weights in where it is
+    ``weighted``, or one expert after the other; ``bias_share``: of how many samples a bias of scores is one's; ``keeps_gathered``: layers keep their input with the tokens of all ranks;
     ``scratch``: kernels make tensors of their own.
 
     Each estimate makes one and looks up profiles by it.
@@ -53,7 +54,7 @@ class Regime(Struct, frozen=True, cache_hash=True):
     dense_mask: bool = False
     bias_share: float = 0.0
     masks_window: bool = False
-    experts: Literal["grouped", "loop"] = "grouped"
+    experts: Literal["grouped", "weighted", "loop"] = "grouped"
     fused_norm: bool = False
     fused_rope: bool = False
     fused_glu: bool = False

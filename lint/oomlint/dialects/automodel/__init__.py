@@ -1,0 +1,1 @@
+"""NeMo AutoModel: YAML of its recipes and the lines that start them."""
