@@ -203,6 +203,14 @@ def test_what_the_newest_release_refuses_is_told_where_nothing_keeps_it_away(
     assert _of_a_trainer("SFTTrainer", "tokenizer", pins, shared.refused) == ""
 
 
+def test_an_option_that_transformers_5_took_away_is_told_where_nothing_is_pinned() -> None:
+    script = _OF_TRAINER.replace("predict_with_generate", "overwrite_output_dir")
+    found = run_of({"train.py": script}, "train.py").settings
+    why = "TrainingArguments of transformers 5.0.0 and later has no overwrite_output_dir"
+    assert found[shared.refused_lately].value == why
+    assert shared.refused not in found
+
+
 def test_unsloth_s_trainers_take_what_theirs_do_not() -> None:
     script = _PATCHED.format(library="unsloth", loader="FastLanguageModel").replace(
         "GRPOTrainer(model", "GRPOTrainer(tokenizer=tokenizer, model"

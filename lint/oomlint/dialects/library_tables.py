@@ -100,11 +100,12 @@ def likely_reach_of(run: Cells, package: str) -> Reach | None:
 
 
 def newest_reach_of(run: Cells, package: str) -> Reach | None:
-    """The newest release that was read, where the project allows that and pins none: what an installation of today gets."""
+    """The newest release that was read, where nothing keeps it from running: what an installation of today gets."""
     reach = likely_reach_of(run, package)
-    if reach is None or not reach.is_open or package not in _WITH_FIELDS:
+    if reach is None or package not in _WITH_FIELDS:
         return reach
-    return Reach(max(reach.oldest, _read_releases("fields", package)[-1]), reach.newest)
+    newest = _read_releases("fields", package)[-1]
+    return Reach(max(reach.oldest, newest), _ALWAYS) if reach.newest >= newest[:2] else reach
 
 
 def _reach_within(
