@@ -288,6 +288,13 @@ def targets(run: Cells) -> Any:
     return modules or "peft_default"
 
 
+@meaning.written(f.trainable.targets)
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if run.says(own.target_linear):
+        raise CannotEdit("lora_target_linear finds the layers itself")
+    return {own.target_modules: ("all-linear",) if wanted == "all_linear" else tuple(wanted)}
+
+
 @meaning.derive(
     f.trainable.by_name, source="axolotl 0.19.0 loaders/adapter.py find_all_linear_names"
 )
