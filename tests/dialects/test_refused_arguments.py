@@ -157,13 +157,13 @@ options = TrainingArguments("out")
 @pytest.mark.parametrize(
     ("cls", "argument", "pins", "why"),
     [
-        ("SFTTrainer", "tokenizer", "trl==0.24.0\n", "SFTTrainer of TRL 0.16.0 and later has no tokenizer"),
+        ("SFTTrainer", "tokenizer", "trl==0.24.0\n", "SFTTrainer of TRL 0.16.0 and later has no tokenizer: it is processing_class now"),
         ("SFTTrainer", "tokenizer", "trl==0.15.2\n", ""),
         ("SFTTrainer", "tokenizer", "trl>=0.12\n", ""),
-        ("SFTTrainer", "max_seq_length", "trl>=0.13\n", "SFTTrainer of TRL 0.13.0 and later has no max_seq_length"),
+        ("SFTTrainer", "max_seq_length", "trl>=0.13\n", "SFTTrainer of TRL 0.13.0 and later has no max_seq_length: SFTConfig takes it"),
         ("SFTTrainer", "processing_class", "trl==0.11.0\n", "SFTTrainer of TRL before 0.12 has no processing_class"),
         ("SFTTrainer", "rows", "trl==0.24.0\n", "SFTTrainer of TRL has no rows"),
-        ("DPOTrainer", "beta", "trl==0.13.0\n", "DPOTrainer of TRL 0.13.0 and later has no beta"),
+        ("DPOTrainer", "beta", "trl==0.13.0\n", "DPOTrainer of TRL 0.13.0 and later has no beta: DPOConfig takes it"),
         ("BCOTrainer", "rows", "trl==0.25.1\n", ""),
         ("SFTTrainer", "tokenizer", "trl @ git+https://github.com/ours/trl.git\n", ""),
     ],
@@ -180,7 +180,10 @@ def test_transformers_5_takes_no_tokenizer() -> None:
     script = script.replace("data_collator=collate", "data_collator=collate, tokenizer=tokenizer")
     for pin, why in (
         ("4.57.1", None),
-        ("5.0.0", "Trainer of transformers 5.0.0 and later has no tokenizer"),
+        (
+            "5.0.0",
+            "Trainer of transformers 5.0.0 and later has no tokenizer: it is processing_class now",
+        ),
     ):
         files = {"train.py": script, "requirements.txt": f"transformers=={pin}\n"}
         found = run_of(files, "train.py").settings.get(shared.refused)
@@ -190,8 +193,14 @@ def test_transformers_5_takes_no_tokenizer() -> None:
 @pytest.mark.parametrize(
     ("pins", "why"),
     [
-        ("torch\n", "SFTTrainer of TRL 0.16.0 and later has no tokenizer"),
-        ("trl>=0.9\n", "SFTTrainer of TRL 0.16.0 and later has no tokenizer"),
+        (
+            "torch\n",
+            "SFTTrainer of TRL 0.16.0 and later has no tokenizer: it is processing_class now",
+        ),
+        (
+            "trl>=0.9\n",
+            "SFTTrainer of TRL 0.16.0 and later has no tokenizer: it is processing_class now",
+        ),
         ("trl==0.15.2\n", ""),
         ("trl<0.16\n", ""),
     ],

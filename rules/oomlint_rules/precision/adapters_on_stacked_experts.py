@@ -105,7 +105,7 @@ class AdaptersOnStackedExperts(LowersPeak, code="OOM217", fixes=Applicability.UN
         return f"adapters on all experts take {gib(found.saved)}"
 
     def gain(self, run: Run, found: Relief) -> Iterable[str]:
-        named = " and ".join(sorted(_stacks(run).taken))
+        named = ", ".join(sorted(_stacks(run).taken))
         yield f"PEFT takes {named} for the stacks of experts, wherever else the model has such layers"
         if run.cells.surely_made(TRANSLATED_EXPERTS) is None:
             yield f"before peft {TRANSLATED_EXPERTS.release} {TRANSLATED_EXPERTS.before}"

@@ -191,7 +191,7 @@ def _of_stacks(run: Run, on: StackedAdapters) -> Refusal | None:
     if not on or plan.quant.method == "mxfp4":
         return None  # packed stacks are parameters of other names
     what = (
-        f"PEFT takes {' and '.join(sorted(on.taken))} for the stacks of experts"
+        f"PEFT takes {', '.join(sorted(on.taken))} for the stacks of experts"
         if on.taken
         else "the stacks of experts are single parameters"
     )

@@ -19,6 +19,7 @@ from oomlint.dialects.ending import Ending, When
 from oomlint.dialects.library_tables import (
     CALLED,
     ReachIn,
+    fields_of,
     first_release_with,
     newest_reach_of,
     reach_of,
@@ -32,6 +33,8 @@ refused_arguments = Meaning()
 
 _SOURCE = "fields of the libraries' classes of arguments and arguments of their trainers, release by release"
 
+# transformers 4.46.0 trainer.py, TRL 0.12.0 trainer/sft_trainer.py: what trainers call otherwise since.
+_CALLED_NOW = {"tokenizer": "processing_class"}
 # Importing it puts classes with further arguments in the place of TRL's (unsloth 2025.6.1 models/rl.py:119).
 _PATCHES = "unsloth"
 
@@ -64,7 +67,8 @@ def _refused(run: Cells, reach_in: ReachIn) -> Iterator[Ending]:
                 continue
             why = why_no_field(qualified, argument, run, reach_in)
             if why is not None:
-                yield Ending(why, at, When.SETTINGS)
+                instead = _instead(qualified, argument, run)
+                yield Ending(f"{why}{instead}", at, When.SETTINGS)
 
 
 def _early(qualified: str, argument: str, before: str) -> str:
@@ -74,6 +78,18 @@ def _early(qualified: str, argument: str, before: str) -> str:
     if former is not None:
         return f"{before} calls {argument} {former}"
     return f"{qualified.rpartition('.')[2]} of {before} has no {argument}"
+
+
+def _instead(qualified: str, argument: str, run: Cells) -> str:
+    """Where the newest release that may run has what a trainer takes no more, in words: under another name, or in its config."""
+    package, _, name = qualified.partition(".")
+    stem = name.rpartition(".")[2].removesuffix("Trainer")
+    now = _CALLED_NOW.get(argument)
+    if now is not None and now in (fields_of(qualified, run, newest_reach_of) or {}):
+        return f": it is {now} now"
+    config = f"{stem}Config"
+    is_there = stem and argument in (fields_of(f"{package}.{config}", run, newest_reach_of) or {})
+    return f": {config} takes it" if is_there and name.endswith("Trainer") else ""
 
 
 def _is_stray(run: Cells, fact: Fact, argument: str) -> bool:
