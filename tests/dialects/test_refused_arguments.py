@@ -160,7 +160,7 @@ options = TrainingArguments("out")
         ("SFTTrainer", "tokenizer", "trl==0.24.0\n", "SFTTrainer of TRL 0.16.0 and later has no tokenizer: it is processing_class now"),
         ("SFTTrainer", "tokenizer", "trl==0.15.2\n", ""),
         ("SFTTrainer", "tokenizer", "trl>=0.12\n", ""),
-        ("SFTTrainer", "max_seq_length", "trl>=0.13\n", "SFTTrainer of TRL 0.13.0 and later has no max_seq_length: SFTConfig takes it"),
+        ("SFTTrainer", "max_seq_length", "trl>=0.13\n", "SFTTrainer of TRL 0.13.0 and later has no max_seq_length"),
         ("SFTTrainer", "processing_class", "trl==0.11.0\n", "SFTTrainer of TRL before 0.12 has no processing_class"),
         ("SFTTrainer", "rows", "trl==0.24.0\n", "SFTTrainer of TRL has no rows"),
         ("DPOTrainer", "beta", "trl==0.13.0\n", "DPOTrainer of TRL 0.13.0 and later has no beta: DPOConfig takes it"),
@@ -210,6 +210,16 @@ def test_what_the_newest_release_refuses_is_told_where_nothing_keeps_it_away(
 ) -> None:
     assert _of_a_trainer("SFTTrainer", "tokenizer", pins, shared.refused_lately) == why
     assert _of_a_trainer("SFTTrainer", "tokenizer", pins, shared.refused) == ""
+
+
+def test_what_code_gives_away_of_its_release_keeps_no_newer_one_from_an_installation() -> None:
+    """Its memory is predicted with the transformers that it was written for."""
+    script = _OF_TRAINER.replace("predict_with_generate", "do_train")
+    script = script.replace("data_collator=collate", "data_collator=collate, tokenizer=tokenizer")
+    found = run_of({"train.py": script}, "train.py").settings
+    why = "Trainer of transformers 5.0.0 and later has no tokenizer: it is processing_class now"
+    assert found[shared.refused_lately].value == why
+    assert shared.refused not in found
 
 
 def test_an_option_that_transformers_5_took_away_is_told_where_nothing_is_pinned() -> None:

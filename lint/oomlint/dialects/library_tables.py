@@ -100,12 +100,13 @@ def likely_reach_of(run: Cells, package: str) -> Reach | None:
 
 
 def newest_reach_of(run: Cells, package: str) -> Reach | None:
-    """The newest release that was read, where nothing keeps it from running: what an installation of today gets."""
+    """The newest release that was read, where the project says none: what an installation of today gets, whatever release its
+    own code gives away that it was written for."""
     reach = likely_reach_of(run, package)
-    if reach is None or package not in _WITH_FIELDS:
+    if reach is None or package not in _WITH_FIELDS or (run[f.versions] or {}).get(package):
         return reach
-    newest = _read_releases("fields", package)[-1]
-    return Reach(max(reach.oldest, newest), _ALWAYS) if reach.newest >= newest[:2] else reach
+    floor = beginning(release_of(run.known.floors.get(package)))
+    return Reach(max(floor, _read_releases("fields", package)[-1]), _ALWAYS)
 
 
 def _reach_within(
