@@ -41,7 +41,7 @@ from oomlint.plan.fields import f
 from oomlint.plan.library_changes import TRANSLATED_EXPERTS
 from oomlint.runs.run import Run
 from oomlint.wording.amounts import gib
-from oomlint_rules._examples import LLAMA_FACTORY, example, mended
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, example, mended
 from oomlint_rules._lowering import LowersPeak
 
 _TARGETS = f.trainable.targets
@@ -51,6 +51,11 @@ _LF = (
         "meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B"
     )
     + "cutoff_len: 512\nlora_rank: {rank}\nlora_target: {targets}\n"
+)
+
+
+_AXOLOTL = AXOLOTL.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B") + (
+    "sequence_len: 512\nadapter: lora\nlora_r: 64\nlora_target_modules: {targets}\n"
 )
 
 
@@ -74,6 +79,12 @@ class AdaptersOnStackedExperts(LowersPeak, code="OOM217", fixes=Applicability.UN
             _LF,
             rank=64,
             targets=("q_proj,v_proj,gate_proj,up_proj,down_proj", '"q_proj,v_proj"'),
+            on="1xH100-80GB",
+        ),
+        mended(
+            "axolotl.yaml",
+            _AXOLOTL,
+            targets=("[q_proj, v_proj, gate_proj, up_proj, down_proj]", "[q_proj, v_proj]"),
             on="1xH100-80GB",
         ),
     )

@@ -290,9 +290,10 @@ def targets(run: Cells) -> Any:
 
 @meaning.written(f.trainable.targets)
 def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if run.says(own.target_linear):
-        raise CannotEdit("lora_target_linear finds the layers itself")
-    return {own.target_modules: ("all-linear",) if wanted == "all_linear" else tuple(wanted)}
+    if wanted == "all_linear":
+        return {own.target_linear: True}
+    finds = {own.target_linear: False} if run.says(own.target_linear) else {}
+    return {**finds, own.target_modules: tuple(wanted)}
 
 
 @meaning.derive(
