@@ -8,14 +8,14 @@ fit on a smaller card, with adapters on the attention layers alone.
 
 ## Why it runs out of memory
 
-The names mean all experts, whatever stands before them: `shared_expert.up_proj` does as well. Each expert gets an
-adapter of its own, gate and up together one of twice the rank: with 512 experts of Qwen3-Next that is a hundred times what the shared expert's would be. And in every forward pass
-PEFT makes the whole stack anew, with what the adapters add to it: the product of a stack in 4 bit is as large as the stack in 16.
+The names mean all experts, whatever stands before them: `shared_expert.up_proj` does as well. Each expert gets an adapter of its
+own, gate and up together one of twice the rank: 512 of them in every layer of Qwen3-Next, where the shared expert would have one. And in
+every forward pass PEFT makes the whole stack anew, with what the adapters add to it.
 
 ## How to fix it
 
-Name the attention layers alone. No other spelling of these names spares the experts; PEFT before 0.19 leaves the stacks as they are. It is another adapter,
-so that the fix is unsafe.
+Name the attention layers alone. No other spelling of these names spares the experts; PEFT before 0.19 leaves the stacks as they
+are. It is another adapter, so that the fix is unsafe.
 
 ## When not to
 
