@@ -1,4 +1,5 @@
-"""Which releases of a library have which names, and which fields of the dataclasses that parsers are made of.
+"""Which releases of a library have which names, and which fields of the dataclasses that parsers are made of and which
+arguments of trainers.
 
     python -m benchmarks.wheels (fields | names | members | models) LIBRARY FOLDER
 
@@ -27,10 +28,13 @@ _COMING_COUNTS = frozenset({"peft", "trl"})
 # 5.4.0 __init__.py getattr_factory), and those of TensorFlow, Flax, ONNX and lists of archives, which train nothing here.
 _OTHERS = re.compile(r"(?:Fast|Tokenizer)$|^TF|^Flax|Onnx|_ARCHIVE_|^dummy_|^is_\w+_available$")
 _PARSED = {
-    "transformers": r"transformers/training_args(_seq2seq)?\.py",
+    "transformers": r"transformers/(training_args|trainer)(_seq2seq)?\.py",
     "trl": r"trl/(trainer|scripts|commands|trainer/utils)/?\w*\.py",
 }
 _CLASS = re.compile(r"(?:Config|Arguments)$")
+_TRAINER = re.compile(r"Trainer$")
+# Decorators that hand an argument of an earlier name on (transformers 4.46 utils/deprecation.py, TRL 0.12 trainer/utils.py).
+_TAKES_FORMER = frozenset({"deprecate_kwarg"})
 _OF_TRANSFORMERS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
 # Modules of which people import names, beside the packages themselves (of torch: what shards, optimizes, loads and attends).
 _MODULES = {
@@ -303,7 +307,8 @@ def dotted(path: str, library: str) -> str:
 
 def fields_of(wheel: ZipFile, library: str) -> set[str]:
     """``CLASS.FIELD KIND`` of each field of each class, those of bases in the same library included; ``KIND`` ends in ``!``
-    where nothing is its default. ``CLASS TrainingArguments`` where it has those of transformers' class as well."""
+    where nothing is its default. ``CLASS TrainingArguments`` where it has those of transformers' class as well. Of a trainer
+    the arguments that it is made with."""
     classes: dict[str, ast.ClassDef] = {}
     for path in wheel.namelist():
         if re.fullmatch(_PARSED[library], path):
@@ -312,12 +317,42 @@ def fields_of(wheel: ZipFile, library: str) -> set[str]:
                     classes.setdefault(node.name, node)
     found: set[str] = set()
     for name in classes:
-        if _CLASS.search(name) and not name.startswith("_"):
+        if _TRAINER.search(name) and not name.startswith("_"):
+            found |= {f"{name}.{taken}" for taken in taken_by(name, classes)}
+        elif _CLASS.search(name) and not name.startswith("_"):
             fields: dict[str, str] = {}
             bases = set(collect(name, classes, fields))
             found |= {f"{name}.{field} {kind}" for field, kind in fields.items()}
             found |= {f"{name}.* {base}" for base in bases}
     return found
+
+
+def taken_by(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[str]:
+    """What a class is made with, as lines of fields: the parameters of the ``__init__`` that it has or inherits, ``**`` where
+    that takes any, and ``*`` with the base of another library whose it is."""
+    for statement in classes[name].body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+            given = statement.args
+            named = [*given.posonlyargs, *given.args, *given.kwonlyargs][1:]
+            yield from (f"{each.arg} other" for each in named)
+            yield from (f"{former} other" for former in _former_names(statement))
+            if given.kwarg is not None:
+                yield "** other"
+            return
+    for base in classes[name].bases:
+        called = ast.unparse(base).rpartition(".")[2]
+        if _TRAINER.search(called):
+            inherits = called in classes and called != name
+            yield from taken_by(called, classes) if inherits else (f"* {called}",)
+            return
+
+
+def _former_names(function: ast.FunctionDef) -> Iterator[str]:
+    for node in function.decorator_list:
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str(former)), *_]):
+                if name in _TAKES_FORMER:
+                    yield former
 
 
 def collect(

@@ -690,7 +690,9 @@ FRAMEWORKS = (
 
 _ENVIRONMENT = "it writes a variable of the environment, for torch, CUDA or NCCL"
 _CONTAINER = "it writes an option of Docker, Compose or Kubernetes"
+_NOT_ASKED = "it came after the judges were last asked; PEFT says what it takes (`tests/oracles/test_stacked_experts.py`)"
 NO_JUDGE: Mapping[str, str] = {
+    "adapters-on-stacked-experts": _NOT_ASKED,
     "alloc-conf-invalid": _ENVIRONMENT,
     "bnb8bit-save-oom": "it takes a method out of a script's own Trainer",
     "container-memory-limit-too-small": _CONTAINER,
@@ -701,6 +703,7 @@ NO_JUDGE: Mapping[str, str] = {
     "env-var-typo": _ENVIRONMENT,
     "expandable-segments-unset": _ENVIRONMENT,
     "shell-env-not-exported": "it changes what the shell hands on",
+    "stacked-experts-refuse-adapter": _NOT_ASKED,
     "unused-suppression": "it takes a comment away",
     "vm-overcommit-strict": "it writes a setting of the kernel",
 }

@@ -46,6 +46,8 @@ ROWS: tuple[tuple[Any, ...], ...] = (
     ('OOM214', 'fp8-does-not-shrink-states', 'precision.fp8_does_not_shrink_states', 'Fp8DoesNotShrinkStates', False, False, {'plan': {'precision.fp8_train': ()}, 'has_card': True, 'has_risk': True}),
     ('OOM215', 'lora-rank-all-linear-large', 'precision.lora_rank_all_linear_large', 'LoraRankAllLinearLarge', False, False, {'plan': {'trainable.r': ()}, 'has_card': True, 'has_risk': True}),
     ('OOM216', 'paged-optimizer-host-ram', 'precision.paged_optimizer_host_ram', 'PagedOptimizerHostRam', False, False, {'plan': {'optimizer.kind': ('paged_adamw', 'paged_adamw8bit', 'paged_lion', 'paged_lion8bit')}}),
+    ('OOM217', 'adapters-on-stacked-experts', 'precision.adapters_on_stacked_experts', 'AdaptersOnStackedExperts', False, False, {'plan': {'trainable.method': ('lora', 'qlora'), 'trainable.targets': ()}, 'frameworks': ('hf-trainer', 'trl', 'axolotl', 'llama-factory', 'ms-swift'), 'has_risk': True}),
+    ('OOM218', 'stacked-experts-refuse-adapter', 'precision.stacked_experts_refuse_adapter', 'StackedExpertsRefuseAdapter', False, True, {'plan': {'trainable.method': ('lora', 'qlora', 'dora')}, 'frameworks': ('hf-trainer', 'trl', 'axolotl', 'llama-factory')}),
     ('OOM301', 'zero-stage-too-low', 'sharding.zero_stage_too_low', 'ZeroStageTooLow', False, False, {'has_risk': True}),
     ('OOM302', 'replica-too-big-for-one-gpu', 'sharding.replica_too_big_for_one_gpu', 'ReplicaTooBigForOneGpu', False, False, {'has_card': True, 'has_risk': True}),
     ('OOM303', 'offload-param-needs-stage3', 'sharding.offload_param_needs_stage3', 'OffloadParamNeedsStage3', False, False, {'plan': {'parallel.zero.stage': (0, 1, 2)}}),

@@ -46,6 +46,46 @@ def test_fields_by_release(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     ]  # fmt: skip
 
 
+_TRAINERS = """\
+class BaseTrainer(Trainer):
+    def __init__(self, model, *, args=None{more}): ...
+class OwnTrainer(BaseTrainer):
+    def train(self, resume): ...
+class TheirTrainer(Trainer):
+    pass
+"""
+_RENAMES = """\
+class OwnTrainer:
+    @deprecate_kwarg("tokenizer", "0.7.0", "processing_class")
+    def __init__(self, processing_class): ...
+"""
+
+
+def test_arguments_of_trainers_by_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for release, text in (
+        ("0.4.0", _TRAINERS.format(more=", beta=0.1")),
+        ("0.5.0", _TRAINERS.format(more=", **kwargs")),
+        ("0.6.0", _RENAMES),
+    ):
+        with ZipFile(tmp_path / f"trl-{release}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("trl/trainer/own_trainer.py", text)
+    main("fields", "trl", str(tmp_path))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[lines.index("OwnTrainer:") :] == [
+        "OwnTrainer:",
+        "** other 0.5.0 0.6.0",
+        "args other - 0.6.0",
+        "beta other - 0.5.0",
+        "model other - 0.6.0",
+        "processing_class other 0.6.0",
+        "tokenizer other 0.6.0",
+        "TheirTrainer:",
+        "* Trainer - 0.6.0",
+    ]
+
+
 def test_kinds_of_models_by_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for release, kinds in (("4.36.2", ("llama", "old")), ("4.37.2", ("llama", "qwen2"))):
         pairs = ", ".join(f'("{kind}", "{kind.title()}Config")' for kind in kinds)

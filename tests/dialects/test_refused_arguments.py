@@ -141,3 +141,118 @@ def _refused(argument: str, pins: str) -> str:
     files = {"train.py": script, "requirements.txt": pins}
     found = run_of(files, "train.py", hardware="1xRTX-4090-24GB").settings.get(shared.refused)
     return "" if found is None else str(found.value)
+
+
+_OF_SFT = """\
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, TrainingArguments
+from trl import {cls}
+data = load_dataset("csv", data_files="rows.csv")["train"]
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+options = TrainingArguments("out")
+{cls}(model=model, args=options, train_dataset=data, {argument}=given).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cls", "argument", "pins", "why"),
+    [
+        ("SFTTrainer", "tokenizer", "trl==0.24.0\n", "SFTTrainer of TRL 0.16.0 and later has no tokenizer: it is processing_class now"),
+        ("SFTTrainer", "tokenizer", "trl==0.15.2\n", ""),
+        ("SFTTrainer", "tokenizer", "trl>=0.12\n", ""),
+        ("SFTTrainer", "max_seq_length", "trl>=0.13\n", "SFTTrainer of TRL 0.13.0 and later has no max_seq_length"),
+        ("SFTTrainer", "processing_class", "trl==0.11.0\n", "SFTTrainer of TRL before 0.12 has no processing_class"),
+        ("SFTTrainer", "rows", "trl==0.24.0\n", "SFTTrainer of TRL has no rows"),
+        ("DPOTrainer", "beta", "trl==0.13.0\n", "DPOTrainer of TRL 0.13.0 and later has no beta: DPOConfig takes it"),
+        ("BCOTrainer", "rows", "trl==0.25.1\n", ""),
+        ("SFTTrainer", "tokenizer", "trl @ git+https://github.com/ours/trl.git\n", ""),
+    ],
+)  # fmt: skip
+def test_an_argument_that_a_trainer_lacks_ends_the_program(
+    cls: str, argument: str, pins: str, why: str
+) -> None:
+    """Parameters of ``__init__`` in the wheels; TRL 0.25.1's BCOTrainer takes any and hands them on."""
+    assert _of_a_trainer(cls, argument, pins, shared.refused) == why
+
+
+def test_transformers_5_takes_no_tokenizer() -> None:
+    script = _OF_TRAINER.replace("predict_with_generate", "do_train")
+    script = script.replace("data_collator=collate", "data_collator=collate, tokenizer=tokenizer")
+    for pin, why in (
+        ("4.57.1", None),
+        (
+            "5.0.0",
+            "Trainer of transformers 5.0.0 and later has no tokenizer: it is processing_class now",
+        ),
+    ):
+        files = {"train.py": script, "requirements.txt": f"transformers=={pin}\n"}
+        found = run_of(files, "train.py").settings.get(shared.refused)
+        assert (None if found is None else found.value) == why
+
+
+@pytest.mark.parametrize(
+    ("pins", "why"),
+    [
+        (
+            "torch\n",
+            "SFTTrainer of TRL 0.16.0 and later has no tokenizer: it is processing_class now",
+        ),
+        (
+            "trl>=0.9\n",
+            "SFTTrainer of TRL 0.16.0 and later has no tokenizer: it is processing_class now",
+        ),
+        ("trl==0.15.2\n", ""),
+        ("trl<0.16\n", ""),
+    ],
+)
+def test_what_the_newest_release_refuses_is_told_where_nothing_keeps_it_away(
+    pins: str, why: str
+) -> None:
+    assert _of_a_trainer("SFTTrainer", "tokenizer", pins, shared.refused_lately) == why
+    assert _of_a_trainer("SFTTrainer", "tokenizer", pins, shared.refused) == ""
+
+
+def test_what_code_gives_away_of_its_release_keeps_no_newer_one_from_an_installation() -> None:
+    """Its memory is predicted with the transformers that it was written for."""
+    script = _OF_TRAINER.replace("predict_with_generate", "do_train")
+    script = script.replace("data_collator=collate", "data_collator=collate, tokenizer=tokenizer")
+    found = run_of({"train.py": script}, "train.py").settings
+    why = "Trainer of transformers 5.0.0 and later has no tokenizer: it is processing_class now"
+    assert found[shared.refused_lately].value == why
+    assert shared.refused not in found
+
+
+def test_an_option_that_transformers_5_took_away_is_told_where_nothing_is_pinned() -> None:
+    script = _OF_TRAINER.replace("predict_with_generate", "overwrite_output_dir")
+    found = run_of({"train.py": script}, "train.py").settings
+    why = "TrainingArguments of transformers 5.0.0 and later has no overwrite_output_dir"
+    assert found[shared.refused_lately].value == why
+    assert shared.refused not in found
+
+
+def test_unsloth_s_trainers_take_what_theirs_do_not() -> None:
+    script = _PATCHED.format(library="unsloth", loader="FastLanguageModel").replace(
+        "GRPOTrainer(model", "GRPOTrainer(tokenizer=tokenizer, model"
+    )
+    files = {"train.py": script.replace("max_new_tokens", "max_steps"), "requirements.txt": _TRL}
+    assert run_of(files, "train.py").settings.get(shared.refused) is None
+
+
+def test_a_former_name_that_its_own_rule_tells_of_is_told_once() -> None:
+    made = 'options = SFTConfig("out", max_seq_length=512)'
+    assert _why(made, "trl==0.24.0\n") == ""
+    made = 'options = TrainingArguments("out", evaluation_strategy="no")'
+    assert _why(made, "transformers==4.57.1\n") == ""
+    # Where nothing is pinned that rule knows no release, and the model's own bounds tell.
+    script = _SCRIPT.format(made=made).replace("NousResearch/Llama-2-7b-hf", "Qwen/Qwen3-8B")
+    found = run_of({"train.py": script}, "train.py").settings[shared.refused]
+    assert found.value.endswith("has no evaluation_strategy")
+
+
+def _of_a_trainer(cls: str, argument: str, pins: str, field: object) -> str:
+    files = {
+        "train.py": _OF_SFT.format(cls=cls, argument=argument),
+        "requirements.txt": pins,
+    }
+    found = run_of(files, "train.py").settings.get(field)
+    return "" if found is None else str(found.value)

@@ -1,4 +1,5 @@
-"""Which releases of libraries have which names and know which models, and which fields of the classes parsers are made of.
+"""Which releases of libraries have which names and know which models, and which fields the classes have that parsers are made
+of, and which arguments trainers take.
 
 The tables in ``keys/names``, ``keys/members``, ``keys/models`` and ``keys/fields`` are read from the libraries' wheels (:mod:`benchmarks.wheels`). What they
 say is asked for all releases that a project allows: only what none of them takes is certain to end a program.
@@ -32,6 +33,7 @@ _WITH_NAMES = ("transformers", "trl", "peft")
 _ADD_IN_MINORS = ("torch",)
 _WITH_MEMBERS = ("trl", "peft", "torch", "accelerate")
 _WITH_FIELDS = ("transformers", "trl")
+_ANY_ARGUMENT = "**"
 
 
 def library_of(name: str) -> str:
@@ -95,6 +97,16 @@ def likely_reach_of(run: Cells, package: str) -> Reach | None:
     from oomlint.dialects.common.fields import library
 
     return _reach_within(run, package, run[library.bounds])
+
+
+def newest_reach_of(run: Cells, package: str) -> Reach | None:
+    """The newest release that was read, where the project says none: what an installation of today gets, whatever release its
+    own code gives away that it was written for."""
+    reach = likely_reach_of(run, package)
+    if reach is None or package not in _WITH_FIELDS or (run[f.versions] or {}).get(package):
+        return reach
+    floor = beginning(release_of(run.known.floors.get(package)))
+    return Reach(max(floor, _read_releases("fields", package)[-1]), _ALWAYS)
 
 
 def _reach_within(
@@ -252,7 +264,7 @@ def first_release_with(
     """The library and its first release whose class has a field, where all that may run are older than that, and have the
     class; ``None`` where one of them has the field, or where nobody knows."""
     fields = fields_of(qualified, run, reach_in)
-    if fields is None or field in fields:
+    if fields is None or fields.keys() & {field, _ANY_ARGUMENT}:
         return None
     package, _, rest = qualified.partition(".")
     name = rest.rpartition(".")[2]
@@ -265,11 +277,13 @@ def first_release_with(
     return None
 
 
-def why_no_field(qualified: str, field: str, run: Cells) -> str | None:
+def why_no_field(
+    qualified: str, field: str, run: Cells, reach_in: ReachIn = reach_of
+) -> str | None:
     """Why a class refuses an argument, in words: no release that may run has it, and not because all are too old; ``None``
     where one of them has it, or where nobody knows."""
-    fields = fields_of(qualified, run)
-    if fields is None or field in fields:
+    fields = fields_of(qualified, run, reach_in)
+    if fields is None or fields.keys() & {field, _ANY_ARGUMENT}:
         return None
     package, _, rest = qualified.partition(".")
     name = rest.rpartition(".")[2]
@@ -288,7 +302,7 @@ def why_no_field(qualified: str, field: str, run: Cells) -> str | None:
             s.span for kinds in _classes(package).fields.get(name, {}).values() for s in kinds
         ]
         # A class that is older than the table may have had any argument before.
-        reach, first = reach_of(run, package), _read_releases("fields", package)[0]
+        reach, first = reach_in(run, package), _read_releases("fields", package)[0]
         is_older = not all(span.lacking for span in every)
         if is_older and (reach is None or reach.oldest < first):
             return None

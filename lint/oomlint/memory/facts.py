@@ -84,7 +84,7 @@ class Facts:
             # Megatron-LM d98e8a64 core/transformer/multi_token_prediction.py get_mtp_num_layers_to_build.
             why = "taken to be spread over the stages as the other layers are; without a layout the last has them all"
             self.assume(fields.model.mtp_layers, self.mtp_layers, why)
-        stacked = self._stacked()
+        stacked = self.stacked()
         if self.model is not None and stacked.layers is not None:
             self.model = with_named_layers(self.model, stacked.layers)
         bytes_per = bytes_per_element(plan, self.ranks, self.assume)
@@ -193,7 +193,7 @@ class Facts:
         is_own = self.ranks.backend == "megatron" or self.plan.trainable.target_params == "experts"
         return not is_own and self.experts_apart
 
-    def _stacked(self) -> StackedAdapters:
+    def stacked(self) -> StackedAdapters:
         """The adapters that the run puts on stacks of experts, where there are any."""
         if self.model is None or not self.model.expert_numel or self._adapts_experts:
             return NONE

@@ -15,6 +15,9 @@ Code and options of which it is certain that they end a run, whatever memory the
 * an argument that TRL's class of arguments has in other releases than the one that runs, which a script asks for, and one
   with which a script makes transformers' or TRL's though no release that the project allows has it (`eval_strategy` before
   transformers 4.41, `GRPOConfig(max_new_tokens=...)`), or none that knows the model (`evaluation_strategy` beside Qwen3);
+* an argument that a script makes a trainer of transformers or TRL with and no release takes that the project allows
+  (`SFTTrainer(tokenizer=...)` from TRL 0.16 on, `max_seq_length`, `dataset_text_field` and `packing` from 0.13, `Trainer(tokenizer=...)`
+  from transformers 5);
 * an option of a command that the script's parser does not know, whose value it refuses (`--warmup_steps 0.1` before
   transformers 5), that gets no value and wants one (`--version $PROMPT_VERSION`, where nothing of the project sets the variable or
   tells of it, and it is none of those that people have in their environment), or that the parser or a function that Python Fire
@@ -47,8 +50,9 @@ Code and options of which it is certain that they end a run, whatever memory the
 * FSDP in the one process that Axolotl starts for one GPU, which no launcher gives a rank;
 * float8 layers of torchtitan that tensor parallelism shares among cards older than Ada, which have no float8.
 
-Where no file pins a library and only its newest releases refuse an option or lack a name, an installation of today ends there and an
-earlier one does not: it is a remark then, and the other findings stand.
+Where no file pins a library and only its newest releases refuse an option or an argument or lack a name, an installation of today ends
+there and an earlier one does not: it is a remark then, and the other findings stand. A former name of an argument that
+[renamed-key](renamed-key.md) tells of as an error is not told a second time.
 
 ## Why it matters
 
@@ -75,7 +79,7 @@ Where a file beside it pins a library, nobody knows with which release that was,
   keyword argument*); bash(1), "Word Splitting" (an unset variable without quotes is no word)
 * fire 0.7 `core.py` `_MakeParseFn` (*The function received no value for the required argument*)
 * transformers 5.23 `hf_argparser.py` `parse_args_into_dataclasses` (*Some specified arguments are not used*)
-* names and fields of transformers 4.28 to 5.24, TRL 0.4 to 1.16, PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
+* names, fields and parameters of trainers of transformers 4.28 to 5.24 and TRL 0.4 to 1.16, names of PEFT 0.3 to 0.21, accelerate 0.17 to 1.15 and torch 1.13
   to 2.15, read from their wheels
 * `CONFIG_MAPPING_NAMES` of transformers 4.33 to 4.57 `models/auto/configuration_auto.py`; `MODEL_FOR_CAUSAL_LM_MAPPING_NAMES` of 4.45 to
   5.24 `models/auto/modeling_auto.py` (*Unrecognized configuration class*)

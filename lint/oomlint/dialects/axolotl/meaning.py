@@ -288,6 +288,14 @@ def targets(run: Cells) -> Any:
     return modules or "peft_default"
 
 
+@meaning.written(f.trainable.targets)
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if wanted == "all_linear":
+        return {own.target_linear: True}
+    finds = {own.target_linear: False} if run.says(own.target_linear) else {}
+    return {**finds, own.target_modules: tuple(wanted)}
+
+
 @meaning.derive(
     f.trainable.by_name, source="axolotl 0.19.0 loaders/adapter.py find_all_linear_names"
 )

@@ -164,6 +164,13 @@ def targets(run: Cells) -> Any:
     return "all_linear" if named == ("all",) else named
 
 
+@meaning.written(f.trainable.targets)
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    if _finetuning_type(run) != "lora":
+        raise CannotEdit("only LoRA's layers are listed so")
+    return {lf.lora_target: ("all",) if wanted == "all_linear" else tuple(wanted)}
+
+
 @meaning.derive(f.trainable.by_name, source="LF/model/model_utils/misc.py find_all_linear_modules")
 def finds_layers_itself(run: Cells) -> Any:
     """It hands PEFT the names of the linear layers that it found."""

@@ -140,6 +140,18 @@ def targets(run: Cells) -> Any:
     return "all_linear" if named in (("all-linear",), ("all_linear",), ("all",)) else named
 
 
+@model.written(f.trainable.targets)
+def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
+    return {hf.lora_targets: _named(wanted)}
+
+
+def _named(wanted: Any) -> Any:
+    """What the key takes for layers that are wanted."""
+    if wanted == "peft_default":
+        raise CannotEdit("PEFT's own choice of layers has no name")
+    return wanted if wanted == "all_linear" else tuple(wanted)
+
+
 @model.default(
     f.trainable.r,
     f.trainable.alpha,

@@ -19,6 +19,7 @@ from oomlint.documents.python.walking import children, walk
 from oomlint.documents.text import Edit, Source, Span
 
 _OF_TRAINING = re.compile(r"^(?:trl|transformers)\.(?:.*\.)?\w*(?:Config|TrainingArguments)$")
+_TRAINER = re.compile(r"^(?:trl|transformers)\.(?:.*\.)?\w*Trainer$")
 MAIN_PROCESS = frozenset(
     {("is_main_process", True), ("main_process", True), ("is_world_process_zero", True)}
     | {("local_rank", False), ("rank", False), ("process_index", False)}
@@ -59,7 +60,8 @@ class Asked(Struct, frozen=True):
 
 
 class Made(Struct, frozen=True):
-    """``TrainingArguments(eval_strategy="no")``: the call, its keywords, and the switches that lead there."""
+    """``TrainingArguments(eval_strategy="no")``, ``SFTTrainer(tokenizer=tokenizer)``: the call, its keywords, and the switches
+    that lead there."""
 
     step: ReachedCall
     keywords: Mapping[str, ast.expr]
@@ -89,13 +91,17 @@ def asked_arguments(
 def made_arguments(
     tree: Tree, steps: Sequence[ReachedCall], may_train: re.Pattern[str]
 ) -> Iterator[Made]:
-    """The calls that make a library's arguments of training ahead of all that may train."""
-    if not any(_OF_TRAINING.match(step.name) for step in steps):
+    """The calls that make a library's arguments of training, or its trainer, ahead of all that may train."""
+    if not any(_is_made(step.name) for step in steps):
         return
     for step, guards in _sure_steps(tree, steps, may_train):
-        if _OF_TRAINING.match(step.name):
+        if _is_made(step.name):
             keywords = {each.arg: each.value for each in step.node.keywords if each.arg}
             yield Made(step, keywords, guards)
+
+
+def _is_made(name: str) -> bool:
+    return bool(_OF_TRAINING.match(name) or _TRAINER.match(name))
 
 
 def _sure_steps(
