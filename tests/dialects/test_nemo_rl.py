@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
@@ -357,3 +357,17 @@ def test_words_over_a_config_that_nobody_names_are_no_run() -> None:
     assert not link({"run.sh": line.format("$CONFIG_PATH")}).runs
     files = {"run.sh": line.format("grpo.yaml"), "grpo.yaml": "policy:\n  dtensor_cfg: {}\n"}
     assert link(files, "run.sh").runs
+
+
+def test_ray_starts_supervised_training_as_well() -> None:
+    base = _BASE.replace("grpo:\n", "sft:\n").replace(
+        "loss_fn:\n  reference_policy_kl_penalty: 0.01\n", ""
+    )
+    files = {
+        **dict(zip(_NAMES, (_LEAF, base), strict=True)),
+        "run.sh": f"python examples/run_sft.py --config {_NAMES[0]}\n",
+    }
+    told = report_of(files, hardware="4xA100-80GB").diagnoses
+    assert [each.finding.message for each in told if each.rule.code == "OOM706"] == [
+        "Ray is asked for 8 workers a node on its 4 GPUs"
+    ]
