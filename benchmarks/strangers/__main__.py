@@ -72,6 +72,7 @@ FIRST_READINGS = (
     ("thirty-ninth, 2026-12-01", "findings-39.jsonl", 90),
     ("fortieth, 2026-12-01", "findings-40.jsonl", 89),
     ("fortieth, on the other machine, after the mends", "findings-40a.jsonl", 89),
+    ("forty-first, half of it, 2026-12-01", "findings-41.jsonl", 129),
 )
 # A finding may move a few lines as it learns to point at its cause.
 _NEAR = 15

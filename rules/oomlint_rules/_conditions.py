@@ -22,16 +22,17 @@ RAY_TRAINERS = ("verl", "easyr1", "openrlhf", "slime", "nemo-rl", "roll")
 def ray_starts(run: Run) -> bool:
     """Whether Ray starts the ranks. Supervised training torchrun or deepspeed starts in verl (trainer/fsdp_sft_trainer.py),
     and whatever else than reinforces in OpenRLHF (cli/train_dpo.py and the like), as its first PPO (0.1 to 0.5
-    cli/train_ppo.py)."""
+    cli/train_ppo.py); the others start it by Ray as well (NeMo-RL 0.3 examples/run_sft.py, slime 0.1 train_async.py,
+    ROLL 0.1 pipeline/sft/sft_pipeline.py)."""
     placed = run.settings.get(launch.by_ray)
     if placed is not None and placed.value:
         return True
     kind = run.plan.objective.kind
-    if run.framework not in RAY_TRAINERS or kind == "sft":
+    if run.framework not in RAY_TRAINERS:
         return False
-    if run.framework != "openrlhf":
-        return True
-    return kind in REINFORCING and starts_alone(run)
+    if run.framework == "openrlhf":
+        return kind in REINFORCING and starts_alone(run)
+    return run.framework != "verl" or kind != "sft"
 
 
 def starts_alone(run: Run) -> bool:

@@ -791,6 +791,8 @@ def test_the_address_of_a_server_decides_until_the_mode_has_to_be_named(
     [
         ("--vllm_device auto", 8, "vllm_server"),
         ("--vllm_device auto", 7, "vllm_colocate"),
+        ("--vllm_device 7", 7, "vllm_server"),
+        ("--vllm_device cuda:0", 8, "vllm_colocate"),
         ("--num_infer_workers 7", 7, "vllm_colocate"),
         ("", 8, "vllm_colocate"),  # the newest release has no such key
     ],

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tests.fixing import fixed
-from tests.linked import link, run_of
+from tests.linked import link, report_of, run_of
 
 from oomlint.errors import CannotEdit
 from oomlint.fix.edits import make_fix
-from oomlint.linting.rule import Applicability, Proposal, SetFields
+from oomlint.linting.rule import Applicability, Proposal, SetFields, Severity
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 
@@ -357,3 +357,39 @@ def test_words_over_a_config_that_nobody_names_are_no_run() -> None:
     assert not link({"run.sh": line.format("$CONFIG_PATH")}).runs
     files = {"run.sh": line.format("grpo.yaml"), "grpo.yaml": "policy:\n  dtensor_cfg: {}\n"}
     assert link(files, "run.sh").runs
+
+
+def test_ray_starts_supervised_training_as_well() -> None:
+    base = _BASE.replace("grpo:\n", "sft:\n").replace(
+        "loss_fn:\n  reference_policy_kl_penalty: 0.01\n", ""
+    )
+    files = {
+        **dict(zip(_NAMES, (_LEAF, base), strict=True)),
+        "run.sh": f"python examples/run_sft.py --config {_NAMES[0]}\n",
+    }
+    told = report_of(files, hardware="4xA100-80GB").diagnoses
+    assert [each.finding.message for each in told if each.rule.code == "OOM706"] == [
+        "Ray is asked for 8 workers a node on its 4 GPUs"
+    ]
+
+
+_STARTS = f"python examples/run_grpo.py --config {_NAMES[1]}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "explicit", "is_told"),
+    [({}, (), False), ({"run.sh": _STARTS}, (), True), ({}, (_NAMES[1],), True)],
+    ids=["nothing starts it", "a command starts it", "the user names it"],
+)
+def test_a_config_that_another_begins_with_is_no_run_of_its_own(
+    more: dict[str, str], explicit: tuple[str, ...], is_told: bool
+) -> None:
+    files = {**dict(zip(_NAMES, (_LEAF, _BASE), strict=True)), **more}
+    told = report_of(files, hardware="8xRTX-4090-24GB", explicit=explicit).diagnoses
+    of_base = {
+        each.severity
+        for each in told
+        if each.rule.code == "OOM105" and each.run is not None and _NAMES[0] not in each.run.files
+    }
+    assert of_base
+    assert (max(of_base) > Severity.INFO) is is_told

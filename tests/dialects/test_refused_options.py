@@ -152,6 +152,38 @@ def test_what_may_set_a_variable(files: dict[str, str], is_unset: bool) -> None:
     assert (found is not None) is is_unset
 
 
+_TWICE = """\
+from dataclasses import dataclass, field
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class DataArguments:
+    data_path: str = field(default=None)
+@dataclass
+class DataArguments:
+    data_path: str = field(default=None)
+    eval_data_path: str = field(default=None)
+{behind}
+data, args = HfArgumentParser((DataArguments, TrainingArguments)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+Trainer(model=model, args=args, train_dataset=data, data_collator=pad).train()
+"""
+_AGAIN = "@dataclass\nclass DataArguments:\n    data_path: str = field(default=None)\n"
+
+
+@pytest.mark.parametrize(("behind", "is_refused"), [("", False), (_AGAIN, True)])
+def test_a_class_that_is_defined_twice_is_the_last_of_them(behind: str, is_refused: bool) -> None:
+    command = "python train.py --output_dir out --data_path a --eval_data_path b\n"
+    files = {"train.py": _TWICE.format(behind=behind), "run.sh": command}
+    assert (run_of(files, "run.sh").settings.get(shared.refused) is not None) is is_refused
+
+
+def test_the_shell_sets_variables_of_its_own() -> None:
+    text = _OWN.format(parser=_PARSER.format(path="default=None"), parse="parser.parse_args()")
+    files = {"train.py": text, "run.sh": "python train.py --kind a --steps $RANDOM\n"}
+    assert run_of(files, "run.sh").settings.get(shared.refused) is None
+
+
 def test_the_parser_of_the_file_that_a_script_calls() -> None:
     text = _OWN.format(parser=_PARSER.format(path="default=None"), parse="parser.parse_args()")
     top, _, rest = text.partition("parser = argparse")

@@ -1639,6 +1639,14 @@ def test_a_precision_that_only_running_tells_differs_from_none(more: str, speaks
     assert ("OOM803" in codes) is speaks
 
 
+@pytest.mark.parametrize("said", ["False", "None", "''"])
+def test_no_file_of_deepspeeds_is_missed_where_none_is_named(said: str) -> None:
+    script = _TRAINER.replace("    bf16=True,\n", f"    bf16=True,\n    deepspeed={said},\n")
+    assert script != _TRAINER
+    told = report_of({"train.py": script}, "train.py").diagnoses
+    assert "OOM902" not in {each.rule.code for each in told}
+
+
 _OWN_TRAINER = """\
 from transformers import Trainer
 class OurTrainer(Trainer):

@@ -56,6 +56,41 @@ def test_git_says_the_same(repository: Path) -> None:
     assert names(repository) == found == SEEN
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_what_git_tracks_is_left_out_by_no_pattern(repository: Path, version: str) -> None:
+    (repository / ".git").rmdir()
+    for command in (
+        ["init", "-q"],
+        ["config", "index.version", version],
+        ["add", "-f", "scratch/a.yaml", "a.local.yaml", "train.yaml"],
+    ):
+        subprocess.run(["git", *command], cwd=repository, check=True)
+    (repository / "scratch" / "b.yaml").write_text("")
+    assert names(repository) == SEEN | {"scratch/a.yaml", "a.local.yaml"}
+
+
+@pytest.mark.parametrize(
+    "index", [b"", b"DIRC\0\0\0\x02\0\0\0\x09", b"DIRC\0\0\0\x07\0\0\0\x01", b"x" * 200]
+)
+def test_an_index_that_is_none_tells_nothing(repository: Path, index: bytes) -> None:
+    (repository / ".git" / "index").write_bytes(index)
+    assert names(repository) == SEEN
+
+
+def test_a_worktree_has_its_index_elsewhere(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (repository / ".git").rmdir()
+    place = tmp_path_factory.mktemp("kept")
+    for command in (
+        ["init", "-q", "--separate-git-dir", str(place / "git")],
+        ["add", "-f", "scratch/a.yaml"],
+    ):
+        subprocess.run(["git", *command], cwd=repository, check=True)
+    assert (repository / ".git").is_file()
+    assert names(repository) == SEEN | {"scratch/a.yaml"}
+
+
 def test_what_is_named_is_checked(repository: Path) -> None:
     assert names(repository, "a.local.yaml") == {"a.local.yaml"}
     assert names(repository, "scratch") == {"scratch/a.yaml"}

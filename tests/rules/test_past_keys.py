@@ -10,7 +10,7 @@ from tests.linked import report_of
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import Options, lint
 from oomlint.linting.rule import Severity
-from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY
+from oomlint_rules._examples import AXOLOTL, LLAMA_FACTORY, script
 from oomlint_rules.settings.unknown_key_ignored import UnknownKeyIgnored
 
 
@@ -116,3 +116,21 @@ def test_a_key_that_is_like_none_may_be_another_program_s(
         files["run.sh"] = start
     found = report_of(files, rules=[UnknownKeyIgnored]).diagnoses
     assert [each.severity for each in found] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("pin", "severity"),
+    [
+        ("transformers==4.33.3\n", None),
+        ("transformers>=4.30,<5\n", Severity.INFO),  # the newest that it allows refuses the key
+        ("transformers>=4.52,<5\n", Severity.ERROR),
+        ("transformers==4.57.1\n", Severity.ERROR),
+    ],
+)
+def test_a_key_that_some_releases_of_a_range_have_is_a_remark(
+    pin: str, severity: Severity | None
+) -> None:
+    files = {"train.py": script("evaluation_strategy='epoch'"), "requirements.txt": pin}
+    told = report_of(files, "train.py").diagnoses
+    found = [each.severity for each in told if each.finding.rule.code == "OOM805"]
+    assert found == ([] if severity is None else [severity])

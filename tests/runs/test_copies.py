@@ -241,3 +241,27 @@ def test_broken_lines_in_an_example_of_a_library_are_the_librarys() -> None:
 def test_a_library_is_itself_a_project() -> None:
     files = {path.removeprefix("libs/transformers/"): text for path, text in _LIBRARY.items()}
     assert any(d.severity > Severity.INFO for d in report_of(files, hardware=CARDS).diagnoses)
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "is_own"),
+    [
+        ({}, "ours/torchtitan", False),
+        ({"run.sh": "python ours/torchtitan/tools/tune.py\n"}, "ours/torchtitan", True),
+        ({}, "torchtitan", True),
+        ({}, "src/torchtitan", True),
+        ({}, "ours/titan", True),
+    ],
+    ids=["a part of another project", "started from outside", "a fork", "a fork with src", "of another name"],
+)  # fmt: skip
+def test_programs_of_a_framework_whose_package_lies_in_another_project(
+    more: dict[str, str], place: str, is_own: bool
+) -> None:
+    files = {path.replace("torchtitan", place, 1): text for path, text in COPY.items()}
+    shown = (
+        f'"""Start it so:\n\n    python {place.rpartition("/")[2]}/tools/tune.py\n"""\n{_SCRIPT}'
+    )
+    report = report_of({**files, f"{place}/tools/tune.py": shown, **more}, hardware=CARDS)
+    told = {d.severity for d in report.diagnoses if d.rule.code in ("OOM100", "OOM705")}
+    assert told
+    assert (max(told) > Severity.INFO) is is_own

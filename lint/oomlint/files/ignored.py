@@ -1,6 +1,7 @@
 """What a repository's ``.gitignore`` files, or a list of such patterns, leave out.
 
-A file that is named is never left out by git: only what a walk through a folder comes upon.
+A file that is named is never left out by git: only what a walk through a folder comes upon, and that git does not track
+(:mod:`oomlint.files.tracked`).
 """
 
 from __future__ import annotations

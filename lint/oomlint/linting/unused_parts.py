@@ -21,6 +21,7 @@ class UnusedParts:
 
     def __init__(self, linked: Linked, *, others_train: bool = False) -> None:
         self._unused = linked.unused
+        self._runs = linked.runs
         self._trains = others_train or any(not run.is_fragment for run in linked.runs)
         self._told: set[str] = set()
 
@@ -32,7 +33,7 @@ class UnusedParts:
         if not why:
             return finding
         details = finding.details
-        is_of_run = why == run.parts.why_unused(run)
+        is_of_run = why in (run.parts.why_unused(run), self._as_base(run))
         if not is_of_run or run.name not in self._told:
             details = (*details, why)
         if is_of_run:
@@ -44,7 +45,20 @@ class UnusedParts:
         makes it no run that nobody starts: where it is the project's own, the finding says just that."""
         if _says_what_is_missing(finding, run):
             return self._unused.example(run) or self._unused.leftover(run)
-        return self._why_of_place(finding, run) or run.parts.why_unused(run)
+        return self._why_of_place(finding, run) or run.parts.why_unused(run) or self._as_base(run)
+
+    def _as_base(self, run: Run) -> str:
+        """That other configs of its framework begin with a config that nothing here starts by itself, in words: they are what
+        somebody trains, and what they leave of it is told of them."""
+        root = run.parts.root
+        if root is None or root.kind != "run" or self._unused.is_named(root.path):
+            return ""
+        if any(claim.is_launched or claim.is_program for claim in run.claims):
+            return ""
+        heir = next((each for each in self._runs if _begins_with(each, root.path, run)), None)
+        if heir is None:
+            return ""
+        return f"{heir.name} begins with it, and nothing here starts it by itself"
 
     def _why_of_place(self, finding: Finding, run: Run) -> str:
         path = finding.location.path
@@ -53,6 +67,14 @@ class UnusedParts:
             return self._unused.file(path, beside_runs=self._trains)
         line = run.line_of(finding.location)
         return "" if line is None else self._unused.line(path, line, run)
+
+
+def _begins_with(heir: Run, path: str, base: Run) -> bool:
+    """Whether a run is that of another config of the same framework, laid over one."""
+    root = heir.parts.root
+    if heir is base or root is None or root.kind != "run" or root.is_program:
+        return False
+    return root.path != path and path in heir.files and heir.framework == base.framework
 
 
 def _says_what_is_missing(finding: Finding, run: Run) -> bool:

@@ -129,14 +129,25 @@ class Copies:
 
     def is_inside(self, name: str) -> bool:
         """Whether a file lies in the package of a framework that the project has a copy of."""
+        return any(self._packages_around(name))
+
+    def vendored(self, name: str) -> tuple[Framework, Path] | None:
+        """The copy of a framework's package, somewhere in a project that is another, in which a file lies: which framework's,
+        and the folder. The package of a fork lies at its top, or in ``src``."""
+        project = self.workspace.project_around(name)
+        for framework, folder in self._packages_around(name):
+            is_fork = folder.parent in (project, project / "src")
+            if not is_fork and self._is_copy(folder.parent, framework):
+                return framework, folder
+        return None
+
+    def _packages_around(self, name: str) -> Iterator[tuple[Framework, Path]]:
         file = self.workspace.file(name)
-        return any(
-            file.is_relative_to(root / package)
-            for root in self._roots(name)
-            for framework in FRAMEWORKS
-            for package in framework.packages
-            if self.workspace.holds(root, package)
-        )
+        for root in self._roots(name):
+            for framework in FRAMEWORKS:
+                for package in framework.packages:
+                    if file.is_relative_to(root / package) and self.workspace.holds(root, package):
+                        yield framework, root / package
 
     def _roots(self, from_file: str) -> Iterator[Path]:
         """The folders around a file, within its project, that may be the root of a copy."""

@@ -3,7 +3,8 @@
 A copy of a framework has the framework's examples: one that nobody has changed is a run of the project's once a file of
 the project's own names it (a guide by more than a link), or the user does, or a folder that it is in. In the framework's
 own repository that is no different. Of a library that a project has in a folder of its own, not all of whose examples of
-all days are known, one is the library's that nothing outside of that folder names.
+all days are known, one is the library's that nothing outside of that folder names; and so is a program in a framework's package
+that lies in a project which is another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -56,6 +58,22 @@ class ShippedExamples:
         if any(self._is_own(other) for path in told for other in self._own(path)):
             return ""
         return next(framework.called for framework in frameworks if framework is not None)
+
+    def vendored(self, files: list[str]) -> str:
+        """The framework whose package lies in the project with all these files of a run, as people call it, where nothing outside
+        of it names them: the docstrings of its programs show how its own users start them. Empty of a run of the project's."""
+        if not files or not self._may_hold_copy(files[0]):
+            return ""
+        found = self._copies.vendored(files[0])
+        if found is None:
+            return ""
+        framework, folder = found
+
+        def is_outside(path: str) -> bool:
+            return not self._workspace.file(path).is_relative_to(folder)
+
+        named = (other for path in files for other in self._own(path))
+        return "" if any(map(is_outside, chain(files, named))) else framework.called
 
     def library(self, files: list[str]) -> str:
         """The library whose repository, in a folder of the project, has these files of a run as examples or in its

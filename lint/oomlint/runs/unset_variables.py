@@ -1,8 +1,8 @@
 """Variables that a shell script hands to its program and that nothing of the project gives a value.
 
 The shell expands one to nothing (bash(1), "Parameters"): of ``--version $PROMPT_VERSION`` the program gets ``--version`` alone.
-Sure is that only where no text of the project may set it, and where it is none that people have in their environment, as the
-places of their data are. What a guide or a comment names, whoever starts the script sets.
+Sure is that only where no text of the project may set it, and where it is none that the shell sets itself (``$RANDOM``) or that
+people have in their environment, as the places of their data are. What a guide or a comment names, whoever starts the script sets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from oomlint.documents import SHELL_SUFFIXES, kind_of
-from oomlint.documents.shell.names import known_environment
+from oomlint.documents.shell.names import SHELL_VARIABLES, known_environment
 from oomlint.files.reference_index import texts_below
 from oomlint.files.workspace import Workspace
 
@@ -49,10 +49,9 @@ class UnsetVariables:
         return self._found[key]
 
     def _is_unset(self, name: str, script: str) -> bool:
-        is_given = name in known_environment() or not _OF_ENVIRONMENT.isdisjoint(
-            name.upper().split("_")
-        )
-        if is_given or kind_of(script) not in SHELL_SUFFIXES:
+        is_given = name in SHELL_VARIABLES or name in known_environment()
+        is_of_people = not _OF_ENVIRONMENT.isdisjoint(name.upper().split("_"))
+        if is_given or is_of_people or kind_of(script) not in SHELL_SUFFIXES:
             return False
         own = (self._workspace.read_or_none(script) or b"").decode("utf-8", "replace")
         if _SET_OUT_OF_SIGHT.search(own) or not _only_reads(own, name):

@@ -132,6 +132,9 @@ class Unused:
         library = self._examples.library(files)
         if library:
             return f"it is an example of {library}, which lies here whole, and nothing outside of it names it"
+        vendored = self._examples.vendored(files)
+        if vendored:
+            return f"it is a program of {vendored}, whose package lies here, and nothing outside of it names it"
         return ""
 
     def leftover(self, run: Run) -> str:

@@ -18,6 +18,7 @@ from oomlint.files import dependencies
 from oomlint.files.disk import walk
 from oomlint.files.ignored import Ignored
 from oomlint.files.reference_index import leading_to
+from oomlint.files.tracked import Tracked
 from oomlint.files.workspace import Workspace
 from oomlint.linting.engine import Options, Results, Selection, distinct_errors
 from oomlint.plugins import PROFILE_FOLDER, rules_in_force
@@ -154,11 +155,12 @@ def _files(
     settings_of: Callable[[Path], ActiveSettings],
 ) -> Iterator[tuple[Path, bool]]:
     """Absolute paths, and whether the user named that file itself."""
-    ignored = Ignored()
+    ignored, tracked = Ignored(), Tracked()
 
     def leaves_out(path: str, is_folder: bool) -> bool:
         respects = settings_of(Path(path)).settings.respect_gitignore
-        return respects and ignored.covers(path, is_folder=is_folder)
+        is_ignored = respects and ignored.covers(path, is_folder=is_folder)
+        return is_ignored and not tracked.has(path, is_folder=is_folder)
 
     for path in paths:
         file = workspace.file(workspace.name(path))

@@ -19,8 +19,9 @@ Rename the key. Where the new version says it in another way, the message names 
 
 ## When not to
 
-Where the version that you have pinned still has the old name; where it is transformers that is pinned, to one older
-than the Accelerate that renamed the key, the finding is a remark. Say so with
+Where the version that you have pinned still has the old name: where the project allows releases that have it and releases
+that have not (`transformers = "^4.30"`), the finding is a remark, too. Where it is transformers that is pinned, to one older
+than the Accelerate that renamed the key, it is a remark. Say so with
 `# oomlint: ignore[renamed-key]`, or by `--set versions.transformers=4.49` where the version
 is known.
 
@@ -48,6 +49,7 @@ from oomlint.linting.rule import (
     When,
     short,
 )
+from oomlint.plan.library_changes import LibraryChange
 from oomlint.runs.run import Run
 from oomlint_rules._examples import (
     AXOLOTL,
@@ -93,6 +95,13 @@ class RenamedKey(Rule, code="OOM805", may_end=True, fixes=Applicability.SAFE):
     )
     good = (
         example({"train.py": script("eval_strategy='epoch'")}),
+        example(
+            {
+                "train.py": script("evaluation_strategy='epoch'"),
+                "requirements.txt": "transformers==4.33.3\n",
+            },
+            why="that release has the old name",
+        ),
         example({"acc.yaml": _fsdp("fsdp_backward_prefetch")}),
     )
 
@@ -128,11 +137,13 @@ class RenamedKey(Rule, code="OOM805", may_end=True, fixes=Applicability.SAFE):
 
 def _severity(run: Run, renaming: Renaming) -> Severity | None:
     """An error where the version in use is known to be a later one, nothing where it is an
-    earlier one; a hint where a project may pin the library as it likes."""
+    earlier one; a hint where a project may pin the library as it likes, or allows releases on both sides."""
     name, _, version = renaming.since.rpartition(" ")
     used = _numbers(str(run.plan.versions.get(name.lower(), "")))
     if used:
-        return Severity.ERROR if used >= _numbers(version) else None
+        change = LibraryChange(name.lower(), _numbers(version), renaming.since, renaming.since)
+        made = run.cells.made(change)
+        return None if made is False else Severity.ERROR if made else Severity.INFO
     beside = _numbers(str(run.plan.versions.get("transformers", "")))
     is_of_then = name.lower() == "accelerate" and beside and beside < _BESIDE_ACCELERATE_1
     return Severity.INFO if is_of_then or name.lower() in _LIBRARIES else Severity.WARNING

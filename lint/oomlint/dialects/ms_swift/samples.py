@@ -137,8 +137,11 @@ def generation_of_engine(run: Cells) -> Iterator[Bounds]:
 
 def _leaves_cards(run: Cells) -> bool:
     """Whether a node has other cards than those that train: ``vllm_device`` is ``auto``, the last ones of the node, as
-    many as there are workers, unless it names them."""
+    many as there are workers, unless it names them (``6``, ``cuda:6``)."""
     ranks, cards = run[f.parallel.gpus_per_node], visible_gpus(run) or run[machine.gpus_per_node]
+    named = [each.rpartition(":")[2] for each in run[own.vllm_device] or ()]
+    if ranks and named and all(map(str.isdecimal, named)):
+        return min(map(int, named)) >= ranks
     return bool(ranks and cards and cards > ranks)
 
 

@@ -105,10 +105,10 @@ _OPTIMIZER = _or_member(TRAINER_OPTIMIZER)
 
 
 def _read_config_file(raw: Any) -> str | None:
-    """The name of a file; an empty one is none (transformers 4.31 and 5.23 training_args.py: ``if self.deepspeed``), and a bare
-    ``--deepspeed`` is the switch of deepspeed.add_config_arguments (DeepSpeed edaa7221 deepspeed/__init__.py:270), for
+    """The name of a file; an empty one and a ``False`` of Python's are none (transformers 4.31 and 5.23 training_args.py: ``if
+    self.deepspeed``), and a bare ``--deepspeed`` is the switch of deepspeed.add_config_arguments (DeepSpeed edaa7221 deepspeed/__init__.py:270), for
     loops that have it beside their file."""
-    return None if raw in ("", True, "True", "true") else read_text(raw)
+    return None if raw in ("", False, True, "True", "true") else read_text(raw)
 
 
 _CONFIG_FILE = Kind(_read_config_file, schema=TEXT.schema)

@@ -48,6 +48,12 @@ class Module(Struct, eq=False):
             self.classes.setdefault(cls.name, cls)
         for function in self.tree.functions:
             self.functions.setdefault(function.name, function)
+        # What a module defines twice is what it defines last.
+        for statement in self.tree.root.body:
+            if isinstance(statement, ast.ClassDef):
+                self.classes[statement.name] = statement
+            elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.functions[statement.name] = statement
         for node in self.tree.imports:
             for name in node.names:
                 origin = (name.name, 0, "")

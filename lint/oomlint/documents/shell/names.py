@@ -131,6 +131,17 @@ def known_environment() -> frozenset[str]:
     return _LISTED.union(line for line in text.splitlines() if not line.startswith("#"))
 
 
+# What the shell itself sets, whoever starts it (bash(1) 5.2, "Shell Variables").
+SHELL_VARIABLES: Final = frozenset(
+    {
+        "BASH", "BASHOPTS", "BASHPID", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_COMMAND", "BASH_LINENO",
+        "BASH_REMATCH", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_VERSINFO", "BASH_VERSION", "COLUMNS", "COPROC",
+        "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "HOSTNAME",
+        "HOSTTYPE", "IFS", "LINENO", "LINES", "MACHTYPE", "OLDPWD", "OPTARG", "OPTIND", "OSTYPE", "PIPESTATUS",
+        "PPID", "PWD", "RANDOM", "REPLY", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID",
+    }
+)  # fmt: skip
+
 # Read by no library: names that scripts commonly choose themselves, so no typing errors.
 CUSTOMARY_NAMES: Final = frozenset(
     {
