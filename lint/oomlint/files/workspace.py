@@ -231,9 +231,7 @@ class Workspace:
 
         source = Source.from_bytes(name, self.read(name))
         calls = Source.from_bytes(caller, self.read(caller)) if caller else None
-        return parse_python(
-            source, lambda reference: self._found(reference, name), options, calls
-        )
+        return parse_python(source, lambda reference: self._found(reference, name), options, calls)
 
     def _parse(self, name: str) -> Document | FileError | None:
         try:

@@ -131,7 +131,14 @@ class Recogniser:
         self, name: str, caller: str, options: Mapping[str, str | None] = _NO_OPTIONS
     ) -> Iterator[Claim]:
         """The claims on a module as a program calls what trains in it, started with options."""
-        document = self.workspace.configured(name, options, caller)
+        try:
+            document = self.workspace.configured(name, options, caller)
+        except FileError:
+            return
+        except Exception as error:  # a reader's bug must not cost what else is recognised
+            failure = InternalError(name, f"reading failed: {in_words(error)}")
+            self._failures.setdefault(name, []).append(failure)
+            return
         if document is None:
             return
         self.called_by.setdefault(caller, {})[name] = None

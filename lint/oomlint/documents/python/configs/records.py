@@ -15,7 +15,6 @@ from oomlint.documents.python.nodes import Filed
 from oomlint.documents.python.object_changes import marks
 from oomlint.documents.python.scopes import dotted
 
-
 # pydantic 2.13 main.py BaseModel.model_validate, and parse_obj as 1.10 calls it.
 _VALIDATE: Final = frozenset({"model_validate", "parse_obj"})
 

@@ -56,6 +56,8 @@ def by_caller(
         return None
     root = expression
     while isinstance(root, (ast.Attribute, ast.Subscript)):
+        if isinstance(root, ast.Subscript) and not isinstance(root.slice, ast.Constant):
+            return None  # a name of this file, which stands for something else in another
         root = root.value
     if not isinstance(root, ast.Name):
         return None
@@ -124,8 +126,9 @@ def _upon(value: ast.expr, expression: ast.expr, root: ast.expr | None = None) -
     match expression:
         case ast.Attribute(value=holder, attr=name):
             made: ast.expr = ast.Attribute(_upon(value, holder, root), name, ast.Load())
-        case ast.Subscript(value=holder, slice=key):
-            made = ast.Subscript(_upon(value, holder, root), key, ast.Load())
+        case ast.Subscript(value=holder, slice=ast.Constant(value=key)):
+            place = ast.copy_location(ast.Constant(key), value)
+            made = ast.Subscript(_upon(value, holder, root), place, ast.Load())
         case _:
             return value
     return ast.copy_location(made, value)
