@@ -239,3 +239,27 @@ def test_an_edit_of_the_program_is_seen() -> None:
     again = workspace.refreshed(edited, ["main.py"])
     (after,) = Linker(again, registry(), LinkOptions()).link(tuple(files)).runs
     assert (before.plan.batch.micro, after.plan.batch.micro) == (4, 2)
+
+
+SEVERAL = """
+import argparse
+from app.train import train_model
+from app.models import build_model
+
+parser = argparse.ArgumentParser()
+commands = parser.add_subparsers(dest="command")
+commands.add_parser("train").add_argument("--batch", type=int, default=8)
+commands.add_parser("label")
+args = parser.parse_args()
+if args.command == "train":
+    train_model(build_model("Qwen/Qwen2.5-0.5B"), load(), batch_size=args.batch)
+elif args.command == "label":
+    label()
+"""
+
+
+def test_a_command_that_asks_a_program_for_something_else_trains_nothing() -> None:
+    files = {"app/train.py": OF_MODEL, "app/models.py": MODELS, "main.py": SEVERAL}
+    run = run_of({**files, "run.sh": "python main.py label\npython main.py train --batch 2\n"})
+    assert run.files == ("app/train.py", "run.sh")
+    assert run.plan.batch.micro == 2

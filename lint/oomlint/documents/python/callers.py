@@ -12,6 +12,7 @@ from typing import Final
 
 from oomlint.documents.python.calls import ReachedCall, reached_by_files, run_order
 from oomlint.documents.python.modules import Module, read_module
+from oomlint.documents.python.parsers import positional_names
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator
@@ -87,8 +88,56 @@ def _running(caller: Evaluator) -> Iterator[ast.Call]:
         if holds is not None:
             idle |= set(map(id, walk(choice.orelse if holds else choice.body)))
     for step in reached_by_files(steps, caller.tree, caller):
-        if id(step.node) not in idle:
+        if id(step.node) not in idle and _is_asked_for(step, caller):
             yield step.node
+
+
+def _is_asked_for(step: ReachedCall, caller: Evaluator) -> bool:
+    """Whether the command that starts a program may come to a call: no word of it asks for another part (``main.py
+    evaluate``, where ``train`` leads there)."""
+    for line, side in step.arms:
+        holds = _by_words(caller.tree.branches[line][0].test, caller)
+        if holds is not None and holds is not side:
+            return False
+    return step.function is None or _is_command_for(step.function, caller)
+
+
+def _by_words(test: ast.expr, caller: Evaluator) -> bool | None:
+    """Whether the words of a command make a test hold, ``args.command == "train"``; ``None`` where they say nothing of it."""
+    options = caller.files.options
+    match test:
+        case ast.Compare(
+            left=ast.Attribute(attr=name), ops=[ast.Eq()], comparators=[ast.Constant(value=wanted)]
+        ):
+            words = (*_subcommands(caller.tree), *positional_names(caller.tree)[:1])
+            said = options.get(name, options.get("1") if name in words else None)
+            return None if said is None else said == wanted
+    return None
+
+
+def _subcommands(tree: Tree) -> Iterator[str]:
+    """What the first word of a command is called in what a parser gives: ``add_subparsers(dest="command")``."""
+    for call in tree.calls_to("add_subparsers"):
+        for each in call.keywords:
+            if each.arg == "dest" and isinstance(each.value, ast.Constant):
+                yield str(each.value.value)
+
+
+def _is_command_for(function: FunctionNode, caller: Evaluator) -> bool:
+    """Whether a function may be the one of several that the first word of a command calls: click's and typer's
+    ``@app.command()``."""
+    commands = {
+        each.name.replace("_", "-")
+        for each in caller.tree.functions
+        if any(map(_makes_command, each.decorator_list))
+    }
+    word, own = caller.files.options.get("1"), function.name.replace("_", "-")
+    return word not in commands or own not in commands or own == word
+
+
+def _makes_command(decorator: ast.expr) -> bool:
+    made = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(made, ast.Attribute) and made.attr == "command"
 
 
 def _name_at_home(
