@@ -86,6 +86,9 @@ def test_the_rules_lower_the_confidence() -> None:
         ("acme/foo-2-1_6b", 1.6e9, 1.6e9),
         ("acme/foo-3_8b", 8e9, 8e9),
         ("acme/foo1_5b", 5e9, 5e9),
+        ("out/foo2_5_1_5b_sft", 1.5e9, 1.5e9),
+        ("out/run_0_5b", 0.5e9, 0.5e9),
+        ("acme/foo_1_7b", 7e9, 7e9),
         ("acme/Foo-70B-4bit", 70e9, 70e9),
     ],
 )

@@ -217,9 +217,12 @@ class Workspace:
             )
         return self._as_started[key]
 
-    def configured(self, name: str, options: Mapping[str, str | None]) -> Document | None:
+    def configured(
+        self, name: str, options: Mapping[str, str | None], caller: str = ""
+    ) -> Document | None:
         """A Python script as a command with these options starts it: see
-        :class:`oomlint.documents.python.configs.files.ConfigFiles`.
+        :class:`oomlint.documents.python.configs.files.ConfigFiles`; a module as a program does which calls what trains in
+        it.
 
         Raises:
             FileError: it cannot be read, decoded or parsed.
@@ -227,7 +230,8 @@ class Workspace:
         from oomlint.documents.python.document import parse_python
 
         source = Source.from_bytes(name, self.read(name))
-        return parse_python(source, lambda reference: self._found(reference, name), options)
+        calls = Source.from_bytes(caller, self.read(caller)) if caller else None
+        return parse_python(source, lambda reference: self._found(reference, name), options, calls)
 
     def _parse(self, name: str) -> Document | FileError | None:
         try:

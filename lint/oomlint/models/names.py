@@ -323,8 +323,10 @@ def guess_size(name: str) -> GuessedSize | None:
     A name with several sizes (``...-1b-distilled-from-70b``) tells nothing certain: the
     first one that stands after no other is taken, as publishers put the model's own first.
     """
-    # What file systems dislike as a point: stablelm-2-1_6b. Of `llama-3_8b` the 3 is the model's version.
-    said = re.sub(r"(?<![a-zA-Z0-9_.])([01])_(\d{1,2}[bB])(?![a-zA-Z0-9])", r"\1.\2", name)
+    # What file systems dislike as a point: stablelm-2-1_6b. Of `llama-3_8b` the 3 is the model's version, of `llama_1_7b`
+    # the 1; but in `qwen2_5_1_5b` it is no version's 5B, of which size models of language are not made.
+    point = r"(?:(?<![a-zA-Z0-9_.])([01])_(\d{1,2}[bB])|(?<=_)([01])_(5[bB]))(?![a-zA-Z0-9])"
+    said = re.sub(point, lambda m: f"{m[1] or m[3]}.{m[2] or m[4]}", name)
     found = _size_pattern().search(fold_separators(said))
     if found is None:
         return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.dialects.base import Claim, DialectEntry, Registry
 from oomlint.documents import (
@@ -26,12 +27,15 @@ from oomlint.documents.base import (
 from oomlint.documents.text import Source
 from oomlint.errors import DeniedError, FileError, InternalError, in_words
 from oomlint.files.workspace import Workspace
+from oomlint.runs.callers import callers_of
 from oomlint.runs.linked import Linked
 
 _DATA = (*YAML_SUFFIXES, *JSON_SUFFIXES, *TOML_SUFFIXES)
 
 # A line that makes a trainer or what one is given, and is no class of that kind.
 _TRAINS_IN_PYTHON = rb"^(?![ \t]*class\b).*(?:Trainer|TrainingArguments|\bdeepspeed\.initialize)\("
+
+_NO_OPTIONS: Mapping[str, str | None] = {}
 
 
 class _Recognised(Struct, frozen=True, eq=False):
@@ -41,6 +45,7 @@ class _Recognised(Struct, frozen=True, eq=False):
     failures: tuple[InternalError, ...]
     registry: Registry
     framework: str | None
+    callers: tuple[str, ...] = ()
 
     def is_by(self, registry: Registry, framework: str | None) -> bool:
         return self.registry is registry and self.framework == framework
@@ -54,6 +59,8 @@ class Recogniser:
         self.registry = registry
         self.opened: set[str] = set()
         """The files that were read for what they hold."""
+        self.called_by: dict[str, dict[str, None]] = {}
+        """The modules that a program calls so that they train, by its path."""
         self._framework = framework
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._adoptions: dict[tuple[str, str], Claim | None] = {}
@@ -101,19 +108,42 @@ class Recogniser:
 
     def _recognised(self, name: str) -> _Recognised:
         """Of a file that an earlier lint has parsed, what that one recognised."""
-        known = self.workspace.recognised.get(name)
-        if isinstance(known, _Recognised) and known.is_by(self.registry, self._framework):
-            return known
         document = self.workspace.document(name)
+        callers = callers_of(self.workspace, name, document)
+        known = self.workspace.recognised.get(name)
+        is_known = isinstance(known, _Recognised) and known.is_by(self.registry, self._framework)
+        if isinstance(known, _Recognised) and is_known and not (callers or known.callers):
+            return known
         others = self._failures.pop(name, [])
         parts = () if document is None else document.parts
         claims = tuple(claim for part in parts for claim in self.recognise_in(part, name))
+        if claims and callers:
+            called = tuple(each for caller in callers for each in self.called(name, caller))
+            claims = called or claims
         failures = tuple(self._failures.pop(name, ()))
         if others:
             self._failures[name] = others
-        found = _Recognised(claims, failures, self.registry, self._framework)
+        found = _Recognised(claims, failures, self.registry, self._framework, callers)
         self.workspace.recognised[name] = found
         return found
+
+    def called(
+        self, name: str, caller: str, options: Mapping[str, str | None] = _NO_OPTIONS
+    ) -> Iterator[Claim]:
+        """The claims on a module as a program calls what trains in it, started with options."""
+        try:
+            document = self.workspace.configured(name, options, caller)
+        except FileError:
+            return
+        except Exception as error:  # a reader's bug must not cost what else is recognised
+            failure = InternalError(name, f"reading failed: {in_words(error)}")
+            self._failures.setdefault(name, []).append(failure)
+            return
+        if document is None:
+            return
+        self.called_by.setdefault(caller, {})[name] = None
+        for claim in self.recognise_in(document, name):
+            yield replace(claim, started_by=caller)
 
     def _has_marker(self, name: str, data: bytes, *, proof: bool = False) -> bool:
         """Whether some dialect that reads such files may find something in this one, or with

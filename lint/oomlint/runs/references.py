@@ -109,6 +109,7 @@ class References:
                 return [self._reached(preset, reference, from_file)]
         is_vouched = self._is_vouched_for(reference, from_file, joining)
         is_ours = is_vouched or self._recogniser.may_be_ours(found, reference.dialect)
+        is_ours = is_ours or (not reference.dialect and found in self._recogniser.called_by)
         if reference.optional and not is_ours:
             return []
         claims = self._claims_on(found, reference, joining)
@@ -275,6 +276,10 @@ class References:
         """The claims on a file; of a script that takes its config file from its command line, or a value from the
         environment, as this one starts it."""
         claims = self._recogniser.claims(name)
+        modules = list(self._recogniser.called_by.get(name, ()))
+        if not claims and len(modules) == 1:
+            joining.used.add(modules[0])
+            return tuple(self._recogniser.called(modules[0], name, joining.options))
         if kind_of(name) not in PYTHON_SUFFIXES or not joining.options:
             return claims
         document = self.workspace.document(name)

@@ -95,6 +95,8 @@ class PythonScript(PythonDocument, frozen=True, eq=False, dict=True):
     find: FindSource = lambda _path: None
     read_for_options: tuple[str, ...] = ()
     """Paths of other files that ``options`` are from."""
+    awaits: frozenset[str] = frozenset()
+    """Functions and classes of it that other programs call so that it trains: see :mod:`.callers`."""
 
     @cached_property
     def rest(self) -> Rest:
@@ -312,20 +314,22 @@ def parse_python(
     source: Source,
     find: FindSource = lambda _path: None,
     options: MappingABC[str, str | None] | None = None,
+    caller: Source | None = None,
 ) -> PythonScript | None:
     """Read a script; ``None`` where none of the names that matter occurs in it, or it holds the
     tests of a library. ``find`` gives the files that it imports and loads, ``options`` are what
-    a command says to it: see :class:`.configs.ConfigFiles`.
+    a command says to it: see :class:`.configs.ConfigFiles`. ``caller`` is a program that calls
+    what trains in it; ``None`` as well where it does not.
 
     Raises:
         ParseError: it is too large, or no Python of this interpreter's version or an older one.
     """
-    if not _matters(source.text) or _is_of_tests(source):
+    if not _matters(source.text) or is_of_tests(source):
         return None
     if len(source.text) > _MOST_CHARACTERS:
         raise ParseError(source.path, "too large for a script (over a million characters)")
     try:
-        return _read(source, _tree(source), find, options)
+        return _read(source, _tree(source), find, options, caller=caller)
     except RecursionError:
         raise ParseError(source.path, "the file is nested too deeply to be read") from None
 
@@ -338,7 +342,8 @@ def _matters(text: str) -> bool:
     return any(part in text for part in _PARTS) and bool(_NAMES_THAT_MATTER.search(text))
 
 
-def _is_of_tests(source: Source) -> bool:
+def is_of_tests(source: Source) -> bool:
+    """Whether a file holds the tests of a library."""
     text = source.text
     if ("pytest" in text or "unittest" in text) and _TESTS.search(text):
         return True
@@ -380,7 +385,9 @@ def _read(
     options: MappingABC[str, str | None] | None,
     *,
     whole: bool = False,
-) -> PythonScript:
+    caller: Source | None = None,
+) -> PythonScript | None:
+    from oomlint.documents.python.callers import awaited, note_caller
     from oomlint.documents.python.calls import (
         in_order,
         reached_by_files,
@@ -417,6 +424,10 @@ def _read(
         taken_in.last = tuple(files.folders_added("append", tree, evaluator))
     declared = read_options(source, tree, taken_in)
     every, stores = run_order(tree)
+    awaits = awaited(tree, every)
+    module = Module(source, tree)
+    if caller is not None and not note_caller(caller, awaits, module, evaluator):
+        return None
     note_handed(every, evaluator)
     steps = reached_by_files(every, tree, evaluator)
     calls, origin = read_calls(steps, evaluator, places)
@@ -433,7 +444,6 @@ def _read(
             read_for_options=(*taken_in.read, *sorted(taken_in.looked_into)),
         )
     stores = reached_by_files(stores, tree, evaluator)
-    module = Module(source, tree)
     named_alone = LoadedFiles(find)
     loop = read_loop(tree, steps, evaluator, places, calls, origin)
     facts = (
@@ -452,7 +462,8 @@ def _read(
     # Last, since it enters whatever touches the model.
     held = custody_of(evaluator, steps, calls, origin, loop=loop)
     looked_into = sorted(taken_in.looked_into)
-    sourced = (*taken_in.read, *looked_into, *files.paths, *named_alone.paths)
+    read = (path for path in taken_in.read if path != source.path)
+    sourced = (*read, *looked_into, *files.paths, *named_alone.paths)
     return PythonScript(
         source,
         in_order(steps, calls, origin, held.calls),
@@ -470,6 +481,7 @@ def _read(
             tuple(read_stores(stores, calls, tree, evaluator, places)),
             {name: found for name, found in bases.items() if found is not None},
         ),
+        awaits=awaits,
     )
 
 
@@ -489,9 +501,10 @@ def _is_of_package(source: Source, tree: Tree) -> bool:
 def _rest_of(source: Source, options: MappingABC[str, str | None] | None, find: FindSource) -> Rest:
     """What was left out: to keep the tree meanwhile takes 350 bytes a character."""
     try:
-        return _read(source, _tree(source), find, options, whole=True).rest
+        read = _read(source, _tree(source), find, options, whole=True)
     except RecursionError:
         return Rest()
+    return Rest() if read is None else read.rest
 
 
 def _modules(scopes: Scopes) -> dict[str, str]:

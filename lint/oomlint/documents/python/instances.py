@@ -189,7 +189,7 @@ def _bound(name: ast.Name, scope: Scope, evaluator: Evaluator, depth: int) -> _O
     owner, (binding,) = found
     if binding.kind == "parameter":
         handed = _handed(name, scope, evaluator)
-        return None if handed is None else _object(*handed, evaluator, depth + 1)
+        return None if handed is None else _object(*handed, depth + 1)
     if binding.kind == "import":
         elsewhere = evaluator.elsewhere(name.id, scope)
         if elsewhere is None:
@@ -207,12 +207,16 @@ def _bound(name: ast.Name, scope: Scope, evaluator: Evaluator, depth: int) -> _O
     return _object(binding.value, owner, evaluator, depth + 1)
 
 
-def _handed(name: ast.Name, scope: Scope, evaluator: Evaluator) -> tuple[ast.expr, Scope] | None:
+def _handed(
+    name: ast.Name, scope: Scope, evaluator: Evaluator
+) -> tuple[ast.expr, Scope, Evaluator] | None:
     """What the one call of a function gives the parameter of that name."""
     found = scope.find(name.id)
     if found is None or len(found[1]) != 1 or found[1][0].kind != "parameter":
         return None
-    given = evaluator.given.get((id(found[0].node), name.id), [])
+    key = (id(found[0].node), name.id)
+    given = [(*each, evaluator) for each in evaluator.given.get(key, [])]
+    given += evaluator.by_programs.get(key, [])
     return given[0] if len(given) == 1 else None
 
 
@@ -230,8 +234,8 @@ def _of_library(
             found = scope.find(value.id)
             if found is None or len(found[1]) != 1 or found[1][0].kind != "value":
                 return None
-            handed = (found[1][0].value or value, found[0])
-        value, scope = handed
+            handed = (found[1][0].value or value, found[0], evaluator)
+        value, scope, evaluator = handed
     name = dotted(value.func) if isinstance(value, ast.Call) else None
     qualified = scope.imported(name.partition(".")[0]) if name else None
     if not isinstance(value, ast.Call) or qualified is None:

@@ -96,7 +96,7 @@ class Modules:
                 self.absent.add(path)
                 continue
             if found.path not in self.read:
-                self.read[found.path] = _read(found)
+                self.read[found.path] = read_module(found)
             return self.read[found.path]
         return None
 
@@ -203,7 +203,8 @@ def paths_of(
         yield from (f"{base}.py", f"{base}/__init__.py")
 
 
-def _read(source: Source) -> Module | None:
+def read_module(source: Source) -> Module | None:
+    """A file of Python; ``None`` of one that is none."""
     return (_parsed_once if len(source.text) < _MOST_KEPT else _parsed)(source)
 
 

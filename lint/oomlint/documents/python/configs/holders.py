@@ -85,9 +85,9 @@ def _looks_up(node: ast.AST, key: str) -> bool:
     return asked == key and (dotted(holder) or "").partition(".")[0] == "self"
 
 
-def record_of(call: ast.Call, at: At) -> tuple[ast.ClassDef, At] | None:
-    """The class of a record that a call makes, if it keeps what it is given as it is."""
-    found = _class_of(call.func, at)
+def record_of(name: ast.expr, at: At) -> tuple[ast.ClassDef, At] | None:
+    """The class of a record that is called so, if it keeps what it is given as it is."""
+    found = _class_of(name, at)
     if found is None:
         return None
     cls, _ = found
@@ -96,7 +96,9 @@ def record_of(call: ast.Call, at: At) -> tuple[ast.ClassDef, At] | None:
     bases = {_last(base) for base in cls.bases}
     is_record = bases <= _BASES and (is_decorated or bool(bases))
     methods = (each for each in cls.body if isinstance(each, ast.FunctionDef))
-    is_plain = not any(m.name in _CHANGING or _validates(m) for m in methods)
+    is_plain = not any(
+        m.name in _CHANGING or (_validates(m) and not _lets_pass(m)) for m in methods
+    )
     return found if is_record and is_plain else None
 
 
@@ -110,21 +112,53 @@ def _validates(method: ast.FunctionDef) -> bool:
     return any(_last(each).endswith("validator") for each in decorators)
 
 
+def _lets_pass(method: ast.FunctionDef) -> bool:
+    """Whether a validator gives back what it is given, if it does not raise."""
+    taken = {each.arg for each in method.args.args}
+    returned = [each.value for each in walk(method) if isinstance(each, ast.Return)]
+    names = {each.id if isinstance(each, ast.Name) else "" for each in returned}
+    stored = [
+        (dotted(each) or "").partition(".")[0]
+        for each in walk(method)
+        if isinstance(getattr(each, "ctx", None), ast.Store)
+    ]
+    return len(names) == 1 and names <= taken and not names & {*stored, ""} and "" not in stored
+
+
 def with_defaults(filed: Filed, cls: ast.ClassDef, at: At) -> Filed:
     """A section of a file, laid over what a record has by default."""
     if filed.under is not None:
         return replace(filed, under=with_defaults(filed.under, cls, at))
+    root = _defaults_of(cls, at)
+    file = ConfigFile(Document(at.home.places.source), root, "yaml12")
+    return replace(filed, under=Filed(file, root, filed.path))
+
+
+def _defaults_of(cls: ast.ClassDef, at: At) -> Mapping:
+    """What the fields of a record are by default, of those that are records themselves their own."""
     home = at.home
     scope = home.scopes.of_node[id(cls)]
     entries: dict[str, UnwrittenEntry] = {}
     for name, value in fields_in(cls):
         default = default_in(value)
-        if default is not None:
-            place = home.places.span(default)
-            node: Node = home.node(default, scope)
-            if not isinstance(node, (Scalar, Sequence)):
-                node = Scalar(place, UNKNOWN)
-            entries[name] = UnwrittenEntry(name, place, node, place)
-    root = Mapping(home.places.span(cls), {**entries})
-    file = ConfigFile(Document(home.places.source), root, "yaml12")
-    return replace(filed, under=Filed(file, root, filed.path))
+        if default is None:
+            continue
+        place = home.places.span(default)
+        made = default.func if isinstance(default, ast.Call) and _is_bare(default) else None
+        inner = None if made is None or at.is_too_deep else record_of(made, at.deeper)
+        node: Node = home.node(default, scope) if inner is None else _defaults_of(*inner)
+        if inner is None and not isinstance(node, (Scalar, Sequence)):
+            node = Scalar(place, UNKNOWN)
+        entries[name] = UnwrittenEntry(name, place, node, place)
+    for statement in cls.body:
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=kind, value=None):
+                inner = None if at.is_too_deep else record_of(kind, at.deeper)
+                if inner is not None:
+                    place = home.places.span(statement)
+                    entries[name] = UnwrittenEntry(name, place, _defaults_of(*inner), place)
+    return Mapping(home.places.span(cls), {**entries})
+
+
+def _is_bare(call: ast.Call) -> bool:
+    return not call.args and not call.keywords

@@ -106,6 +106,8 @@ class ConfigPaths:
                 return
             for said, scope in home.given.get((id(owner.node), name), ()):
                 yield said, At(scope, home, depth=at.depth + 1)
+            for said, scope, caller in home.by_programs.get((id(owner.node), name), ()):
+                yield said, At(scope, caller, depth=at.depth + 1)
             return
         value = argument_of(followed.call, followed.function, name)
         if value is not None:

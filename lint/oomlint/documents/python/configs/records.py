@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Final
 
 from oomlint.documents.base import Mapping
 from oomlint.documents.python.configs.changes import Held
@@ -14,11 +15,18 @@ from oomlint.documents.python.nodes import Filed
 from oomlint.documents.python.object_changes import marks
 from oomlint.documents.python.scopes import dotted
 
+# pydantic 2.13 main.py BaseModel.model_validate, and parse_obj as 1.10 calls it.
+_VALIDATE: Final = frozenset({"model_validate", "parse_obj"})
+
 
 def recorded(files: ConfigItems, call: ast.Call, at: At) -> Filed | None:
-    """The section that a record is made of as a whole: ``Settings(**yaml.safe_load(file))``."""
-    unpacked = None if call.args else unpacked_alone(call)
-    record = None if unpacked is None else record_of(call, at)
+    """The section that a record is made of as a whole: ``Settings(**yaml.safe_load(file))``, and
+    ``Settings.model_validate(yaml.safe_load(file))``."""
+    unpacked, made = None if call.args else unpacked_alone(call), call.func
+    match call:
+        case ast.Call(func=ast.Attribute(value=made, attr=name), args=[whole], keywords=[]):
+            unpacked = whole if name in _VALIDATE else unpacked
+    record = None if unpacked is None else record_of(made, at)
     section = None if unpacked is None or record is None else files.held(unpacked, at.deeper)
     if record is None or not isinstance(section, Filed):
         return None
@@ -46,7 +54,7 @@ def _made(files: ConfigItems, expression: ast.expr, at: At) -> tuple[ast.Call, A
         return None if made is None or value is None else _made(files, value, made[1].deeper)
     if not isinstance(expression, ast.Call):
         return None
-    if expression.keywords and record_of(expression, at) is not None:
+    if expression.keywords and record_of(expression.func, at) is not None:
         return expression, at
     found = entered(expression, at)
     values = [] if found is None else returns(found[0])

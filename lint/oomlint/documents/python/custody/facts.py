@@ -12,6 +12,7 @@ from msgspec import Struct
 from oomlint.documents.base import Call, Fact, Scalar
 from oomlint.documents.python.calls import ReachedCall
 from oomlint.documents.python.custody.alternatives import note_alternatives
+from oomlint.documents.python.custody.callers import trace_callers
 from oomlint.documents.python.custody.carried import carried_calls
 from oomlint.documents.python.custody.entering import enter
 from oomlint.documents.python.custody.known_touches import CALLED_MODEL, LOAD
@@ -77,6 +78,7 @@ def custody_of(
             continue
         custody = Custody(evaluator, steps, around)
         trace(custody, given, step.scope)
+        trace_callers(custody, step)
         _note_trainer(custody, step)
         look(custody, _training(steps, step))
         _note_open(custody, step, given)

@@ -46,7 +46,8 @@ def attribute_of(home: Evaluator, expression: ast.Attribute, scope: Scope, depth
             return above
     name = dotted(expression)
     if name is None:
-        return unknown_at(span)
+        made = isinstance(expression.value, ast.Call) and attribute(expression, scope, home)
+        return _of_object(home, made, span, "", depth) if made else unknown_at(span)
     root, _, rest = name.partition(".")
     qualified = scope.imported(root)
     if qualified:

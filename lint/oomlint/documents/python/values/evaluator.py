@@ -101,6 +101,9 @@ class Evaluator:
         """By ``id`` of what is in ``given``."""
         self.handed: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
         """What scripts of other files give the parameters of functions here: see :mod:`oomlint.documents.python.handed`."""
+        self.by_programs: dict[tuple[int, str], list[tuple[ast.expr, Scope, Evaluator]]] = {}
+        """What a program of another file that calls functions and classes here gives their parameters: see
+        :mod:`oomlint.documents.python.callers`."""
         self.entered_by: dict[tuple[int, str], tuple[ast.expr, Scope, Evaluator]] = {}
         """What the call that is followed gives the parameters of functions here: see :mod:`.entered`."""
         self.handed_to: dict[str, tuple[tuple[Evaluator, str], ...]] = {}
@@ -352,9 +355,10 @@ class Evaluator:
         if not found:
             return None
         module, inner = found
-        return self._reader_of(module), name_of(inner)
+        return self.reader_of(module), name_of(inner)
 
-    def _reader_of(self, module: Module) -> Evaluator:
+    def reader_of(self, module: Module) -> Evaluator:
+        """Who evaluates another module of the project."""
         path = module.source.path
         if path not in self.known:
             places = NodeSpans(module.source)

@@ -30,7 +30,7 @@ def arguments_given(tree: Tree) -> dict[tuple[int, str], list[tuple[ast.expr, Sc
                 for call in calls
                 if (value := _argument_of(call, parameter, places)) is not None
             ]
-            default = None if any(map(_is_open, calls)) else defaults.get(parameter)
+            default = None if any(map(is_open, calls)) else defaults.get(parameter)
             if default is not None:
                 found += [(default, tree.scopes.module)] * (len(calls) - len(found))
             if found and len(found) == len(calls):
@@ -53,7 +53,7 @@ def defaults_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, a
     return found | {a.arg: value for a, value in named if value is not None}
 
 
-def _is_open(call: ast.Call) -> bool:
+def is_open(call: ast.Call) -> bool:
     """Whether a call unpacks something of which nobody tells what it gives."""
     return any(isinstance(a, ast.Starred) for a in call.args) or any(
         k.arg is None for k in call.keywords
@@ -61,7 +61,7 @@ def _is_open(call: ast.Call) -> bool:
 
 
 def _argument_of(call: ast.Call, parameter: str, places: list[str]) -> ast.expr | None:
-    if _is_open(call):
+    if is_open(call):
         return None
     named = next((k.value for k in call.keywords if k.arg == parameter), None)
     if named is not None or parameter not in places:
