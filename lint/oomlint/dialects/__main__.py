@@ -11,13 +11,15 @@ from oomlint.dialects.profiles.known import index_rows
 INDEX = Path(__file__).with_name("index.py")
 PROFILES = Path(__file__).parent / "profiles" / "index.py"
 
-_HEAD = '''"""By class: name, suffixes, markers, whether they prove it to be a config, and where it needs one.
+_HEAD = '''"""By class: name, suffixes, markers, whether they prove it to be a config, where it needs one, and words in Python.
 
 Written by ``python -m oomlint.dialects`` from the classes themselves; do not edit.
 """
 
 # fmt: off
-SIGNATURES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple[str, ...]]] = {
+SIGNATURES: dict[
+    str, tuple[str, tuple[str, ...], tuple[bytes, ...], bool, tuple[str, ...], tuple[bytes, ...]]
+] = {
 '''
 
 
@@ -26,7 +28,9 @@ def index_text() -> str:
     rows = []
     for module, name in CLASSES:
         kind = getattr(import_module(f"oomlint.dialects.{module}"), name)
-        signature = (kind.name, kind.suffixes, kind.markers, kind.markers_prove, kind.only_marked)
+        signature = (
+            kind.name, kind.suffixes, kind.markers, kind.markers_prove, kind.only_marked, kind.words_in_python,
+        )  # fmt: skip
         rows.append(f"    {name!r}: {signature!r},\n")
     return _HEAD + "".join(rows) + "}\n"
 

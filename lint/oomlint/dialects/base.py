@@ -14,6 +14,7 @@ from oomlint.dialects.block import Block
 from oomlint.dialects.meaning import Meaning, Wishes, expressed, writable
 from oomlint.dialects.reading import StrayKey
 from oomlint.dialects.skeleton import Skeleton, Start
+from oomlint.documents import PYTHON_SUFFIXES
 from oomlint.documents.base import Document, Fact, PythonDocument, ShellDocument
 from oomlint.documents.text import Location, Source, Span
 from oomlint.plan.evidence import Level
@@ -142,6 +143,10 @@ class Dialect:
     only_marked: ClassVar[tuple[str, ...]] = ()
     """Of these, kinds of files in which nothing can be of the dialect without a marker: not even
     of a file that the user names."""
+
+    words_in_python: ClassVar[tuple[bytes, ...]] = ()
+    """Any of these must stand in a Python file for something in it to be of the dialect: fewer than the markers, which
+    are of all kinds of files. Without them the markers count, where :attr:`only_marked` says so."""
 
     origin: ClassVar[str] = ""
     """The plug-in that brings the dialect, empty for oomlint's own; set when it is loaded."""
@@ -325,6 +330,7 @@ class DialectEntry(Struct, frozen=True):
     markers: tuple[bytes, ...]
     markers_prove: bool
     only_marked: tuple[str, ...]
+    words_in_python: tuple[bytes, ...]
     load: Callable[[], Dialect]
     is_ours: bool = True
 
@@ -336,9 +342,16 @@ class DialectEntry(Struct, frozen=True):
             dialect.markers,
             dialect.markers_prove,
             dialect.only_marked,
+            dialect.words_in_python,
             lambda: dialect,
             is_ours=not dialect.origin,
         )
+
+    @property
+    def words_of_python(self) -> tuple[bytes, ...]:
+        """Of which one stands in each Python file with something of the dialect; none where that is not known."""
+        is_marked = not set(PYTHON_SUFFIXES).isdisjoint(self.only_marked)
+        return self.words_in_python or (self.markers if is_marked else ())
 
     def is_marked(self, data: bytes) -> bool:
         return any(marker in data for marker in self.markers)

@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from oomlint.documents import (
     HELD_LANGUAGES,
     PYTHON_SUFFIXES,
@@ -43,6 +45,16 @@ _PROGRAMS = (*PYTHON_SUFFIXES, *SHELL_SUFFIXES, *HELD_LANGUAGES)
 _MOST_FILES = 20_000
 
 
+class _Mention(Struct, frozen=True):
+    """Names of files that stand somewhere in a text."""
+
+    names: frozenset[str]
+    function: Lines | None = None
+    """The function of a Python file in which they stand."""
+    options: tuple[Lines, ...] = ()
+    """The options which are declared there."""
+
+
 class LiveTexts:
     """The texts of the projects of a workspace, guides included; those of a project are looked up when first asked for."""
 
@@ -51,14 +63,16 @@ class LiveTexts:
         self._whole: dict[Path, SearchedTexts | None] = {}
         self._outlines: dict[str, tuple[list[str], Outline]] = {}
         self._called: dict[tuple[str, str], bool] = {}
-        self._dead: dict[str, frozenset[int]] = {}
-        self._live_names: dict[str, frozenset[str]] = {}
+        self._read: dict[tuple[str, Lines], bool] = {}
+        self._mentions: dict[str, tuple[_Mention, ...]] = {}
 
-    def naming(self, path: str) -> list[str]:
-        """The texts of a file's project that name it in a part that is live, the nearest first."""
+    def naming(self, path: str) -> Iterator[str]:
+        """The texts of a file's project that name it in a part that is live, the nearest first. Of each it is found out as
+        it is asked for: to know who calls a function takes a look at all of a project."""
         wanted = calls_of(path)
-        found = naming(self._around(path), path)
-        return [each for each in found if each == path or self._names(each, wanted)]
+        for each in naming(self._around(path), path):
+            if each == path or self._names(each, wanted):
+                yield each
 
     def train(self, path: str) -> bool:
         """Whether a file's project has a program that trains, or starts one: more than configs."""
@@ -83,35 +97,39 @@ class LiveTexts:
     # -- what of a text is live ----------------------------------------------------------------
 
     def _names(self, path: str, wanted: set[str]) -> bool:
-        if path not in self._live_names:
-            self._live_names[path] = self._named_in_use(path)
-        return not self._live_names[path].isdisjoint(wanted)
+        if path not in self._mentions:
+            self._mentions[path] = tuple(self._mentions_in(path))
+        return any(
+            not each.names.isdisjoint(wanted) and self._is_live(path, each)
+            for each in self._mentions[path]
+        )
 
-    def _named_in_use(self, path: str) -> frozenset[str]:
+    def _mentions_in(self, path: str) -> Iterator[_Mention]:
+        """What of a file names others, comments and drawings left out."""
         text = self._text(path)
         if kind_of(path) in PYTHON_SUFFIXES:
-            dead = self._dead_lines(path)
-            lines = enumerate(text.split("\n"), 1)
-            text = "\n".join(line for number, line in lines if number not in dead)
-        elif kind_of(path) in _HASHED:
+            yield from self._mentions_in_python(path)
+            return
+        if kind_of(path) in _HASHED:
             text = "\n".join(_uncommented(text.split("\n")))
         elif path.endswith(_GUIDES):
             text = re.sub(_DRAWN, "", text)
-        return names_in(text.encode("utf-8", "replace"))
+        yield _Mention(_named_in(text))
 
-    def _dead_lines(self, path: str) -> frozenset[int]:
-        """Lines of a Python file that name files to no end."""
-        if path not in self._dead:
-            lines, outline = self._outline(path)
-            dead = set(outline.comments)
-            for function in outline.functions:
-                if _names_any(lines, function) and not self._is_called(path, function):
-                    dead.update(range(function.first, function.last + 1))
-            for option in outline.options:
-                if _names_any(lines, option) and not self._is_read(path, option):
-                    dead.update(range(option.first, option.last + 1))
-            self._dead[path] = frozenset(dead)
-        return self._dead[path]
+    def _mentions_in_python(self, path: str) -> Iterator[_Mention]:
+        lines, outline = self._outline(path)
+        for number, line in enumerate(lines, 1):
+            may_name = ("." in line or "config" in line) and number not in outline.comments
+            names = _named_in(line) if may_name else frozenset[str]()
+            if names:
+                options = tuple(each for each in outline.options if each.has(number))
+                yield _Mention(names, outline.function_at(number), options)
+
+    def _is_live(self, path: str, mention: _Mention) -> bool:
+        """Whether what names a file stands where somebody may run or read it."""
+        if mention.function is not None and not self._is_called(path, mention.function):
+            return False
+        return all(self._is_read(path, option) for option in mention.options)
 
     # -- what names a function or an option ----------------------------------------------------
 
@@ -166,7 +184,9 @@ class LiveTexts:
                 yield other, outline.function_at(number)
 
     def _is_read(self, path: str, option: Lines) -> bool:
-        return any(self._uses(path, option))
+        if (path, option) not in self._read:
+            self._read[path, option] = any(True for _ in self._uses(path, option))
+        return self._read[path, option]
 
     def _holding(self, path: str, word: str) -> Iterator[str | None]:
         """The files in which a word stands, that itself first; ``None`` where there are too many to tell."""
@@ -195,10 +215,8 @@ class LiveTexts:
         return self._outlines[path]
 
 
-def _names_any(lines: list[str], part: Lines) -> bool:
-    """Whether a part of a file names any file."""
-    text = "\n".join(lines[part.first - 1 : part.last])
-    return bool(names_in(text.encode("utf-8", "replace")))
+def _named_in(text: str) -> frozenset[str]:
+    return names_in(text.encode("utf-8", "replace"))
 
 
 def _uncommented(lines: list[str]) -> Iterator[str]:

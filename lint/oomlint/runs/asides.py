@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.documents.base import Document, ShellDocument
-from oomlint.files.workspace import Workspace
 from oomlint.runs.linked import LinkOptions
 from oomlint.runs.parts import Parts
-from oomlint.runs.recognition import Recogniser
+from oomlint.runs.recognition import Recogniser, is_module
 from oomlint.runs.run import Run, build_run
 
 
@@ -43,7 +42,7 @@ def asides(
             continue
         document = recogniser.workspace.document(name)
         # Of a module in a package no facts are worked out, unless somebody asks.
-        if document is None or _is_library(recogniser.workspace, document) or not document.facts:
+        if document is None or is_module(recogniser.workspace, name) or not document.facts:
             continue
         if _may_train(document):
             claim = Claim(_UNREAD, "aside", document, ())
@@ -57,16 +56,6 @@ def asides(
                 find_endings=options.find_endings,
             )
             yield build_run(name, parts)
-
-
-def _is_library(workspace: Workspace, document: Document) -> bool:
-    """Whether a Python file is a module of a package, which others call as they see fit."""
-    source = document.source
-    folder = source.path.rpartition("/")[0]
-    package = f"{folder}/__init__.py" if folder else "__init__.py"
-    return (
-        source.path.endswith(".py") and workspace.exists(package) and "__main__" not in source.text
-    )
 
 
 def _may_train(document: Document) -> bool:

@@ -67,15 +67,18 @@ class ReadByOthers:
 
     def _opener(self, path: str) -> str:
         """The program which trains nothing that opens a config beside it by its name; empty where another file names it."""
-        naming = [text for text in self._texts.naming(path) if text != path]
         folder = self._workspace.file(path).parent
-        are_programs = bool(naming) and all(
-            kind_of(text) in PYTHON_SUFFIXES
-            and self._workspace.file(text).parent == folder
-            and self._forward_only.trains_nothing(text)
-            for text in naming
-        )
-        return naming[0] if are_programs else ""
+        first = ""
+        for text in self._texts.naming(path):
+            if text == path:
+                continue
+            is_beside = self._workspace.file(text).parent == folder
+            if not (is_beside and kind_of(text) in PYTHON_SUFFIXES):
+                return ""
+            if not self._forward_only.trains_nothing(text):
+                return ""
+            first = first or text
+        return first
 
     def _beside(self, path: str) -> Iterator[str]:
         """The other configs of its folder."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -81,6 +82,8 @@ class Recogniser:
             self.opened.add(name)
             may_be_ours = self._has_marker(name, data)
             if not may_be_ours and not (must_read and kind_of(name)):
+                return ()
+            if not must_read and self._only_lends(name, data):
                 return ()
             claims = self.claims(name)
         except FileError as error:
@@ -166,6 +169,24 @@ class Recogniser:
             return False
         return key not in self._in_keys or self._in_keys[key].search(data) is not None
 
+    def _only_lends(self, name: str, data: bytes) -> bool:
+        """Whether a file is a module in which no dialect recognises anything, as most files of a library are: who takes
+        something from it reads it then. Nobody starts it, so that what it would do as a program is not asked."""
+        if kind_of(name) not in PYTHON_SUFFIXES or self._may_claim(data):
+            return False
+        return is_module(self.workspace, name)
+
+    def _may_claim(self, data: bytes) -> bool:
+        """Whether some dialect may recognise something in a Python file."""
+        words = self._words_in_python
+        return words is None or any(word in data for word in words)
+
+    @cached_property
+    def _words_in_python(self) -> tuple[bytes, ...] | None:
+        """Of which one stands in each Python file that some dialect has; ``None`` where one dialect does not say."""
+        own = [entry.words_of_python for entry in self.registry.readers(PYTHON_SUFFIXES)]
+        return tuple(sorted({word for words in own for word in words})) if all(own) else None
+
     def trains_in(self, script: str) -> bool:
         """Whether a script is itself read as one that trains."""
         with suppress(FileError):
@@ -229,6 +250,17 @@ class Recogniser:
         if language not in _DATA:
             return [e for e in readers if language not in e.only_marked or e.is_marked(data)]
         return sorted(readers, key=lambda entry: entry.is_ours and not entry.is_marked(data))
+
+
+def is_module(workspace: Workspace, name: str) -> bool:
+    """Whether a Python file is a module of a package, which others call as they see fit."""
+    folder = name.rpartition("/")[0]
+    package = f"{folder}/__init__.py" if folder else "__init__.py"
+    return (
+        name.endswith(".py")
+        and workspace.exists(package)
+        and b"__main__" not in (workspace.read_or_none(name) or b"")
+    )
 
 
 def _in_keys(ours: Iterable[bytes], others: Iterable[bytes]) -> re.Pattern[bytes]:

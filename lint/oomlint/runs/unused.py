@@ -106,12 +106,16 @@ class Unused:
         there is: nothing says that it is unused. What tests read nobody trains with."""
         if self.is_named(path):
             return ""
-        others = set(self._texts.naming(path)) - {path}
-        if not all(map(self._is_test, others)):
-            return ""
+        is_tried = False
+        for other in self._texts.naming(path):
+            if other == path:
+                continue
+            if not self._is_test(other):
+                return ""
+            is_tried = True
         if not beside_runs and not self._texts.train(path):
             return ""
-        names = "only tests name it" if others else "no other file names it in use"
+        names = "only tests name it" if is_tried else "no other file names it in use"
         return f"no run here uses {path}, and {names}"
 
     def _is_test(self, path: str) -> bool:
@@ -182,7 +186,8 @@ class Unused:
             return others_read
         is_aside = is_set_aside(name) or bool(set_aside_in(folders))
         program = "" if is_aside else self._forward_only.program_of(config)
-        if not (is_aside or program) or set(self._texts.naming(config.path)) - {config.path}:
+        others = (other for other in self._texts.naming(config.path) if other != config.path)
+        if not (is_aside or program) or any(others):
             return ""
         if is_aside:
             return (

@@ -37,6 +37,7 @@ _ENOUGH = 2
 class NanoGpt(Dialect):
     name = "nanogpt"
     markers = (b"configurator.py", b"train")
+    words_in_python = (b"configurator.py",)
     markers_prove = False
     suffixes = (*PYTHON_SUFFIXES, *SHELL_SUFFIXES)
     only_marked = PYTHON_SUFFIXES

@@ -32,7 +32,7 @@ from oomlint.dialects.table import Table
 from oomlint.dialects.trainer.keys import SCRIPT_OPTIONS, TRAINER
 from oomlint.dialects.trainer.meaning import meaning
 from oomlint.dialects.trainer.model_calls import NO_LANGUAGE
-from oomlint.dialects.trainer.script import script_runs
+from oomlint.dialects.trainer.script import WORDS, script_runs
 from oomlint.dialects.trainer.script_claim import script_claim
 from oomlint.dialects.trainer.scripts import trains_nothing
 from oomlint.dialects.trainer.tables import ARGUMENTS, EARLY_FROM_PRETRAINED, FROM_PRETRAINED
@@ -120,6 +120,8 @@ class HfTrainer(Dialect):
         b"per_device_train_batch_size", b"output_dir", b"python", b"torchrun", b"launch",
         b"import train", b"deepspeed ",
     )  # fmt: skip
+    # The rest is how an import names the function that a script starts: see _starters.
+    words_in_python = (*WORDS, b"import train", b" train,", b", train", b"as train")
     suffixes: ClassVar[tuple[str, ...]] = (".py", *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
     asks = BY_TRAINER

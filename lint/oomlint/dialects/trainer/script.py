@@ -56,6 +56,11 @@ _BARE = frozenset({"object", "ABC", "abc.ABC"})
 # What a file says in which an adapter is merged: its facts are worked out if so.
 _MERGES = r"merge_and_unload|save_pretrained_merged"
 
+# One of these stands in each script with a run, and in one that would have one if Python could read it.
+WORDS = (
+    b"Trainer", b"TrainingArguments", b"per_device_train_batch_size", b"merge_and_unload", b"save_pretrained_merged",
+)  # fmt: skip
+
 # What leaves a model without its adapter (peft 0.21.2 tuners/tuners_utils.py).
 _TAKES_ADAPTER_OFF = r"\.(?:merge_and_unload|unload)\("
 

@@ -28,7 +28,7 @@ from oomlint.dialects.meaning import Wishes, writable
 from oomlint.dialects.reading import StrayKey
 from oomlint.dialects.skeleton import FSDP_BLOCK, Skeleton, Start, zero_block
 from oomlint.dialects.trainer.dialect import SHELL_SUFFIXES, parsed_options, script_reference
-from oomlint.dialects.trainer.script import parsed_config, script_runs
+from oomlint.dialects.trainer.script import WORDS, parsed_config, script_runs
 from oomlint.dialects.trainer.script_claim import script_claim
 from oomlint.dialects.trainer.training_arguments import trainer_wishes
 from oomlint.dialects.trainer.unfollowed import check_own_options
@@ -85,6 +85,7 @@ class Trl(Dialect):
     reads_programs = True
     config_parsers = ("TrlParser", "HfArgumentParser", "H4ArgumentParser")
     markers = (b"model_name_or_path", b"trl", b"--config", b"Trainer")
+    words_in_python = WORDS
     suffixes = (".yaml", ".yml", ".py", *SHELL_SUFFIXES)
     references = {ref.deepspeed: "deepspeed", ref.fsdp_config: "fsdp-config"}
     asks = BY_TRAINER
