@@ -178,9 +178,7 @@ def stands_by(blocks: list[Block]) -> bool:
 
 # ``os.environ["UNSLOTH_RETURN_LOGITS"] = "1"`` or a launch line: Unsloth takes nothing but "1" for it (unsloth 2025.3.9
 # models/llama.py CausalLM_fast_forward, unsloth_zoo 2025.3.7 compiler.py).
-_LOGITS = re.compile(
-    r"""^[^#\n]*\bUNSLOTH_RETURN_LOGITS["']?\]?\s*[=,]\s*["']?1\b""", re.MULTILINE
-)
+_LOGITS = re.compile(r"""^[^#\n]*\bUNSLOTH_RETURN_LOGITS["']?\]?\s*[=,]\s*["']?1\b""", re.MULTILINE)
 
 
 def returns_logits(blocks: list[Block]) -> bool:

@@ -223,7 +223,9 @@ def logits(run: Cells) -> Any:
     if run[f.eval.keeps_logits] or run.once(_looks_at_logits):
         return Sourced("full", "unsloth models/rl.py:2485: what measures the model wants them")
     if run.once(returns_logits):
-        return Sourced("full", "unsloth models/llama.py CausalLM_fast_forward: UNSLOTH_RETURN_LOGITS")
+        return Sourced(
+            "full", "unsloth models/llama.py CausalLM_fast_forward: UNSLOTH_RETURN_LOGITS"
+        )
     if kind == "sft" and not run.has(FUSES_LOSS):
         return Sourced("full", FUSES_LOSS.source)
     return Sourced("fused", "unsloth_zoo fused_losses: logits are computed chunk by chunk")
