@@ -22,7 +22,9 @@ from typing import Any, Literal
 import tomllib
 
 HERE = Path(__file__).parent
-Lot = Literal["read", "read2", "read3", "read4", "read5", "fresh", "fresh2", "fresh3", "fresh4", "fresh5"]
+Lot = Literal[
+    "read", "read2", "read3", "read4", "read5", "fresh", "fresh2", "fresh3", "fresh4", "fresh5"
+]
 Half = Literal["shown", "scored"] | Lot
 # Whose misses are read; the others are only ever counted.
 READ: tuple[Half, ...] = ("shown", "read", "read2", "read3", "read4", "read5")
