@@ -34,7 +34,7 @@ from oomlint.judgement import EVEN, TIGHT, Judgement, judgement_of
 from oomlint.linting.engine import Options, Report, lint
 from oomlint.runs.run import Run
 
-_HALVES: tuple[Half, ...] = (*READ, "scored", "fresh", "fresh2", "fresh3", "fresh4")
+_HALVES: tuple[Half, ...] = (*READ, "scored", "fresh", "fresh2", "fresh3", "fresh4", "fresh5")
 # Why there is no alarm before a run that died.
 _Silence = Literal[
     "no prediction or limit", "what was not read decides", "limit within bounds", "far below"

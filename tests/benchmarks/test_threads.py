@@ -44,7 +44,9 @@ def test_no_run_of_the_second_fresh_lot_may_be_read() -> None:
         assert parse_hardware(case.hardware).gpu, case.name
 
 
-@pytest.mark.parametrize(("read", "fresh"), [("read3", "fresh3"), ("read4", "fresh4")])
+@pytest.mark.parametrize(
+    ("read", "fresh"), [("read3", "fresh3"), ("read4", "fresh4"), ("read5", "fresh5")]
+)
 def test_later_lots_are_divided_by_their_addresses(read: Lot, fresh: Lot) -> None:
     threads = {case.source: case.half for case in (*cases(read), *cases(fresh))}
     for source, half in threads.items():

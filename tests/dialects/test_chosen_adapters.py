@@ -102,3 +102,35 @@ def test_an_option_that_is_changed_on_the_way_is_not_known() -> None:
         "model, peft_config =", "script_args.use_4bit = asks()\nmodel, peft_config ="
     )
     assert _run(changed).level(f.quant.method) is Level.UNREAD
+
+
+_OF_DICTIONARY = """\
+import yaml
+from peft import get_peft_config, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+told = yaml.safe_load(open("tune.yaml"))
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+model = get_peft_model(model, get_peft_config({}))
+Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=1), train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "method"),
+    [
+        ('{"peft_type": "LORA", "r": 24, "target_modules": ["q_proj"]}', "lora"),
+        ('told["adapter"]', "lora"),
+        ('{"peft_type": "OFT", "r": 24}', None),
+        ("made()", None),
+    ],
+)
+def test_peft_makes_an_adapter_of_a_dictionary(dictionary: str, method: str | None) -> None:
+    files = {
+        "train.py": _OF_DICTIONARY.replace("{}", dictionary),
+        "tune.yaml": "adapter:\n  peft_type: LORA\n  r: 24\n  target_modules: [q_proj]\n",
+    }
+    run = run_of(files, "train.py")
+    assert run.plan.trainable.r == (24 if method else None)
+    is_known = run.level(f.trainable.method) is not Level.UNREAD
+    assert is_known is (method is not None)

@@ -284,6 +284,26 @@ def test_grpo_that_writes_by_itself_gathers_the_model() -> None:
     assert _run(told).plan.get(gathers) is False
 
 
+def test_grpo_of_a_multimodal_model_made_all_logits_before_it_kept_those_of_answers() -> None:
+    line = (
+        "swift rlhf --rlhf_type grpo --model Qwen/{} --dataset d --torch_dtype bfloat16 --per_device_train_batch_size 8"
+        " --num_generations 8 --max_length 3072 --max_completion_length 1024\n"
+    )
+
+    def logits(model: str, release: str) -> tuple[Any, float]:
+        files = {"run.sh": line.format(model), "requirements.txt": f"ms-swift=={release}\n"}
+        run = linked.run_of(files, "run.sh", hardware="1xH100-80GB")
+        return run.plan.loss.logits_materialised, run.estimate.gpu.parts["backward"]["logits"]
+
+    assert logits("Qwen2.5-3B-Instruct", "3.6.4")[0] == "completion_only"
+    whole, before = logits("Qwen2.5-VL-3B-Instruct", "3.6.4")
+    cut, since = logits("Qwen2.5-VL-3B-Instruct", "3.7.0")
+    assert (whole, cut) == ("full", "completion_only")
+    # The gradient of the cut is as large as what it was cut from: 8 samples of 4,096 tokens,
+    # 151,936 words, fp32 as Accelerate hands outputs on under autocast.
+    assert before - since == pytest.approx(8 * 4096 * 151936 * 4, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("tuner", "more", "release", "parts"),
     [

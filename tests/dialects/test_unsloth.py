@@ -234,6 +234,26 @@ def test_the_fused_loss_needs_labels_that_preference_trainers_do_not_give(
     assert _run(_SFT.replace("SFT", objective)).plan.loss.logits_materialised == kind
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("trainer = SFTTrainer(", "trainer = SFTTrainer(\n    compute_metrics = score,"),
+        (
+            "trainer = SFTTrainer(",
+            "trainer = SFTTrainer(\n    compute_metrics = score, preprocess_logits_for_metrics = best,",
+        ),
+        ("max_seq_length = 4096\n", 'os.environ["UNSLOTH_RETURN_LOGITS"] = "1"\n'),
+    ],
+)
+def test_what_measures_the_model_has_all_logits_made(change: tuple[str, str]) -> None:
+    before, after = change
+    told = "max_seq_length = 4096\n"
+    text = "import os\n" + _SFT.replace(before, after if before != told else told + after)
+    assert _run(text).plan.loss.logits_materialised == "full"
+    unset = text.replace('"] = "1"', '"] = "0"')
+    assert (_run(unset).plan.loss.logits_materialised == "fused") is (unset != text)
+
+
 def test_a_preference_trainer_itself_was_told_the_length() -> None:
     text = _SFT.replace("SFT", "DPO").replace(
         "    tokenizer = tok", "    max_length = 1024,\n    tokenizer = tok"

@@ -156,7 +156,10 @@ def _of_next_token(f: Facts, tokens: float, *, spares: bool) -> Logits:
         # labels' part, the exponential and their sum at once (benchmarks/measure/parallel_loss.py).
         return Logits(4 * each, (e + 12) * each, 16 * each, norm, [])
     if loss.algorithm in ("rows", "copied_rows"):
-        return _by_rows(f, each * (_answers(f) if mode == "completion_only" else 1.0), wide, norm)
+        made = mode == "completion_only"
+        share = _answers(f) if made or kind in REINFORCING else 1.0
+        found = _by_rows(f, each * share, norm)
+        return found if made or share == 1 else _beside_whole(f, found, each)
     return _plain(f, profile, tokens, wide, norm)
 
 
@@ -267,7 +270,7 @@ def _answers(f: Facts) -> float:
     return min(1.0, (answer + 1) / f.samples.length) if answer and f.samples.length else 1.0
 
 
-def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:
+def _by_rows(f: Facts, each: float, norm: float) -> Logits:
     """Log-probabilities of the labels sample by sample (trl 1.x trainer/utils.py
     selective_log_softmax), and the entropy, for which the cut logits are copied.
 
@@ -293,6 +296,15 @@ def _by_rows(f: Facts, each: float, wide: float, norm: float) -> Logits:
         half = kept / 2
         return Logits(kept + half, max(at_loss - kept, 2 * kept) + half, early + half, norm, [])
     return Logits(kept, at_loss, early, norm, [])
+
+
+def _beside_whole(f: Facts, answers: Logits, each: float) -> Logits:
+    """Those of the answers, cut from logits that the model made of prompts and images too. The scaled cut is a copy, after which
+    the whole has no name; backward makes the gradient of a cut as large as what it was cut from (ms-swift 3.4.1
+    trainers/rlhf_trainer/grpo_trainer.py _get_per_token_logps)."""
+    assert f.regime is not None
+    whole = (4.0 if f.regime.amp else float(f.regime.whole)) * each
+    return replace(answers, loss=answers.loss + whole, early=answers.early + whole)
 
 
 def _fused(f: Facts, tokens: float, wide: float) -> Logits:

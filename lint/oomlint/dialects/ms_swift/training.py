@@ -327,6 +327,17 @@ def _chunk_tokens(run: Cells) -> tuple[int, int] | None:
     return -(-rows * length // _ranks_of_sequence(run)), size
 
 
+CUTS_ANSWERS = LibraryChange(
+    "ms-swift", (3, 7), "GRPO of a multimodal model makes the logits of prompts and images, too",
+    "ms-swift 3.1.1, 3.6.4 and 3.7.0 trainers/rlhf_trainer/grpo_trainer.py _get_per_token_logps",
+)  # fmt: skip
+
+
+def _is_multimodal(run: Cells) -> bool:
+    dims = run[f.model.dims]
+    return dims is not None and dims.vision is not None
+
+
 @training.derive(f.loss.logits_materialised)
 def logits(run: Cells) -> Any:
     kind = run[f.objective.kind]
@@ -335,7 +346,8 @@ def logits(run: Cells) -> Any:
     if _fuses(run):
         return "fused"
     if generates(run):
-        return "completion_only"
+        is_whole = _is_multimodal(run) and not run.has(CUTS_ANSWERS)
+        return Sourced("full" if is_whole else "completion_only", CUTS_ANSWERS.source)
     # SW/trainers/mixin.py get_use_logits_to_keep: on where the model's forward knows it.
     keeps = kind in ("sft", "dpo") and not run[own.is_old] and not _shares_sequences(run)
     return "completion_only" if keeps and run[f.loss.logits_to_keep] is not False else "full"

@@ -25,7 +25,7 @@ from oomlint.documents.base import (
     Node,
     Scalar,
 )
-from oomlint.documents.python.nodes import PythonScalar, arms_of
+from oomlint.documents.python.nodes import PythonMapping, PythonScalar, arms_of
 
 # peft 0.21.2 tuners/__init__.py: what get_peft_model takes.
 _ADAPTER_CONFIG = re.compile(
@@ -38,7 +38,7 @@ def adapter_of(
 ) -> Call | None:
     """The config of the adapter that is trained; ``None`` where there is none, or where branches
     that only running tells lead to different ones."""
-    found = call_given(trainer, "peft_config")
+    found = _of_dictionary(call_given(trainer, "peft_config"))
     if found is not None and found.callee.endswith("LoraConfig"):
         return found
     chosen = None if trainer is None else _chosen_config(trainer)
@@ -135,12 +135,26 @@ def told_of_adapter(trainer: Call | None) -> Call | None:
 
 def _config_of(wrap: Call, calls: Sequence[Call]) -> Call | None:
     """The ``LoraConfig`` that a call of ``get_peft_model`` is given."""
-    found = call_given(wrap, "peft_config", "1")
+    found = _of_dictionary(call_given(wrap, "peft_config", "1"))
     if found is not None and found.callee.endswith("LoraConfig"):
         return found
     configs = [call for call in calls if call.callee.endswith("LoraConfig")]
     beside = [call for call in configs if arms_of(call.arguments) == arms_of(wrap.arguments)]
     return the_only(beside) or the_only(configs)
+
+
+def _of_dictionary(call: Call | None) -> Call | None:
+    """The call itself, or the ``LoraConfig(...)`` that PEFT's own function makes of a dictionary
+    (peft 0.17.0 mapping.py get_peft_config)."""
+    if call is None or call.callee.rpartition(".")[2] != "get_peft_config":
+        return call
+    entry = call.arguments.entries.get("config_dict") or call.arguments.entries.get("0")
+    told = None if entry is None else entry.value
+    if not isinstance(told, PythonMapping):
+        return call
+    kind = told.entries.get("peft_type")
+    is_lora = kind is not None and plain_value(kind.value, "yaml12") == "LORA"
+    return replace(call, callee="peft.LoraConfig", arguments=told) if is_lora else call
 
 
 def _said(call: Call | None) -> tuple[tuple[str, str], ...]:

@@ -452,7 +452,8 @@ def _all_facts(blocks: list[Block]) -> tuple[Fact, ...]:
 # -- what the trainer is given ---------------------------------------------------------------------
 
 
-def _given_to_trainer(blocks: list[Block]) -> tuple[frozenset[str], ...]:
+def given_to_trainer(blocks: list[Block]) -> tuple[frozenset[str], ...]:
+    """The names of what each trainer of a script is called with."""
     trainers = (block for block in blocks if block.table in _TRAINER_TABLES)
     return tuple(frozenset(block.mapping.entries) for block in trainers)
 
@@ -461,7 +462,7 @@ def _given_to_trainer(blocks: list[Block]) -> tuple[frozenset[str], ...]:
 def keeps_logits(run: Cells) -> Any:
     """What preprocess_logits_for_metrics returns is kept; what is generated are tokens
     (trainer_seq2seq.py prediction_step)."""
-    for names in run.once(_given_to_trainer):
+    for names in run.once(given_to_trainer):
         if "compute_metrics" in names:
             return "preprocess_logits_for_metrics" not in names and not run[f.eval.generate]
     return None

@@ -176,6 +176,16 @@ def stands_by(blocks: list[Block]) -> bool:
     return any(_STANDBY.search(block.document.source.text) for block in blocks)
 
 
+# ``os.environ["UNSLOTH_RETURN_LOGITS"] = "1"`` or a launch line: Unsloth takes nothing but "1" for it (unsloth 2025.3.9
+# models/llama.py CausalLM_fast_forward, unsloth_zoo 2025.3.7 compiler.py).
+_LOGITS = re.compile(r"""^[^#\n]*\bUNSLOTH_RETURN_LOGITS["']?\]?\s*[=,]\s*["']?1\b""", re.MULTILINE)
+
+
+def returns_logits(blocks: list[Block]) -> bool:
+    """Whether a file of the run sets the variable that makes the model return its logits beside the loss."""
+    return any(_LOGITS.search(block.document.source.text) for block in blocks)
+
+
 # What a script's own file says of torch's allocator, on the line that says it.
 _ALLOCATOR = re.compile(r"^[^#\n]*\bPYTORCH_(?:CUDA_)?ALLOC_CONF\b([^\n]*)", re.MULTILINE)
 

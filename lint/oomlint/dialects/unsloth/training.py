@@ -12,6 +12,7 @@ from oomlint.dialects.block import Block
 from oomlint.dialects.cells import Cells
 from oomlint.dialects.common.backend import is_adapter_run
 from oomlint.dialects.meaning import NOTHING, Meaning, Said, Sourced, Wishes
+from oomlint.dialects.trainer.scripts import given_to_trainer
 from oomlint.dialects.trl.fields import trl
 from oomlint.dialects.trl.rollouts import rolls_out
 from oomlint.dialects.unsloth.keys import (
@@ -20,6 +21,7 @@ from oomlint.dialects.unsloth.keys import (
     PLAIN,
     grows_segments,
     is_for_language,
+    returns_logits,
     stands_by,
     unsloth,
 )
@@ -218,8 +220,12 @@ def logits(run: Cells) -> Any:
     kind = run[f.objective.kind]
     if kind not in ("sft", "grpo"):
         return None
-    if run[f.eval.keeps_logits]:
-        return Sourced("full", "unsloth models/rl.py:2485: compute_metrics wants them")
+    if run[f.eval.keeps_logits] or run.once(_looks_at_logits):
+        return Sourced("full", "unsloth models/rl.py:2485: what measures the model wants them")
+    if run.once(returns_logits):
+        return Sourced(
+            "full", "unsloth models/llama.py CausalLM_fast_forward: UNSLOTH_RETURN_LOGITS"
+        )
     if kind == "sft" and not run.has(FUSES_LOSS):
         return Sourced("full", FUSES_LOSS.source)
     return Sourced("fused", "unsloth_zoo fused_losses: logits are computed chunk by chunk")
@@ -235,6 +241,12 @@ def own_kernel(run: Cells) -> Any:
     if run[f.objective.kind] != "sft" or run[f.loss.logits_materialised] != "full":
         return None
     return {f.loss.algorithm: "overwritten", f.loss.upcast_fp32: False}
+
+
+def _looks_at_logits(blocks: list[Block]) -> bool:
+    """Whether a trainer is given metrics, which take all logits in training, too (unsloth 2025.3.9 models/rl.py:287)."""
+    measures = {"compute_metrics", "preprocess_logits_for_metrics"}
+    return any(not measures.isdisjoint(names) for names in given_to_trainer(blocks))
 
 
 training.cannot_say("Unsloth computes the loss in chunks already", f.loss.logits_materialised)
