@@ -167,3 +167,20 @@ def test_script_is_no_part_of_a_run() -> None:
     report = lint(Workspace(Path("/p"), files), list(files), Options())
     (found,) = (d for d in report.diagnoses if d.rule.code == "OOM703")
     assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("name", "guide", "expected"),
+    [
+        ("scripts/train_1b.sh", "", Severity.WARNING),
+        ("old_scripts/train_1b.sh", "", Severity.INFO),
+        ("old_scripts/train_1b.sh", "Run old_scripts/train_1b.sh.\n", Severity.WARNING),
+    ],
+)
+def test_a_script_that_was_set_aside(name: str, guide: str, expected: Severity) -> None:
+    """Nobody starts a script of a folder that its project calls old, unless something names it in use."""
+    line = "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file ./configs/llama3_1b.toml\n"
+    texts = {name: line.encode(), "README.md": guide.encode()}
+    report = lint(Workspace(Path("/p"), texts), list(texts), Options())
+    (found,) = (d for d in report.diagnoses if d.rule.code == "OOM902")
+    assert found.severity is expected

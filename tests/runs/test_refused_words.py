@@ -90,6 +90,18 @@ def test_what_the_composition_leaves_open_may_have_any_key() -> None:
     assert _stops(words, start="cd $WORK && python3 -m verl.trainer.main_ppo") == ""
 
 
+def test_a_word_that_picks_a_file_of_a_group_is_no_key() -> None:
+    """What the file says may lie at the root of the config, so that the group's own name stands nowhere in it."""
+    optional = {
+        "verl__trainer__config__ppo_trainer_yaml": _PRIMARY.format(
+            more="  - optional experiment: null\n"
+        ),
+        "verl__trainer__config__experiment__long_yaml": "# @package _global_\ndata: {train_batch_size: 8}\n",
+    }
+    assert _stops("experiment=long data.train_batch_size=4", **optional) == ""
+    assert _stops("experiments=long", **optional) != ""
+
+
 def test_words_that_choose_no_file_leave_the_files_known() -> None:
     many = " ".join(f"+extra.key_{number}=1" for number in range(150))
     key = "actor_rollout_ref.actor.fsdp_config.grad_offload"

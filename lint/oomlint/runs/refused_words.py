@@ -63,9 +63,13 @@ class RefusedWords:
         name, folder = _name(launch, main), _text(main.config_path)
         if name is None or folder is None:
             return None
-        layers = self._layers(posixpath.join(posixpath.dirname(program), folder), name, launch)
-        for entry in words if layers else ():
-            if _lacks(layers, entry.key.split(".")):
+        composition = self._composition(
+            posixpath.join(posixpath.dirname(program), folder), name, launch
+        )
+        layers = composition.layers(name) if composition is not None else ()
+        for entry in words if composition and layers else ():
+            # What a group's file says may lie below other keys than the group's (``# @package _global_``).
+            if not composition.is_group(entry.key) and _lacks(layers, entry.key.split(".")):
                 why = f"Hydra refuses {entry.key}, a key that the config of {posixpath.basename(program)} has not"
                 return Ending(
                     why, Location(launch.document.source.path, entry.key_span), When.SETTINGS
@@ -97,8 +101,8 @@ class RefusedWords:
             self._mains[program] = _main_in(text) if _DECORATED.search(text) else None
         return self._mains[program]
 
-    def _layers(self, folder: str, name: str, launch: Launch) -> Sequence[Layer]:
-        """What is composed; nothing where the primary config is not here or looks for others elsewhere."""
+    def _composition(self, folder: str, name: str, launch: Launch) -> Composition | None:
+        """How the config is composed; ``None`` where the primary one is not here or looks for others elsewhere."""
         if folder not in self._files:
             self._files[folder] = LoadedFiles(self._find, _MOST_FILES)
         files = self._files[folder]
@@ -114,8 +118,8 @@ class RefusedWords:
 
         primary = load(posixpath.splitext(name)[0] if name.endswith(YAML_SUFFIXES) else name)
         if primary is None or _SEARCHES.search(primary.document.source.text.encode()):
-            return ()
-        return Composition(load, Words.of(_said(launch))).layers(name)
+            return None
+        return Composition(load, Words.of(_said(launch)))
 
     def _find(self, path: str) -> Source | None:
         text = self._workspace.read_or_none(path) if self._workspace.exists(path) else None

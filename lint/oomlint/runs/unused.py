@@ -167,7 +167,18 @@ class Unused:
         if not (root.is_program or root.kind == "launch"):
             return self._config(root)
         at = run.line_of(root.anchor) if root.is_program else None
-        return "" if at is None else self.line(root.path, at, run)
+        idle = "" if at is None else self.line(root.path, at, run)
+        return idle or self._set_aside(root.path)
+
+    def _set_aside(self, path: str) -> str:
+        """Why nobody starts a script whose name, or its folder's, says that it has been replaced."""
+        file, project = self._workspace.file(path), self._workspace.project_around(path)
+        *folders, name = file.relative_to(project).parts
+        if not is_set_aside(name) and not set_aside_in(folders):
+            return ""
+        if any(other for other in self._texts.naming(path) if other != path):
+            return ""
+        return f"its name says that {path} was set aside, and no other file names it in use"
 
     def _config(self, config: Claim) -> str:
         """Why nobody trains by a config of which no command here starts: what others name may be started all the same."""

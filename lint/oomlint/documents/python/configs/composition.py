@@ -155,6 +155,10 @@ class Composition:
             found += self._children(item, "", "", 1)
         return found
 
+    def is_group(self, key: str) -> bool:
+        """Whether a word of the command picks a file of a group, once the layers are known."""
+        return key in self._groups
+
     def overrides(self) -> Iterator[tuple[str, str | None]]:
         """The words that say values, and of deleted keys nothing that is known."""
         for key, word in self._words.said.items():
