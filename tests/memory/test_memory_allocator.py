@@ -148,13 +148,19 @@ def test_fsdp_streams_keep_pools_of_their_own() -> None:
         ("FSDP1, no checkpointing", 13.6, 16.3),
         ("FSDP1, SHARD_GRAD_OP", 15.3, 17.5),
         ("FSDP1, two ranks", 28.3, 31.6),
-        ("FSDP2, foreach", 11.8, 13.1),
+        ("FSDP2, core", 11.8, 13.0),
+        ("FSDP2, foreach", 11.8, 13.0),
+        ("FSDP2, fp32 reduction", 11.5, 12.7),
         ("FSDP2, two ranks", 25.1, 27.9),
+        ("FSDP2, the rest in the root", 12.6, 14.0),
+        ("FSDP2, no reshard", 14.4, 16.2),
+        ("FSDP2, no reshard, no checkpointing", 15.1, 16.7),
     ],
 )
-def test_what_fsdp1_gathers_is_reserved_once(case: str, low: float, high: float) -> None:
+def test_what_fsdp_gathers_is_reserved_once(case: str, low: float, high: float) -> None:
     """Replayed steps of six layers of Llama-3-8B (python -m benchmarks.allocator.streams): of FSDP1 what they reserve in
-    GiB where the GPU keeps up with the CPU, and where it is behind; of FSDP2 what they reserve, to a tenth."""
+    GiB where the GPU keeps up with the CPU, and where it is behind; of FSDP2 what they reserve, some 5% (of two ranks
+    10%, 27.9) below to 6% above it."""
     assert low < predicted(CASES[case], LAYERS) < high
 
 
