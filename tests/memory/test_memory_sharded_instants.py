@@ -17,8 +17,7 @@ from oomlint.memory import sharding
 from oomlint.memory.facts import Facts
 from oomlint.memory.images import images_of
 from oomlint.memory.logits import Logits, logits_of
-from oomlint.memory.sharding import fsdp1_points
-from oomlint.memory.sharding import fsdp2_points as points_of_fsdp2
+from oomlint.memory.sharding import fsdp1_points, fsdp2_points as points_of_fsdp2
 from oomlint.memory.step import Point, stack_of
 from oomlint.plan.model import ModelDims, VisionTower
 
