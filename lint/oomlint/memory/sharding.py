@@ -23,8 +23,8 @@ def reduce_bytes(f: Facts, default: float) -> float:
     return {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(f.plan.precision.comm or "", default)
 
 
-_NO_MOMENT = (-1.0, 0.0, -1.0)
 Moment: TypeAlias = tuple[float, float, float]
+_NO_MOMENT: Moment = (-1.0, 0.0, -1.0)
 # Bytes that one layer's backward finds: gradients above it, activations below, windows around, and what was gathered
 # ahead on a stream of its own.
 Place: TypeAlias = tuple[float, float, float, float]
@@ -265,7 +265,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     ]
     head_grad = 0.0 if alone or not (f.trained.head and full) else e * m.vocab * m.hidden / ranks.tp
     places: list[list[Place]] = [[] for _ in stack.walk.kinds]
-    reductions: list[Place] = []
+    reductions: list[Moment] = []
     through = grad_width / n if wrapped else e
     # A new shard is added in place to what is there of earlier micro batches and goes, and so does what was not
     # sharded yet (torch/distributed/fsdp/_runtime_utils.py _accumulate_sharded_grad, _reduce_grad).
