@@ -41,6 +41,13 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "FSDP1, SHARD_GRAD_OP": {**_FSDP1, "sharding": "SHARD_GRAD_OP"},
     **{f"FSDP2, {name}": {**_FSDP2, **change} for name, change in _CHANGES.items()},
     "FSDP2, the rest in the root": {**_FSDP2, "wrap": "root"},
+    "FSDP2, no reshard": {**_FSDP2, "reshard": False},
+    "FSDP2, no reshard, no checkpointing": {
+        **_FSDP2,
+        "reshard": False,
+        "gc": False,
+        "seq_len": 1024,
+    },
 }
 
 

@@ -121,3 +121,32 @@ def test_a_command_says_more_than_the_default_of_the_scripts_option(
     )
     files = {"train.py": f"import argparse\n{script}", "run.sh": f"python train.py{option}\n"}
     assert _vision(files).max_pixels == pixels
+
+
+@pytest.mark.parametrize(
+    ("release", "more", "beside"),
+    [
+        # Compared with the text alone, image and all placeholders (3.3.0 template/base.py _encode), then with all
+        # (3.3.1 encode); samples that are cut are so before the image is put in until 3.4.
+        ("2.6.1", "", True),
+        ("3.2.1", "", True),
+        ("3.3.0", "", True),
+        ("3.3.1", "", False),
+        ("3.3.1", " --truncation_strategy right", True),
+        ("3.4.1", " --truncation_strategy left", False),
+        ("3.8.0", "", False),
+        # Packs are filled with what samples have become.
+        ("3.2.1", " --packing true", None),
+    ],
+)
+def test_older_ms_swift_limits_samples_before_images_become_tokens(
+    release: str, more: str, beside: bool | None
+) -> None:
+    line = SWIFT.format(env="", model="Qwen/Qwen2-VL-7B-Instruct", more=more)
+    files = {"run.sh": line, "requirements.txt": f"ms-swift=={release}\n"}
+    assert _vision(files).beside_limit is beside
+
+
+def test_a_model_of_text_alone_has_no_images_beside_its_limit() -> None:
+    line = SWIFT.format(env="", model="Qwen/Qwen2.5-7B-Instruct", more="")
+    assert _vision({"run.sh": line, "requirements.txt": "ms-swift==3.2.1\n"}).beside_limit is None

@@ -13,7 +13,7 @@ from oomlint.files.workspace import Workspace
 from oomlint.fix.planned import with_plans
 from oomlint.hardware import parse_hardware
 from oomlint.judgement import EVEN, judgement_of
-from oomlint.judgement.evidence import evidence_of, rests_on, weakest
+from oomlint.judgement.evidence import evidence_of, moves, rests_on, weakest
 from oomlint.judgement.forecast import Risk
 from oomlint.judgement.words import basis_words
 from oomlint.linting.engine import Options, Report, lint
@@ -320,3 +320,41 @@ def test_of_a_value_that_nobody_read_the_likeliest_claims_nothing() -> None:
     (run,) = report.runs
     assert judgement_of(run).verdict == "unknown"
     assert weakest(run, "gpu")[0] is Level.UNREAD
+
+
+@pytest.mark.parametrize(
+    ("model", "pixels"),
+    [
+        # A photo of COCO, a page of A4 at 200 dots an inch, and what the processor lets through.
+        ("Qwen/Qwen2-VL-7B-Instruct", [1_003_520, 307_200, 3_868_706, 12_845_056]),
+        ("Qwen/Qwen3-VL-8B-Instruct", [1_003_520, 307_200, 3_868_706, 16_777_216]),
+        ("mistral-community/pixtral-12b", [1_003_520, 307_200, 1_048_576]),
+    ],
+)
+def test_images_that_nothing_scales_down_are_tried_at_other_sizes(
+    model: str, pixels: list[int]
+) -> None:
+    command = (
+        f"swift sft --model {model} --dataset a --train_type lora --torch_dtype bfloat16"
+        " --max_length {length} --per_device_train_batch_size 1\n"
+    )
+    tried = {}
+    for length in (2048, 32_768):
+        run = _run(command.format(length=length), "run.sh")
+        (basis,) = (each for each in rests_on(run) if each.leaf == f.model.vision.max_pixels)
+        assert basis.level is Level.ASSUMED
+        assert basis.value == pixels[0]
+        _, most = basis.otherwise["gpu"]
+        own = run.estimate.gpu.peak_bytes or 0
+        tried[length] = most - own
+        assert [value for value, _ in moves(run, f.model.vision.max_pixels)] == pixels[1:]
+    # The more a sample may have, the larger an image in it may be.
+    assert tried[32_768] >= tried[2048]
+
+
+def test_pictures_that_are_cut_into_tiles_have_no_size_of_their_own() -> None:
+    run = _run(
+        "swift sft --model OpenGVLab/InternVL3-8B --dataset a --train_type lora --max_length 4096\n",
+        "run.sh",
+    )
+    assert all(basis.leaf != f.model.vision.max_pixels for basis in rests_on(run))

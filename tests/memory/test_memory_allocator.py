@@ -79,12 +79,11 @@ def test_gradients_and_step_come_on_top_of_what_backward_cached() -> None:
     assert reserved(**full) > reserved(**full, env__expandable_segments=True)
 
 
-def test_expandable_segments_leave_no_holes() -> None:
+def test_expandable_segments_leave_few_holes() -> None:
     packed = {"seq__packing": "multipack"}
-    assert reserved(env__expandable_segments=True) == reserved(
-        env__expandable_segments=True, **packed
-    )
-    assert reserved(env__expandable_segments=True) < reserved(**packed)
+    grown = reserved(env__expandable_segments=True, **packed)
+    # Where lengths vary, the longest batch is seldom as long as may be.
+    assert reserved(env__expandable_segments=True) < grown < reserved(**packed)
 
 
 def test_cached_blocks_go_back_when_the_card_is_full() -> None:
@@ -103,7 +102,11 @@ def test_an_emptied_cache_holds_few_generations() -> None:
 
 
 def test_no_cache_keeps_no_holes() -> None:
+    packed = {"seq__packing": "multipack"}
     assert reserved(env__no_caching=True) == reserved(env__expandable_segments=True)
+    assert reserved(env__no_caching=True, **packed) < reserved(
+        env__expandable_segments=True, **packed
+    )
 
 
 def test_loading_leaves_its_largest_tensor_in_the_cache() -> None:
@@ -148,14 +151,36 @@ def test_fsdp_streams_keep_pools_of_their_own() -> None:
         ("FSDP1, no checkpointing", 13.6, 16.3),
         ("FSDP1, SHARD_GRAD_OP", 15.3, 17.5),
         ("FSDP1, two ranks", 28.3, 31.6),
-        ("FSDP2, foreach", 11.8, 13.1),
+        ("FSDP2, core", 11.8, 13.0),
+        ("FSDP2, foreach", 11.8, 13.0),
+        ("FSDP2, fp32 reduction", 11.5, 12.7),
         ("FSDP2, two ranks", 25.1, 27.9),
+        ("FSDP2, the rest in the root", 12.6, 14.0),
+        ("FSDP2, no reshard", 14.4, 16.2),
+        ("FSDP2, no reshard, no checkpointing", 15.1, 16.7),
     ],
 )
-def test_what_fsdp1_gathers_is_reserved_once(case: str, low: float, high: float) -> None:
+def test_what_fsdp_gathers_is_reserved_once(case: str, low: float, high: float) -> None:
     """Replayed steps of six layers of Llama-3-8B (python -m benchmarks.allocator.streams): of FSDP1 what they reserve in
-    GiB where the GPU keeps up with the CPU, and where it is behind; of FSDP2 what they reserve, to a tenth."""
+    GiB where the GPU keeps up with the CPU, and where it is behind; of FSDP2 what they reserve, some 5% (of two ranks
+    10%, 27.9) below to 6% above it."""
     assert low < predicted(CASES[case], LAYERS) < high
+
+
+@pytest.mark.parametrize(
+    ("case", "reserves"),
+    [
+        ("FSDP2, core", 11.5),
+        ("FSDP2, 8,192 tokens", 21.8),
+        ("FSDP2, no checkpointing", 10.4),
+        ("FSDP2, the rest in the root", 13.2),
+        ("FSDP2, no reshard", 14.1),
+    ],
+)
+def test_segments_that_grow_leave_holes_beside_logits(case: str, reserves: float) -> None:
+    """The same steps, replayed with expandable segments, in GiB."""
+    law = predicted(CASES[case], LAYERS, expandable=True)
+    assert 0.91 * reserves < law < 1.03 * reserves
 
 
 def test_old_bitsandbytes_keeps_the_input_of_packed_products() -> None:

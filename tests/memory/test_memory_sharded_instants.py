@@ -17,7 +17,7 @@ from oomlint.memory import sharding
 from oomlint.memory.facts import Facts
 from oomlint.memory.images import images_of
 from oomlint.memory.logits import Logits, logits_of
-from oomlint.memory.sharding import fsdp1_points, fsdp2_points
+from oomlint.memory.sharding import fsdp1_points, fsdp2_points as points_of_fsdp2
 from oomlint.memory.step import Point, stack_of
 from oomlint.plan.model import ModelDims, VisionTower
 
@@ -55,6 +55,16 @@ def fsdp2(**changes: Any) -> Facts:
 
 def fsdp1(**changes: Any) -> Facts:
     return Facts(plan_of(LEAVES, parallel__backend="fsdp1", **changes))
+
+
+def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
+    """The instants with all that communication brings in one, on whatever stream."""
+    return {
+        phase: [
+            p._replace(communication=p.communication + p.gathered, gathered=0.0) for p in points
+        ]
+        for phase, points in points_of_fsdp2(f).items()
+    }
 
 
 def head_of(f: Facts) -> Logits:
@@ -111,6 +121,29 @@ def test_fsdp2_has_the_tail_three_times_where_adapters_wait_for_it() -> None:
     assert more[-1] == Point(0, BARE + SAVED, 0, 2 * block + 4 * TAIL, 0)
     stays = fsdp2_points(fsdp2(**LORA, parallel__fsdp__reshard_after_forward=False))["forward"]
     assert stays[-1].communication == 2 * block + 4 * TAIL + 2 * (2 * block + END)
+
+
+@pytest.mark.parametrize(
+    ("changes", "forward", "head", "first", "last"),
+    [
+        # The unit's copy is on the stream of the forward pass, that of the one before beside it is not; in backward the
+        # next unit is gathered ahead.
+        ({}, 4 * BLOCK, 2 * TAIL, 2 * BLOCK, 2 * END),
+        ({"parallel__fsdp__wrap": "transformer"}, 4 * BLOCK, 2 * BLOCK, 2 * BLOCK, 0),
+        # Nothing is gathered again of what stayed.
+        ({"parallel__fsdp__reshard_after_forward": False}, 4 * BLOCK, 2 * TAIL, 0, 0),
+    ],
+)
+def test_fsdp2_gathers_on_a_stream_of_its_own(
+    changes: dict[str, Any], forward: float, head: float, first: float, last: float
+) -> None:
+    f = fsdp2(**changes)
+    points = points_of_fsdp2(f)
+    assert [p.gathered for p in points["forward"]] == [forward, forward, head]
+    tail = 0 if "parallel__fsdp__wrap" in changes else 1
+    blocks = points["backward"][len(head_of(f).late) + tail : -2]
+    assert max(p.gathered for p in blocks) == max(first, last)
+    assert {p.gathered for p in blocks} <= {first, last}
 
 
 # -- FSDP2, backward ------------------------------------------------------------------------------------
@@ -472,8 +505,10 @@ def test_of_a_layers_moments_those_are_kept_that_have_the_most_of_something() ->
 
 
 def test_of_places_those_are_kept_that_have_the_most_of_something() -> None:
-    """(Gradients of what is through, activations below, window)."""
-    places: Any = [(1, 2, 3), (5, 0, 0), (0, 9, 0), (4, 4, 4), (0, 0, 8), (1, 1, 1)]
+    """(Gradients of what is through, activations below, window, what is gathered ahead)."""
+    places: Any = [
+        (1, 2, 3, 0), (5, 0, 0, 0), (0, 9, 0, 0), (4, 4, 4, 2), (0, 0, 5, 3), (1, 1, 1, 1), (0, 0, 7, 0),
+    ]  # fmt: skip
     found = sharding._highest_places(places)
-    assert found == ((4, 4, 4), (0, 9, 0), (5, 0, 0), (0, 0, 8))
+    assert found == ((4, 4, 4, 2), (0, 9, 0, 0), (5, 0, 0, 0), (0, 0, 5, 3))
     assert sharding._highest_places(places[:1]) == (places[0],) * 4

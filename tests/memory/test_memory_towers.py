@@ -275,3 +275,46 @@ def test_tiles_are_attended_to_one_by_one() -> None:
     )  # fmt: skip
     one = seeing("llava", trainable__frozen=("vision",), model__attn_impl="eager")
     assert images_of(f).forward == pytest.approx(5 * images_of(one).forward, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "length"),
+    [
+        # 1,003,520 pixels are 1,280 tokens of 28 x 28; half of four sides of 36 tokens is rounded up, and one stands at
+        # each end.
+        ("Qwen/Qwen2-VL-7B-Instruct", {}, 2048),
+        ("Qwen/Qwen2-VL-7B-Instruct", {"model__vision__beside_limit": True}, 2048 + 1280 + 45 + 2),
+        # As many as its processor lets through.
+        (
+            "Qwen/Qwen2-VL-7B-Instruct",
+            {"model__vision__beside_limit": True, "model__vision__max_pixels": 12_845_056},
+            2048 + 16_384 + 160 + 2,
+        ),
+        # Of data that is known the longest sample has its picture.
+        (
+            "Qwen/Qwen2-VL-7B-Instruct",
+            {"model__vision__beside_limit": True, "seq__longest": 568},
+            568,
+        ),
+        # Twelve tiles of 448 x 448 and the picture as a whole, 256 tokens each.
+        ("OpenGVLab/InternVL3-8B", {"model__vision__beside_limit": True}, 2048 + 13 * 256),
+        # 1,601 patches, which the text model looks across at.
+        (
+            "meta-llama/Llama-3.2-11B-Vision-Instruct",
+            {"model__vision__beside_limit": True},
+            2048,
+        ),
+        # Where nothing limits samples, one has room for its picture.
+        ("Qwen/Qwen2-VL-7B-Instruct", {"seq__max_len": None}, 2048),
+        (
+            "Qwen/Qwen2-VL-7B-Instruct",
+            {"seq__max_len": None, "model__vision__max_pixels": 12_845_056},
+            16_384 + 160 + 2,
+        ),
+        ("Qwen/Qwen2.5-7B-Instruct", {"model__vision__beside_limit": True}, 2048),
+    ],
+)
+def test_a_picture_comes_on_top_of_a_limit_that_does_not_count_it(
+    model: str, changes: dict[str, Any], length: int
+) -> None:
+    assert facts(model, **changes).samples.length == length

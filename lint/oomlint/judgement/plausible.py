@@ -11,6 +11,7 @@ from oomlint.dialects.common.training import CHOSEN_BY_CODE
 from oomlint.memory.build import skeleton
 from oomlint.memory.stand_ins import stand_in
 from oomlint.models.names import one_of_mixture
+from oomlint.models.pictures import cut_of
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.plan.model import ModelDims
@@ -28,6 +29,9 @@ _ZERO_3 = {f.parallel.backend: "zero", f.parallel.zero.stage: 3}
 _VOCABULARIES = (32_000, 152_064)
 # Of bytes, as of nanoGPT's characters (3adf61e data/shakespeare_char/prepare.py: 65), to those of Qwen 2.5.
 _ANY_VOCABULARY = (256, 152_064)
+# Pixels of an image where nothing scales it down, beside what its processor lets through: COCO's val2017/000000039769.jpg,
+# which transformers' own examples load, and a page of A4 (ISO 216) at the 200 dots an inch that pdf2image 1.17 takes.
+_IMAGES = (640 * 480, 1654 * 2339)
 # Of fields that move the peak, what else they are in runs that people write.
 PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
     f.trainable.method: ({f.trainable.method: "full"}, _LORA),
@@ -76,6 +80,8 @@ PLAUSIBLE: Mapping[Any, tuple[Mapping[Any, Any], ...]] = {
             f.objective.reward_params: None,
         },
     ),
+    # Of which the processor has a word.
+    f.model.vision.max_pixels: (),
     # A group of completions, of which the run says how many there are.
     f.objective.pairs_per_sample: (),
 }
@@ -87,6 +93,8 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
         group = run.plan.objective.rollout.n
         return ({leaf: 1}, {leaf: group}) if group else ()
     dims = run.plan.model.dims
+    if leaf == f.model.vision.max_pixels:
+        return tuple({leaf: pixels} for pixels in _sizes_of_images(dims))
     if leaf == f.quant.method and dims is not None and dims.moe is not None:
         # Who loads a mixture in 4 bit may have its experts packed as well, as Unsloth's copies are.
         return (*PLAUSIBLE[leaf], {leaf: "bnb4", f.quant.quantises_moe_experts: True})
@@ -107,6 +115,15 @@ def plausible_of(run: Run, leaf: Any) -> tuple[Mapping[Any, Any], ...]:
         for vocabulary in _VOCABULARIES
     )
     return tuple({leaf: each} for each in shapes if _has_layers(each))
+
+
+def _sizes_of_images(dims: ModelDims | None) -> tuple[int, ...]:
+    """Pixels that an image plausibly has for a model that takes each at its own size, up to what its processor lets
+    through."""
+    cut = None if dims is None else cut_of(dims)
+    if cut is None or cut.side or not cut.most:
+        return ()
+    return (*(pixels for pixels in _IMAGES if pixels < cut.most), cut.most)
 
 
 def _is_chosen_by_code(run: Run) -> bool:

@@ -24,8 +24,11 @@ from oomlint.plan import Plan
 # and 1.4 to 2.8.
 _FIXED, _FIXED_LOGITS = 0.12, 0.25
 _VARIED, _VARIED_LOGITS = 0.45, 2.4
-# Expandable segments grow in place and serve any size (ExpandableSegment in the same file).
-_EXPANDABLE = 0.02
+# Expandable segments grow in place and serve any size (ExpandableSegment in the same file), but what is freed between
+# blocks in use serves none that is larger: the replays leave 0.1 to 0.5 of the logits so, on one GPU as under FSDP2
+# (benchmarks/measure/streams.py). With 0.15 of them they are met best; where lengths vary the longest batch of a replay is
+# so far below the limit that the estimate at the limit has that room already.
+_EXPANDABLE, _EXPANDABLE_LOGITS = 0.02, 0.15
 # Half-filled 2 MiB and 20 MiB segments of small blocks, a few a stream.
 _SEGMENTS = 64 << 20
 # ZeRO-3 fetches parameters in groups of many sizes, whose cached blocks no other group fits:
@@ -121,15 +124,17 @@ def reserved_above(
     # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _flat_param.py). A segment that grows is of one stream
     # too (PyTorch 001074d2 c10/cuda/CUDACachingAllocator.cpp, try_allocate_expandable_block).
     apart = ranks.backend in ("fsdp1", "fsdp2") and not env.no_caching
-    share = _EXPANDABLE if expandable else _FIXED
-    one, moving = _one_length(points, expandable=expandable, apart=apart)
-    if ranks.backend == "fsdp1" and apart:
-        # FSDP1 gathers straight into the unshard stream's pool. FSDP2 copies what it gathered to the forward pass's
-        # stream (wait_for_unshard), where it moves with the activations (benchmarks/measure/streams.py, both replayed).
-        moving = max(p.activations + p.logits for some in points.values() for p in some)
-    many = _many_lengths(f, points, apart=apart) if not expandable else 0.0
+    shares = (_EXPANDABLE, _EXPANDABLE_LOGITS) if expandable else (_FIXED, _FIXED_LOGITS)
+    if env.no_caching or (expandable and lengths_vary(f.plan)):
+        shares = _EXPANDABLE, _EXPANDABLE
+    share, _ = shares
+    by_unit = apart and ranks.backend == "fsdp1"
+    one, moving = _one_length(points, shares, apart=apart, by_unit=by_unit)
+    many = _many_lengths(f, points, apart=apart, by_unit=by_unit) if not expandable else 0.0
     pooled, windows = _pools(points) if apart else (0.0, 0.0)
-    if ranks.backend == "fsdp1" and apart:
+    if ranks.backend == "fsdp2" and apart:
+        windows = _gathered_by_fsdp2(f, grows=expandable)
+    elif apart:
         # The CPU runs ahead of the GPU: up to two further units are gathered before the memory
         # of those behind is free (_runtime_utils.py, _FreeEventQueue's maximum in flight).
         windows += 2 * f.bytes_per.stream * units_of(f).largest
@@ -164,26 +169,26 @@ def reserved_in_evaluation(
 
 
 def _one_length(
-    points: dict[str, list[Point]], *, expandable: bool, apart: bool
+    points: dict[str, list[Point]], shares: tuple[float, float], *, apart: bool, by_unit: bool
 ) -> tuple[float, float]:
-    """Bytes reserved at the highest instant where all batches have one length, and those that move at most."""
+    """Bytes reserved at the highest instant where all batches have one length, and those that move at most. ``shares``
+    are what is left of those that are no logits and of the logits. ``apart``: gradients have a pool of their own, and ``by_unit``, so has all that communication brings."""
     one = moving = 0.0
-    share, logit_share = (_EXPANDABLE, _EXPANDABLE) if expandable else (_FIXED, _FIXED_LOGITS)
+    share, logit_share = shares
     for some in points.values():
         for gradients, activations, logits, communication, temporary, *_ in some:
-            if activations + communication + logits > moving:
-                moving = activations + communication + logits
-            if apart:
-                here = (1 + share) * (activations + temporary)
-            else:
-                here = gradients + (1 + share) * (activations + temporary + communication)
-            here += (1 + logit_share) * logits
+            moves = activations if by_unit else activations + communication
+            if moves + logits > moving:
+                moving = moves + logits
+            here = (1 + share) * (moves + temporary) + (1 + logit_share) * logits
+            if not apart:
+                here += gradients
             if here > one:
                 one = here
     return one, moving
 
 
-def _many_lengths(f: Facts, points: dict[str, list[Point]], *, apart: bool) -> float:
+def _many_lengths(f: Facts, points: dict[str, list[Point]], *, apart: bool, by_unit: bool) -> float:
     """The same where lengths vary; 0 where they do not."""
     if not lengths_vary(f.plan):
         return 0.0
@@ -199,8 +204,11 @@ def _many_lengths(f: Facts, points: dict[str, list[Point]], *, apart: bool) -> f
             more = pile * logits
             if spread * activations > more:
                 more = spread * activations
-            own = activations + temporary
-            here = (own if apart else gradients + (own + communication)) + logits + more
+            here = activations + temporary + logits + more
+            if not by_unit:
+                here += communication
+            if not apart:
+                here += gradients
             if here > many:
                 many = here
     return many
@@ -216,6 +224,23 @@ def _pools(points: dict[str, list[Point]]) -> tuple[float, float]:
             if communication > windows:
                 windows = communication
     return pooled, windows
+
+
+def _gathered_by_fsdp2(f: Facts, *, grows: bool) -> float:
+    """Bytes of the pool that FSDP2 gathers into; ``grows``: of segments that do.
+
+    What a unit's ranks gathered is copied to the forward pass's stream, and goes when the next unit was gathered
+    (_fsdp_param_group.py wait_for_unshard), so that two lie there at once. A layer's is cut from what the embedding
+    left, where that is a unit, so that the head finds no block unless the segment grows. Shards that are stored wider
+    than they are computed with are copied into the pool first (_fsdp_collectives.py _get_param_all_gather_inputs).
+    """
+    units, e = units_of(f), f.bytes_per.stream
+    alone = (f.plan.parallel.fsdp.wrap or "ends") == "ends" and not f.built[0].tied
+    ends = (units.embed, units.tail) if alone else (units.root,)
+    largest = max(units.largest, *ends)
+    first = max(largest, 0.0 if grows else sum(ends))
+    cast = largest / f.ranks.shard if f.bytes_per.weight > e else 0.0
+    return e * (first + units.largest + cast)
 
 
 def _stepped(f: Facts, steps: list[Point], moving: float, *, apart: bool) -> float:

@@ -147,7 +147,7 @@ def _spread(f: Facts, at: Totals) -> tuple[list[float], list[float]]:
     ranks = f.ranks
     model, point = f.model, at.point
     assert model is not None
-    moving = point.activations + point.temporary + point.communication
+    moving = point.passing - point.logits
     own = at.allocated - at.engine
     less = [_STATES_LESS * at.states, _MOVING_LESS * moving, _LOGITS_LESS * point.logits]
     more = [_STATES_MORE * at.states, _MOVING_MORE * moving, _LOGITS_MORE * point.logits]

@@ -96,7 +96,7 @@ def _estimate(plan: Plan, limits: GpuLimits) -> Estimate:
             "optimizer_states": optimizer + point.states,
             "activations": point.activations,
             "logits": point.logits,
-            "communication": point.communication,
+            "communication": point.communication + point.gathered,
             "temporary": point.temporary + workspace,
             "engine": point.engine + pool,
             "context": context,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomlint.models.pictures import cut_of
 from oomlint.plan import Plan
 
 
@@ -13,3 +14,15 @@ def longest_sample(plan: Plan) -> int | None:
     if seq.longest is None or is_packed or seq.pad == "max_len":
         return seq.max_len
     return seq.longest if seq.max_len is None else min(seq.max_len, seq.longest)
+
+
+def picture_tokens(plan: Plan) -> int:
+    """Tokens that one picture brings at most where no length of a sample limits them; none for a model that sees none."""
+    dims, seen = plan.model.dims, plan.model.vision
+    cut = None if dims is None else cut_of(dims)
+    return 0 if cut is None else cut.tokens_beside(seen.max_pixels, seen.max_tiles)
+
+
+def comes_beside(plan: Plan) -> bool:
+    """Whether pictures come on top of what limits samples; whole samples of data that is known have theirs counted."""
+    return bool(plan.model.vision.beside_limit) and plan.seq.longest is None

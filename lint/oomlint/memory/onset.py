@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from oomlint.memory.allocator import lengths_vary
-from oomlint.memory.lengths import longest_sample
+from oomlint.memory.lengths import comes_beside, longest_sample
 from oomlint.memory.result import Estimate
 from oomlint.plan import Plan
 
@@ -42,7 +42,8 @@ def _longest(plan: Plan) -> str:
     length = longest_sample(plan)
     if length is None or not lengths_vary(plan):
         return ""
-    return f", with {length:,} tokens a sample"
+    beside = " and an image beside them" if comes_beside(plan) else ""
+    return f", with {length:,} tokens a sample{beside}"
 
 
 def _evaluation(plan: Plan, batch: str, *, late: bool) -> str | None:

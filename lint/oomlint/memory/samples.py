@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from oomlint.memory.lengths import longest_sample
+from oomlint.memory.lengths import comes_beside, longest_sample, picture_tokens
 from oomlint.memory.parameters import DecoderStructure
 from oomlint.memory.result import Assume
 from oomlint.plan import Plan
@@ -39,7 +39,9 @@ def samples_of(plan: Plan, model: DecoderStructure | None, cp: int, assume: Assu
     if longest is None:
         ctx = plan.model.dims.ctx if plan.model.dims else None
         why = "the sequence length is not known"
-        longest = assume(fields.seq.max_len, min(ctx or 2048, 2048), why)
+        longest = assume(fields.seq.max_len, max(min(ctx or 2048, 2048), picture_tokens(plan)), why)
+    elif comes_beside(plan):
+        longest += picture_tokens(plan)
     length: float = longest
     target = plan.seq.target_len
     dims = plan.model.dims

@@ -23,9 +23,11 @@ def reduce_bytes(f: Facts, default: float) -> float:
     return {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}.get(f.plan.precision.comm or "", default)
 
 
-_NO_MOMENT = (-1.0, 0.0, -1.0)
-# Bytes that one layer's backward finds: gradients above it, activations below, windows around.
-Place: TypeAlias = tuple[float, float, float]
+Moment: TypeAlias = tuple[float, float, float]
+_NO_MOMENT: Moment = (-1.0, 0.0, -1.0)
+# Bytes that one layer's backward finds: gradients above it, activations below, windows around, and what was gathered
+# ahead on a stream of its own.
+Place: TypeAlias = tuple[float, float, float, float]
 
 
 def _instants(
@@ -42,14 +44,14 @@ def _instants(
     at, deep, last, around = _highest_places(places)
     pairs = ((at, whole), (deep, own), (deep, moving), (last, late), (around, whole))
     return [
-        Point(found + made, below + moves, 0.0, window, fixed)
-        for (found, below, window), (moves, fixed, made) in dict.fromkeys(pairs)
+        Point(found + made, below + moves, 0.0, window, fixed, gathered=ahead)
+        for (found, below, window, ahead), (moves, fixed, made) in dict.fromkeys(pairs)
     ]
 
 
 def _highest_moments(
     profile: LayerProfile, tokens: float, scores: float, width: float
-) -> tuple[Place, Place, Place, Place]:
+) -> tuple[Moment, Moment, Moment, Moment]:
     """A layer's moments that have the most of everything, of what is its own, of what moves, and of gradients: each as
     bytes that move, that are fixed, and of gradients."""
     whole = moving = own = late = _NO_MOMENT
@@ -79,7 +81,7 @@ def _highest_places(places: list[Place]) -> tuple[Place, Place, Place, Place]:
             last = place
         if place[1] > deep[1]:
             deep = place
-        if place[2] > around[2]:
+        if place[2] + place[3] > around[2] + around[3]:
             around = place
     return at, deep, last, around
 
@@ -136,16 +138,18 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
 
     root_held = 0.0 if alone else e * u.root
     block = u.largest
-    copies = 3.0 if reshard else 2.0
+    copied = (e * block if reshard else 0.0) + root_held + whole
     forward = [
         Point(before, base + max(0.0, saved - stack.kept[stack.walk.order[-1]]) + hidden, 0.0,
-              copies * e * block + root_held + whole, 0.0),
-        Point(before, bare + pictures.forward, 0.0, copies * e * block + root_held + whole, 0.0),
-        Point(before, base + saved + head.norm, head.loss,
-              e * tail + (e * tail if alone else e * block) + whole, 0.0),
+              copied, 0.0, gathered=2 * e * block),
+        Point(before, bare + pictures.forward, 0.0, copied, 0.0, gathered=2 * e * block),
+        Point(before, base + saved + head.norm, head.loss, e * tail + whole, 0.0,
+              gathered=e * (tail if alone else block)),
     ]  # fmt: skip
     if f.trained.lora:
-        forward.append(Point(before, base + saved, 0.0, e * block + 2 * e * u.tail + whole, 0.0))
+        forward.append(
+            Point(before, base + saved, 0.0, e * u.tail + whole, 0.0, gathered=e * (block + u.tail))
+        )
 
     early = e * tail + (0.0 if ends or not reshard else e * block) + whole
     backward = [
@@ -156,10 +160,9 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     done = u.tail if alone and tail_trains else 0.0
     if done:
         scatter = (e + reduce) * u.tail + (reduce * u.tail / n if cast else 0.0)
+        moved = base + saved + hidden
         backward.append(
-            Point(
-                before + each * done, base + saved + hidden, 0.0, scatter + e * block + whole, 0.0
-            )
+            Point(before + each * done, moved, 0.0, scatter + whole, 0.0, gathered=e * block)
         )
 
     head_grad = e * m.vocab * m.hidden / ranks.tp if not alone and tail_trains else 0.0
@@ -175,9 +178,10 @@ def fsdp2_points(f: Facts) -> dict[str, list[Point]]:
     for stop, below in zip(stack.walk.stops, stack.below(), strict=True):
         held = scattered * (top if stop.top else stop.size)
         ahead = last if stop.next_size is None else stop.next_size
-        window = e * (stop.size + ahead) if reshard else whole - e * stop.size * stop.number
+        window = e * stop.size if reshard else whole - e * stop.size * stop.number
         reduced = before + each * (done + stop.sizes)
-        places[stop.kind].append((reduced, base + below, window + held + around))
+        gathered = e * ahead if reshard else 0.0
+        places[stop.kind].append((reduced, base + below, window + held + around, gathered))
     done += stack.walk.sizes
     for profile, of_kind in zip(stack.walk.kinds, places, strict=True):
         backward += _instants(profile, of_kind, tokens, scores, own)
@@ -261,7 +265,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
     ]
     head_grad = 0.0 if alone or not (f.trained.head and full) else e * m.vocab * m.hidden / ranks.tp
     places: list[list[Place]] = [[] for _ in stack.walk.kinds]
-    reductions: list[Place] = []
+    reductions: list[Moment] = []
     through = grad_width / n if wrapped else e
     # A new shard is added in place to what is there of earlier micro batches and goes, and so does what was not
     # sharded yet (torch/distributed/fsdp/_runtime_utils.py _accumulate_sharded_grad, _reduce_grad).
@@ -284,7 +288,7 @@ def fsdp1_points(f: Facts) -> dict[str, list[Point]]:
             here, ahead = whole - e * stop.size * stop.number, 0.0
         around = held + head_grad + ahead
         reduced = before + done + each * stop.trained
-        places[stop.kind].append((reduced, below, around + here))
+        places[stop.kind].append((reduced, below, around + here, 0.0))
         if wrapped:
             reductions.append((reduced, below + hidden, around + max(here + 2 * e * made, wide)))
     done += each * stack.walk.trained

@@ -48,11 +48,14 @@ class Point(NamedTuple):
     """The pool of an engine that answers are written with."""
     states: float = 0.0
     """Below zero: optimizer states that are elsewhere meanwhile; above, those that are here only now."""
+    gathered: float = 0.0
+    """What communication brings on a stream of its own, whose blocks serve nothing else."""
 
     @property
     def passing(self) -> float:
         """What comes and goes within a step, gradients aside."""
-        return self.activations + self.logits + self.communication + self.temporary
+        moves = self.activations + self.logits + self.temporary
+        return moves + self.communication + self.gathered
 
 
 def highest(points: list[Point]) -> Point:

@@ -7,7 +7,7 @@ Sizes are those of the processors' published configurations, the laws those of t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -71,6 +71,17 @@ class Cut(Struct, frozen=True):
         area = self.largest(max_pixels) / self.pixels_a_token
         around = 0.5 * (sqrt(_WIDEST) + 1 / sqrt(_WIDEST)) * sqrt(area)
         return ceil(area + around) + 2
+
+    def tokens_beside(self, max_pixels: int | None, max_tiles: int | None) -> int:
+        """Tokens that one picture brings at most to a sample whose length does not limit it; none where the text model
+        looks across."""
+        if self.apart:
+            return 0
+        if not self.side:
+            return self.most_tokens(max_pixels or TYPICAL_PIXELS)
+        return ceil(
+            min(self.most_tiles(max_pixels, max_tiles), self.read or inf) * self.tile_tokens
+        )
 
     def largest(self, pixels: int) -> int:
         """Pixels that are left of a picture of so many."""

@@ -31,6 +31,7 @@ _CALLED: Mapping[Any, str] = {
     f.model.mtp_layers: "layers of multi-token prediction",
     f.model.id: "model",
     f.model.vision.max_frames: "number of frames of a video",
+    f.model.vision.beside_limit: "images beside the longest sample",
     f.model.vision.max_pixels: "size of an image in pixels",
     f.model.vision.max_tiles: "number of tiles of an image",
     f.objective.kind: "objective",

@@ -122,12 +122,14 @@ class ModelDims(Section, frozen=True, kw_only=True):
 
 class Vision(Section, frozen=True, kw_only=True):
     """How a run treats images and video. ``max_tiles``: an image is cut into so many at most, beside one that shows it
-    as a whole."""
+    as a whole. ``beside_limit``: what limits the length of samples is compared before images become tokens, which come
+    on top of it."""
 
     freeze_tower: bool | None = None
     max_pixels: int | None = None
     max_tiles: int | None = None
     max_frames: int | None = None
+    beside_limit: bool | None = None
 
 
 class Model(Section, frozen=True, kw_only=True):

@@ -248,4 +248,27 @@ def tiles(run: Cells) -> Any:
     return run[env.max_slices] if arch.startswith("minicpm") else None
 
 
+COUNTS_IMAGES = LibraryChange(
+    "ms-swift", (3, 3, 1), "images come on top of max_length, which is compared before they become tokens",
+    "ms-swift 2.6.1 llm/utils/template.py _concat_and_tokenize, 3.3.0 llm/template/base.py _encode and 3.3.1 encode",
+)  # fmt: skip
+CUTS_IMAGES = LibraryChange(
+    "ms-swift", (3, 4), "images come on top of max_length where samples are cut to it",
+    "ms-swift 3.3.1 llm/template/base.py _encode and 3.4.1 _encode_truncated",
+)  # fmt: skip
+
+
+@samples.derive(f.model.vision.beside_limit, source=COUNTS_IMAGES.source)
+def images_beside_limit(run: Cells) -> Any:
+    """Of samples that a model sees one by one; packs are filled up to the limit by what they have been made of."""
+    dims = run[f.model.dims]
+    sees = dims is not None and dims.vision is not None
+    if not sees or run[own.packing] or generates(run) or not _is_limited(run):
+        return None
+    if run[own.is_old] or not run.has(COUNTS_IMAGES):
+        return True
+    cuts = run[f.seq.truncation] == "cut"
+    return (not run.has(CUTS_IMAGES)) if cuts else False
+
+
 samples.takes(f.model.vision.max_frames, env.max_frames)
