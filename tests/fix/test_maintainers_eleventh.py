@@ -58,8 +58,9 @@ def test_code_asks_for_what_the_pinned_release_calls_otherwise(more: str, is_men
         "run.sh": command.format(key="max_seq_length"),
         "requirements.txt": "trl==0.21.0\n",
     }
-    texts = repaired(files).texts
-    # The option is mended whatever the code asks for.
+    texts = repaired(files, unsafe=True).texts
+    # The option is mended whatever the code asks for, on request where the program stops at that.
+    assert ("run.sh" in repaired(files).texts) is is_mended
     assert texts["run.sh"].decode() == command.format(key="max_length")
     code = texts.get("sft.py", b"").decode()
     assert (code == _TRL.format(key="max_length", more=more)) is is_mended

@@ -39,6 +39,8 @@ def _unless_authors(diagnosis: Diagnosis) -> Fix | None:
 def _why_to_choose(run: Run | None, fix: Fix) -> str | None:
     if any(edit.creates for edit in fix.edits) and not _leaves_its_own(run, fix):
         return "it takes one more file, and which files there are its author decides"
+    if run is not None and _leaves_unapplied(run, fix):
+        return "what would shard the model is set up and not used, and which of the two is meant its author decides"
     if (
         run is not None
         and run.plan.parallel.backend == "ddp"
@@ -46,6 +48,13 @@ def _why_to_choose(run: Run | None, fix: Fix) -> str | None:
     ):
         return "DeepSpeed would train in place of DDP, which its author decides"
     return None
+
+
+def _leaves_unapplied(run: Run, fix: Fix) -> bool:
+    """Whether a change makes a run fit without the sharding that its files set up and nothing turns on
+    (``distributed_type: NO`` over a ``deepspeed_config``)."""
+    is_of_need = fix.risk_after is not None and str(f.parallel.backend) not in fix.changes
+    return run.plan.parallel.unapplied in ("zero", "fsdp") and is_of_need and bool(fix.changes)
 
 
 def _leaves_its_own(run: Run | None, fix: Fix) -> bool:

@@ -25,7 +25,13 @@ from oomlint.fix.new_files import (
     is_to_be_added,
 )
 from oomlint.fix.own_steps import reads_gradients
-from oomlint.fix.ownership import started_plainly, why_not_ours, why_the_frameworks, why_unused
+from oomlint.fix.ownership import (
+    said_by_reader,
+    started_plainly,
+    why_not_ours,
+    why_the_frameworks,
+    why_unused,
+)
 from oomlint.fix.packages import missing_package, untold_package
 from oomlint.fix.sharing import Apart, FixFields, set_apart, tuned_fields
 from oomlint.fix.story import (
@@ -76,6 +82,7 @@ class Fix(Struct, frozen=True, eq=False):
 
     ``changes`` are the fields of the plan that it sets, by name, ``gpu_bytes_after`` and
     ``host_bytes_after`` the peaks that are predicted then, and ``risk_after`` how likely the run dies.
+    ``doubt`` says why it is not safe where the run trains the same with it (:mod:`oomlint.fix.assurance`).
     ``is_told_otherwise`` where nothing but a comment is against it, which would then be untrue.
     ``is_failure`` where working it out met a bug, which ``reason`` tells.
     ``limit_bytes_after`` is how much there is then of the resource in question, where the fix changes that.
@@ -98,8 +105,21 @@ class Fix(Struct, frozen=True, eq=False):
     limit_bytes_after: int | None = None
     risk_after: Risk | None = None
     made: Made | None = None
+    doubt: str = ""
     is_told_otherwise: bool = False
     is_failure: bool = False
+
+    @property
+    def trains_the_same(self) -> bool:
+        """Whether what is trained and saved is the same, up to floating-point order."""
+        return self.applicability is Applicability.SAFE or bool(self.doubt)
+
+    def unsure(self, doubt: str) -> Fix:
+        """It is not known to do what it is for: its title says why, and a safe one is made on request alone."""
+        title = self.title if doubt in self.title else f"{self.title} ({doubt})"
+        if self.applicability is not Applicability.SAFE:
+            return replace(self, title=title)
+        return replace(self, title=title, applicability=Applicability.UNSAFE, doubt=doubt)
 
     def declined(self, reason: str) -> Fix:
         """It is only shown, without its edits, and why."""
@@ -160,8 +180,9 @@ def make_fix(
     raised = limits[resource == "host"]
     rise = 0 if after is None else _rise(run, after)
     device = None if after is None else after.host if resource == "host" else after.gpu
-    return Fix(
-        _title(proposal, promise, apart, rise, untold_package(run, plain)),
+    package = untold_package(run, plain)
+    fix = Fix(
+        _title(proposal, promise, apart, rise),
         _applicability(run, changed, proposal) if apart.edits else Applicability.DISPLAY,
         apart.edits,
         None if device is None else device.peak_bytes,
@@ -177,6 +198,8 @@ def make_fix(
         joins=apart.joined | promise.joined,
         made=made,
     )
+    # Without it the run stops at its first line.
+    return fix if package is None else fix.unsure(f"it needs {package}")
 
 
 def _shown(proposal: Proposal, error: CannotEdit, made: Made | None = None) -> Fix:
@@ -376,11 +399,9 @@ def _applicability(run: Run, changed: Run | None, proposal: Proposal) -> Applica
     return proposal.applicability
 
 
-def _title(
-    proposal: Proposal, promise: _Promise, apart: Apart, rise: int, package: str | None
-) -> str:
-    """The proposal's title, the files that it adds, what it takes that no file speaks of, and what it costs in memory:
-    settings that a card can run at all may need more than those that it cannot."""
+def _title(proposal: Proposal, promise: _Promise, apart: Apart, rise: int) -> str:
+    """The proposal's title, the files that it adds, and what it costs in memory: settings that a card can run at all may
+    need more than those that it cannot."""
     asides = [
         f"{'by naming' if copy.path in apart.joined else 'in a copy,'} {_name(copy.path)}"
         + (f", since {why}" if why else "")
@@ -390,8 +411,6 @@ def _title(
     new = (edit.path for edit in apart.edits if edit.creates and edit.path not in copies)
     asides += [f"in a new file, {_name(path)}" for path in new]
     asides += [f"by naming {_name(path)}" for path in sorted(promise.joined)]
-    if package is not None:
-        asides.append(f"it needs {package}")
     if rise:
         asides.append(f"it raises the predicted GPU peak by {gib(rise)}")
     return f"{proposal.title} ({'; '.join(asides)})" if asides else proposal.title
@@ -518,6 +537,7 @@ def _set_fields(run: Run, values: MappingABC[str, Any], promise: _Promise) -> li
         if refused is not None:
             raise CannotEdit(refused)
         _check_copy(run, block, name)
+        _check_readers(run, block, name)
         _check_namesakes(run, block, name, value)
         _check_engine(run, block, values)
         if name == ref.deepspeed and is_to_be_added(run, value):
@@ -568,6 +588,21 @@ def _check_copy(run: Run, block: Block, field: Any) -> None:
         untold = spans.why_untold(row.key, oldest, said)
         if untold is not None:
             raise CannotEdit(untold)
+
+
+def _check_readers(run: Run, block: Block, field: Any) -> None:
+    """See that no code of the project's own that reads a config says a key of it itself.
+
+    Raises:
+        CannotEdit: it does.
+    """
+    row = block.table.by_field.get(field)
+    if row is None:
+        return
+    key = row.key.rpartition(".")[2]
+    reader = said_by_reader(run, block.path, key)
+    if reader is not None:
+        raise CannotEdit(f"{reader} reads {_name(block.path)} and says {key} itself")
 
 
 def _check_engine(run: Run, block: Block, values: MappingABC[Any, Any]) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.dialects.machine.fields import scene
 from oomlint.documents.base import DataDocument, PythonDocument
+from oomlint.fix.assurance import as_sure_as_known
 from oomlint.fix.edits import Fix
 from oomlint.fix.starts import why_from_nowhere
 from oomlint.fix.story import made_for_others, says_it_shards
@@ -29,9 +30,6 @@ from oomlint.linting.rule import Applicability, Finding, Severity
 from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import percent
-
-WORDS_FOR_RISK = "leaves a risk of"
 
 
 def why_unasked(run: Run, finding: Finding) -> str | None:
@@ -62,20 +60,14 @@ def _unless_needless(diagnosis: Diagnosis) -> Fix | None:
     if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
         return fix
     reason = _why_to_no_end(diagnosis, fix)
-    return _with_what_it_leaves(fix) if reason is None else fix.declined(reason)
-
-
-def _with_what_it_leaves(fix: Fix) -> Fix:
-    """A change after which the run may die all the same says so."""
-    left = fix.risk_after
-    if left is None or left.verdict in ("fits", "unknown") or WORDS_FOR_RISK in fix.title:
-        return fix
-    return replace(fix, title=f"{fix.title} ({WORDS_FOR_RISK} {percent(left.any or 0.0)})")
+    if reason is not None:
+        return fix.declined(reason)
+    return fix if diagnosis.run is None else as_sure_as_known(diagnosis.run, fix)
 
 
 def unless_stopped(found: Sequence[Diagnosis], level: Applicability) -> list[Diagnosis]:
     """The findings, where nothing is changed for the sake of a run that another error stops all the same, one which
-    no fix mends: neither its memory nor what takes a decision. What is plainly wrong is mended all the same."""
+    no fix mends: neither its memory nor what takes a decision. What is plainly wrong is mended on request."""
     errors: dict[str, list[Diagnosis]] = {}
     for each in found:
         for name in each.run_names if _stops(each) else ():
@@ -103,15 +95,16 @@ def _unless_stopped(
     fix = diagnosis.fix
     if fix is None or not fix.edits or fix.applicability is Applicability.DISPLAY:
         return fix
-    # What is said of memory is for its sake, though it names no need.
-    if fix.applicability is Applicability.SAFE and diagnosis.finding.resource is None:
-        return fix
     for other in others:
         mends = other.applicable
-        if mends is None or mends.applicability < level:
-            return fix.declined(
-                f"the run stops at something else, which comes first: {other.finding.message}"
-            )
+        if mends is not None and mends.applicability >= level:
+            continue
+        # What is said of memory is for its sake, though it names no need.
+        if fix.applicability is Applicability.SAFE and diagnosis.finding.resource is None:
+            return fix.unsure("the run stops at something else all the same")
+        return fix.declined(
+            f"the run stops at something else, which comes first: {other.finding.message}"
+        )
     return fix
 
 

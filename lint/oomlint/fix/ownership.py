@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from oomlint.documents import kind_of
+from oomlint.documents import JSON_SUFFIXES, TOML_SUFFIXES, YAML_SUFFIXES, kind_of
 from oomlint.files.reference_index import naming, texts_below
 from oomlint.files.workspace import Workspace
 from oomlint.runs.run import Run
@@ -91,6 +91,20 @@ def started_plainly(run: Run, path: str) -> str | None:
                 return other
     return None
 
+
+def said_by_reader(run: Run, path: str, key: str) -> str | None:
+    """The code of the project that names a config and says a key of it itself (``base.update({"cutoff_len": …})``): what the
+    file says of it may never count. ``None`` where none does."""
+    if run.parts.copier is None or kind_of(path) not in _READ_BY_CODE:
+        return None
+    workspace = run.parts.copier.workspace
+    texts = texts_below(workspace, workspace.project_around(path), guides=True)
+    says = rb"[\"']%s[\"'](?:[ \t]*:|\][ \t]*=[^=])" % re.escape(key).encode()
+    code = (other for other in naming(texts, path) if kind_of(other) == ".py")
+    return next((c for c in code if re.search(says, workspace.read_or_none(c) or b"")), None)
+
+
+_READ_BY_CODE = (*JSON_SUFFIXES, *TOML_SUFFIXES, *YAML_SUFFIXES)
 
 # ``python train.py``, not ``python -m torch.distributed.run train.py``.
 _PLAIN = r"(?m)(?<![\w./-])python[\d.]*[ \t]+(?:-u[ \t]+)?((?:[\w.-]+/)*{})(?![\w.])"

@@ -98,10 +98,20 @@ def _lacking(run: Run, edits: Sequence[Edit], *, is_told: bool) -> str | None:
 def _goes_without(workspace: Workspace, path: str) -> bool:
     """Whether a script that sets up the project around a file says that it leaves DeepSpeed out, whatever else is listed:
     ``echo "Axolotl (no DeepSpeed)"``."""
-    project = workspace.name(workspace.project_around(path))
-    names = workspace.below(project, SHELL_SUFFIXES, _DEEPEST)
-    texts = ((workspace.read_or_none(name) or b"") for name in names if sets_up(name))
-    return any(re.search(rb"(?i)\b(?:no|without)[ \t]+deepspeed\b", text) for text in texts)
+    texts = _setting_up(workspace, path).values()
+    return any(re.search(r"(?i)\b(?:no|without)[ \t]+deepspeed\b", text) for text in texts)
+
+
+def _setting_up(workspace: Workspace, path: str) -> dict[str, str]:
+    """The scripts that set the project around a file up, by name."""
+    project = str(workspace.project_around(path))
+    saved = workspace.below(project, SHELL_SUFFIXES, _DEEPEST)
+    unsaved = (n for n in workspace.overlay if n.endswith(SHELL_SUFFIXES))
+    return {
+        name: (workspace.read_or_none(name) or b"").decode("utf-8", "replace")
+        for name in dict.fromkeys((*saved, *unsaved))
+        if sets_up(name) and name.count("/") <= _DEEPEST
+    }
 
 
 def _trains_with_deepspeed(workspace: Workspace, path: str) -> bool:
@@ -119,17 +129,16 @@ def _name_deepspeed(workspace: Workspace, project: str) -> bool:
 
 
 def _told(run: Run, workspace: Workspace, path: str) -> _Told:
-    """What is said of a run's packages: by what the project requires, by what a guide tells its reader to install, and
-    by what the run's own files install or already use."""
+    """What is said of a run's packages: by what the project requires, by what a guide tells its reader to install or a
+    script that sets it up installs, and by what the run's own files install or already use."""
     required = _required(workspace, path)
     own = {claim.path: claim.document.source.text for claim in run.claims}
     guides = dict(_below(workspace, str(workspace.project_around(path)), are_guides=True))
+    said = {**guides, **_setting_up(workspace, path), **own}
     is_told = required is not None or any(
-        _TRAIN_WITH & installed_names(name, text)
-        for texts in (guides, own)
-        for name, text in texts.items()
+        _TRAIN_WITH & installed_names(name, text) for name, text in said.items()
     )
-    return _Told("\n".join((required or "", *guides.values(), *own.values())), is_told)
+    return _Told("\n".join((required or "", *said.values())), is_told)
 
 
 # Who names one of these tells what training takes.

@@ -11,14 +11,10 @@ from msgspec.structs import replace
 from oomlint.dialects.machine.fields import launch
 from oomlint.errors import CannotEdit
 from oomlint.fix.agreement import with_agreement
+from oomlint.fix.assurance import leaving_risk
 from oomlint.fix.authors import unless_authors
 from oomlint.fix.edits import Fix, can_write, make_fix
-from oomlint.fix.needless import (
-    WORDS_FOR_RISK,
-    unknown_of_batch,
-    unless_needless,
-    unless_stopped,
-)
+from oomlint.fix.needless import unknown_of_batch, unless_needless, unless_stopped
 from oomlint.judgement import (
     cards_missing,
     depends_on_data,
@@ -40,7 +36,6 @@ from oomlint.linting.rule import (
 from oomlint.plan.fields import f
 from oomlint.plugins import rules_in_force
 from oomlint.runs.run import Run
-from oomlint.wording.amounts import percent
 
 # What a run is about, which nobody but its author decides.
 _DECISIONS = frozenset((f.seq.max_len, f.trainable.method, f.model.vision.max_pixels))
@@ -304,14 +299,19 @@ def _takes_back(run: Run, move: Move) -> bool:
 
 def _first_written(ways: Sequence[Way], level: Applicability) -> _Plan | None:
     """The cheapest way that can be written; where nothing but a comment is against a cheaper one, that is shown, since
-    its author would rather write the comment anew than have another mechanism brought in."""
+    its author would rather write the comment anew than have another mechanism brought in. One that trains the same and is
+    not known to be enough only where no other can be written."""
+    unsure: _Plan | None = None
     for way in ways:
         fix = fix_of(way)
         if fix is None:
             continue
+        plan = _Plan(fix, frozenset(move.rule for move in way.moves))
         if fix.is_told_otherwise or (fix.edits and fix.applicability >= level):
-            return _Plan(fix, frozenset(move.rule for move in way.moves))
-    return None
+            return plan
+        if fix.edits and way.is_safe:
+            unsure = unsure or plan
+    return unsure
 
 
 def no_more_refused(run: Run, plugins: Sequence[str]) -> Accepts:
@@ -332,7 +332,5 @@ def fix_of(way: Way) -> Fix | None:
     title = "; ".join(way.titles)
     if way.gives_up:
         title += f", but {' and '.join(way.gives_up)}"
-    if way.verdict != "fits":
-        title += f" ({WORDS_FOR_RISK} {percent(way.risk.any or 0.0)})"
     fix = make_fix(way.base, Proposal(title, tuple(wishes), applicability), "gpu")
-    return None if fix is None else replace(fix, risk_after=way.risk)
+    return None if fix is None else leaving_risk(replace(fix, risk_after=way.risk))

@@ -175,7 +175,7 @@ def _of_fix(
     if fix is None:
         return
     is_safe = fix.applicability is Applicability.SAFE
-    title = _capital(fix.title) + ("" if is_safe else " (may change results)")
+    title = _capital(fix.title) + ("" if fix.trains_the_same else " (may change results)")
     action = types.CodeAction(title, types.CodeActionKind.QuickFix, diagnostics=shown)
     refusal = view.refusal(fix.edits) or project.refusal(view.analysis, diagnosis)
     if refusal is None:

@@ -348,7 +348,7 @@ def _on_its_way(card: Card, fixes: Sequence[FixResult]) -> Card:
         for run in result.report.runs
         if run.name in card.names and applied
     }
-    keeps = all(d.fix is None or d.fix.applicability is Applicability.SAFE for d in applied)
+    keeps = all(d.fix is None or d.fix.trains_the_same for d in applied)
     if undo is not None and (not fixed or blame.wins(undo, fixed.values(), keeps=keeps)):
         return replace(card, puts_back=True, after=undo.after, keeps=undo.keeps)
     return replace(card, after=fixed, keeps=keeps)

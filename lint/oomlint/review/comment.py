@@ -103,7 +103,7 @@ def fix_text(diagnosis: Told) -> str:
     if fix.predicted_bytes_after is not None:
         where = "host" if diagnosis.finding.resource == "host" else "GPU"
         text += f", then the predicted {where} peak is {gib(fix.predicted_bytes_after)}"
-    if fix.applicability is Applicability.UNSAFE:
+    if fix.applicability is Applicability.UNSAFE and not fix.trains_the_same:
         text += " (may change results)"
     if fix.applicability is Applicability.DISPLAY:
         text += f" (to be done by hand{': ' + plain(fix.reason) if fix.reason else ''})"

@@ -18,7 +18,11 @@ Correct the name. The value then takes effect for the first time.
 
 ## When not to
 
-Where a script of yours reads the name. Say so with `# oomlint: ignore[env-var-typo]`.
+Where a script of yours reads the name. Say so with `# oomlint: ignore[env-var-typo]`. What has no effect under its right name
+either is a remark, which nothing mends by itself: a list of GPUs that names all of the machine, or just those that the run's
+processes take without it, settings of NCCL where one process trains, and what moves no more than logs, the speed of CPUs
+or how the allocator cuts its blocks. So is a list of fewer GPUs than the run asks for, or of such as the machine has not: with it
+the run would stop.
 
 ## Sources
 
@@ -34,12 +38,21 @@ from oomlint.documents.base import Fact
 from oomlint.linting.rule import (
     Applicability,
     Finding,
+    Severity,
     asking,
     short,
 )
 from oomlint.runs.run import Run
 from oomlint_rules._examples import command, example, mended
 from oomlint_rules._scripts import FactRule, mending
+from oomlint_rules._variables import (
+    are_its_first,
+    asked_for,
+    is_whole_machine,
+    listed,
+    matters_not,
+    seen_of,
+)
 
 _SWIFT = "swift sft --model Qwen/Qwen2.5-VL-7B-Instruct --dataset data.jsonl --output_dir out\n"
 
@@ -58,8 +71,17 @@ class EnvVarTypo(FactRule, code="OOM712", fact="unknown-env", fixes=Applicabilit
         ),
         mended(
             "train.sh",
-            "export {variable}=expandable_segments:True\n" + command(""),
-            variable=("PYTORCH_CUDA_ALOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
+            f"export {{variable}}=2,3\nNPROC_PER_NODE=2 {_SWIFT}",
+            variable=("CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"),
+        ),
+        example(
+            {"train.sh": "export CUDA_VISIBLE_DEVICE=0\n" + command("")},
+            on="1xA100-80GB",
+            why="a remark: the machine has no other GPU",
+        ),
+        example(
+            {"train.sh": "export PYTORCH_CUDA_ALOC_CONF=expandable_segments:True\n" + command("")},
+            why="a remark: nobody has seen what it would do to this run",
         ),
     )
     good = (
@@ -77,11 +99,16 @@ class EnvVarTypo(FactRule, code="OOM712", fact="unknown-env", fixes=Applicabilit
         if known in _NO_MATTER:
             return
         title, asked = asking(f"nothing reads {short(name, 60)}", known)
-        yield self.warning(
+        shown = listed(known, fact.detail["value"])
+        is_idle = matters_not(known, run) or is_whole_machine(shown, run)
+        stops = bool(shown) and seen_of(shown, run) < (asked_for(run) or 1)
+        is_remark = is_idle or stops or are_its_first(shown, run)
+        yield self.finding(
             run,
+            Severity.INFO if is_remark else Severity.WARNING,
             title,
             at=fact,
             details=(*asked, "it has no effect"),
             confidence="medium",
-            proposals=mending(f"rename it to {known}", fact),
+            proposals=() if stops else mending(f"rename it to {known}", fact),
         )

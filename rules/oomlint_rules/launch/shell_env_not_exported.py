@@ -25,7 +25,8 @@ Where the job system exports everything that the script sets (`set -a` in a file
 sourced first). Where a list of GPUs names all of the machine, exporting it changes nothing, and the rule is
 silent. Where it names fewer than the command asks for, the run would stop with it: that is a remark, without a fix. Where a
 launcher starts as many processes as a line of its own names GPUs, and these are the first, they take them without it, too: a
-remark. So is one of a variable that only moves how fast the CPUs compute (`OMP_NUM_THREADS`).
+remark. So is one of a variable that only moves how fast the CPUs compute (`OMP_NUM_THREADS`), and of NCCL's where one process
+trains.
 
 ## Sources
 
@@ -38,7 +39,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oomlint.dialects.machine.fields import launch
 from oomlint.documents.base import Fact
 from oomlint.linting.rule import (
     Applicability,
@@ -47,10 +47,17 @@ from oomlint.linting.rule import (
     Severity,
     short,
 )
-from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 from oomlint_rules._examples import LLAMA_FACTORY, example
 from oomlint_rules._scripts import FactRule, mending
+from oomlint_rules._variables import (
+    are_its_first,
+    asked_for,
+    is_whole_machine,
+    listed,
+    matters_not,
+    seen_of,
+)
 
 _RECIPE = (
     "torchrun --nnodes 1 --nproc_per_node 2 recipes/finetuning/finetuning.py --enable_fsdp"
@@ -67,14 +74,6 @@ _CONSEQUENCES = {
     "MAX_PIXELS": "images keep their default size limit",
     "VIDEO_MAX_PIXELS": "video frames keep their default size limit",
 }
-_OF_DEVICES = frozenset(name for name in _CONSEQUENCES if name.endswith("VISIBLE_DEVICES"))
-
-# Where what a run reports goes; it trains the same without.
-_OF_LOGS = ("WANDB_", "MLFLOW_", "COMET_", "SWANLAB_", "NEPTUNE_")
-
-# How fast a process computes or tokenizes on its CPUs: it needs what it needs without, too.
-_OF_SPEED = frozenset({"OMP_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM"})
-
 # Variables of one framework's own launcher; torchrun and its like read none of them.
 _SWIFT = frozenset({"ms-swift", "megatron-swift"})
 _READ_BY = {
@@ -169,24 +168,21 @@ class ShellEnvNotExported(
         if fact.detail["value"].lower() == "false" or not _is_read(fact, run):
             return
         title = f"{short(name, 36)} is not exported: the training command does not get it"
-        shown = _listed(fact)
-        if shown and _is_whole_machine(shown, run):
+        shown = listed(name, fact.detail["value"])
+        if shown and is_whole_machine(shown, run):
             return
-        if shown and len(shown) < (asked := _asked_for(run)):
-            details = (f"it asks for {asked} GPUs, and would see {len(shown)} of them",)
+        if shown and (seen := seen_of(shown, run)) < (asked := asked_for(run) or 1):
+            details = (f"it asks for {asked} GPUs, and would see {seen} of them",)
             yield self.info(run, title, at=fact, details=details)
             return
-        if shown and shown == frozenset(range(_asked_for(run))) and not _is_joined(fact):
+        if are_its_first(shown, run) and not _is_joined(fact):
             details = (f"its {len(shown)} processes take just these GPUs without it",)
             yield self.info(run, title, at=fact, details=details, proposals=_mending(name, fact))
             return
         consequence = _CONSEQUENCES.get(name, "it runs as if the line were not there")
-        # Of the allocator's settings frameworks set some themselves, and engines refuse some (vLLM 0.8 with its sleep mode
-        # refuses expandable segments): what a line that nobody missed would do nobody has seen.
-        is_remark = name.startswith(_OF_LOGS) or name.endswith("ALLOC_CONF") or name in _OF_SPEED
         yield self.finding(
             run,
-            Severity.INFO if is_remark else Severity.WARNING,
+            Severity.INFO if matters_not(name, run) else Severity.WARNING,
             title,
             at=fact,
             details=(consequence,),
@@ -202,29 +198,6 @@ def _mending(name: str, fact: Fact) -> Iterable[Proposal]:
 def _is_joined(fact: Fact) -> bool:
     """Whether ``&&`` or ``;`` alone stands between the variable and the command, which was meant to have it."""
     return any(edit.start != edit.end for edit in fact.mend)
-
-
-def _listed(fact: Fact) -> frozenset[int]:
-    """The GPUs that the variable lists by number, none where it lists none or says something else."""
-    parts = [part.strip() for part in fact.detail["value"].split(",")]
-    is_list = fact.detail["name"] in _OF_DEVICES and all(part.isdecimal() for part in parts)
-    return frozenset(map(int, parts)) if is_list else frozenset()
-
-
-def _is_whole_machine(shown: frozenset[int], run: Run) -> bool:
-    """Whether a list hides no GPU; of a machine that nobody names nothing is known."""
-    hardware = run.parts.hardware
-    return hardware is not None and shown >= frozenset(range(hardware.gpus_per_node))
-
-
-def _asked_for(run: Run) -> int:
-    """How many GPUs of a node the run's own files ask for, none where no file does: in a number for each node, or in one for
-    all of a single node, as Accelerate's is."""
-    processes, nodes = f.parallel.gpus_per_node, run.plan.parallel.nodes
-    is_asked = run.is_explicit(processes) or (
-        run.is_explicit(launch.total_processes) and nodes in (None, 1)
-    )
-    return run.plan.parallel.gpus_per_node or 0 if is_asked else 0
 
 
 def _is_read(fact: Fact, run: Run) -> bool:

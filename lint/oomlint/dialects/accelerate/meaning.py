@@ -23,7 +23,7 @@ from oomlint.dialects.common.backend import uses_deepspeed
 from oomlint.dialects.common.fields import deepspeed, fsdp, ref
 from oomlint.dialects.common.missing import at_missing_file
 from oomlint.dialects.common.offloading import pins_by_default
-from oomlint.dialects.deepspeed.engine import can_take_over, steps_in_host_ram
+from oomlint.dialects.deepspeed.engine import can_take_over, check_states, steps_in_host_ram
 from oomlint.dialects.deepspeed.keys import DEEPSPEED
 from oomlint.dialects.machine.fields import launch
 from oomlint.dialects.meaning import Left, Meaning, Said, Wishes
@@ -293,6 +293,8 @@ def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
     kind = wishes.get(f.optimizer.kind, run[f.optimizer.kind])
     if device != "none" and not steps_in_host_ram(kind):
         raise CannotEdit("DeepSpeed's own Adam takes the place of an optimizer that is offloaded")
+    if device == "cpu":
+        check_states(run)
     return {f.offload.optimizer: device}
 
 

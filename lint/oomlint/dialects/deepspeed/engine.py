@@ -6,6 +6,8 @@ from collections.abc import Mapping as MappingABC
 from typing import Any
 
 from oomlint.dialects.cells import Cells
+from oomlint.dialects.deepspeed.keys import ds
+from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
 # ZeRO steps on flat tensors in place of the parameters (DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py
@@ -34,3 +36,17 @@ def can_take_over(wishes: MappingABC[Any, Any], run: Cells) -> bool:
 def steps_in_host_ram(optimizer: str | None) -> bool:
     """Whether DeepSpeed steps an optimizer of this kind in host RAM as what it is."""
     return optimizer is None or optimizer in _OFFLOADED
+
+
+def check_states(run: Cells) -> None:
+    """See that states keep their width in host RAM: DeepSpeed's Adam of the host makes them in fp32 unless it is told
+    otherwise (deepspeed 0.18.5 ops/adam/cpu_adam.py fp32_optimizer_states), which edaa7221 refuses beside states in bf16
+    (runtime/base_optimizer.py).
+
+    Raises:
+        CannotEdit: they would not.
+    """
+    if run[ds.bf16_states]:
+        raise CannotEdit(
+            "bf16_optimizer_states keeps the optimizer's states in 16 bits, and they would be in 32"
+        )

@@ -15,12 +15,12 @@ from oomlint.dialects.common.fields import ref
 from oomlint.dialects.common.missing import at_missing_file
 from oomlint.dialects.common.offloading import pins_by_default
 from oomlint.dialects.deepspeed.blocks import preset_block, wished_preset
+from oomlint.dialects.deepspeed.engine import check_states
 from oomlint.dialects.deepspeed.keys import DEEPSPEED, ds
 from oomlint.dialects.meaning import Left, Meaning, Said, Sourced, Wishes
 from oomlint.dialects.reading import Reading
 from oomlint.dialects.releases import PINS_OFFLOADED
 from oomlint.dialects.setting import Setting
-from oomlint.errors import CannotEdit
 from oomlint.plan.fields import f
 
 deepspeed_json = Meaning()
@@ -149,12 +149,8 @@ def no_offloading(run: Cells) -> Any:
 
 @deepspeed_json.written(f.offload.optimizer)
 def _(device: Any, run: Cells, wishes: Wishes) -> Wishes:
-    """Its Adam of the host makes states in fp32 unless it is told otherwise (deepspeed 0.18.5 ops/adam/cpu_adam.py
-    fp32_optimizer_states), which edaa7221 refuses beside states in bf16 (runtime/base_optimizer.py)."""
-    if device == "cpu" and run[ds.bf16_states]:
-        raise CannotEdit(
-            "bf16_optimizer_states keeps the optimizer's states in 16 bits, and they would be in 32"
-        )
+    if device == "cpu":
+        check_states(run)
     return {f.offload.optimizer: device}
 
 

@@ -46,7 +46,7 @@ def facts_of(
     Kinds: ``broken-continuation`` (detail ``reason``: ``no-backslash``, ``ended-above-comment``, ``blank-after-backslash``,
     ``blank-line``, ``comment`` or, of a whole script, ``carriage-return``), ``return-at-end``, ``env-not-exported`` (``name``, ``value``,
     ``program`` that does not get it), ``unknown-env``
-    (``name``, ``known``), and those of :func:`~oomlint.documents.shell.side_facts.side_facts`.
+    (``name``, ``known``, ``value``), and those of :func:`~oomlint.documents.shell.side_facts.side_facts`.
     """
     facts: list[Fact] = []
     for script in scripts:
@@ -468,9 +468,11 @@ def _unknown_names(source: Source, script: ShellTree) -> Iterator[Fact]:
         known = nearest_name(name)
         if known is None:
             continue
-        span = script.text.span(name_node)
+        span, given = script.text.span(name_node), assignment.child_by_field_name("value")
+        value = "" if given is None else script.text.of(given).strip("\"'")
         mend = Edit(source.path, span.start, span.end, known)
-        yield _fact(source, "unknown-env", span, {"name": name, "known": known}, [mend])
+        detail = {"name": name, "known": known, "value": value}
+        yield _fact(source, "unknown-env", span, detail, [mend])
 
 
 _REACHES_PROGRAMS = frozenset({"command", "declaration_command"})
