@@ -81,9 +81,10 @@ def test_gradients_and_step_come_on_top_of_what_backward_cached() -> None:
 
 def test_expandable_segments_leave_few_holes() -> None:
     packed = {"seq__packing": "multipack"}
-    grown = reserved(env__expandable_segments=True, **packed)
-    # Where lengths vary, the longest batch is seldom as long as may be.
-    assert reserved(env__expandable_segments=True) < grown < reserved(**packed)
+    assert reserved(env__expandable_segments=True) == reserved(
+        env__expandable_segments=True, **packed
+    )
+    assert reserved(env__expandable_segments=True) < reserved(**packed)
 
 
 def test_cached_blocks_go_back_when_the_card_is_full() -> None:
@@ -102,11 +103,7 @@ def test_an_emptied_cache_holds_few_generations() -> None:
 
 
 def test_no_cache_keeps_no_holes() -> None:
-    packed = {"seq__packing": "multipack"}
-    assert reserved(env__no_caching=True) == reserved(env__expandable_segments=True)
-    assert reserved(env__no_caching=True, **packed) < reserved(
-        env__expandable_segments=True, **packed
-    )
+    assert reserved(env__no_caching=True) < reserved(env__expandable_segments=True)
 
 
 def test_loading_leaves_its_largest_tensor_in_the_cache() -> None:

@@ -26,8 +26,7 @@ _FIXED, _FIXED_LOGITS = 0.12, 0.25
 _VARIED, _VARIED_LOGITS = 0.45, 2.4
 # Expandable segments grow in place and serve any size (ExpandableSegment in the same file), but what is freed between
 # blocks in use serves none that is larger: the replays leave 0.1 to 0.5 of the logits so, on one GPU as under FSDP2
-# (benchmarks/measure/streams.py). With 0.15 of them they are met best; where lengths vary the longest batch of a replay is
-# so far below the limit that the estimate at the limit has that room already.
+# (benchmarks/measure/streams.py). With 0.15 of them they are met best.
 _EXPANDABLE, _EXPANDABLE_LOGITS = 0.02, 0.15
 # Half-filled 2 MiB and 20 MiB segments of small blocks, a few a stream.
 _SEGMENTS = 64 << 20
@@ -125,7 +124,7 @@ def reserved_above(
     # too (PyTorch 001074d2 c10/cuda/CUDACachingAllocator.cpp, try_allocate_expandable_block).
     apart = ranks.backend in ("fsdp1", "fsdp2") and not env.no_caching
     shares = (_EXPANDABLE, _EXPANDABLE_LOGITS) if expandable else (_FIXED, _FIXED_LOGITS)
-    if env.no_caching or (expandable and lengths_vary(f.plan)):
+    if env.no_caching:
         shares = _EXPANDABLE, _EXPANDABLE
     share, _ = shares
     by_unit = apart and ranks.backend == "fsdp1"
