@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.accuracy import simulated
-from benchmarks.allocator.caching import Block, CachingAllocator, Settings
+from benchmarks.allocator.caching import Block, CachingAllocator
 from msgspec.structs import replace
 
 from oomlint.memory import GpuLimits, estimate
@@ -26,11 +26,9 @@ from oomlint.plan.fields import f
 _GIB = 2**30
 
 
-def replayed(
-    events: Sequence[Sequence[Any]], *, keeps_up: bool, expandable: bool = False
-) -> CachingAllocator:
+def replayed(events: Sequence[Sequence[Any]], *, keeps_up: bool) -> CachingAllocator:
     """The allocator after all steps; each step ends with the GPU through, as one that reads its loss does."""
-    allocator = CachingAllocator(Settings(expandable=expandable))
+    allocator = CachingAllocator()
     held: dict[int, Block] = {}
     waiting: Counter[int] = Counter()
     recorded: dict[int, tuple[int, int]] = {}
@@ -72,7 +70,7 @@ def _reach(allocator: CachingAllocator, stream: int, count: int) -> None:
             allocator._settle(block)
 
 
-def predicted(case: Mapping[str, Any], layers: int, *, expandable: bool = False) -> float:
+def predicted(case: Mapping[str, Any], layers: int) -> float:
     """GiB that the estimate says torch reserves."""
     facts = lookup("meta-llama/Meta-Llama-3-8B")
     assert facts is not None
@@ -83,36 +81,22 @@ def predicted(case: Mapping[str, Any], layers: int, *, expandable: bool = False)
     row["prefetch"] = "pre" if case["strategy"] == "fsdp1" else None
     with patch.object(simulated, "dims_of", lambda _: dims):
         plan = simulated.sharded_plan(row)
-    plan = plan.with_values(
-        {
-            f.model.from_scratch: True,
-            f.seq.pad: "max_len",
-            f.env.expandable_segments: expandable,
-        }
-    )
+    plan = plan.with_values({f.model.from_scratch: True, f.seq.pad: "max_len"})
     return (estimate(plan, GpuLimits(cublas_workspace=0)).gpu.reserved_bytes or 0) / _GIB
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.allocator.streams")
     parser.add_argument("folder", type=Path)
-    print(f"{'run':<50}{'allocated':>10}{'keeps up':>10}{'behind':>8}{'law':>7}")
+    print(f"{'run':<32}{'allocated':>10}{'keeps up':>10}{'behind':>8}{'law':>7}")
     for path in sorted(parser.parse_args().folder.glob("*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
-        for expandable in (False, True):
-            _row(found, expandable=expandable)
-
-
-def _row(found: Mapping[str, Any], *, expandable: bool) -> None:
-    swift, late = (
-        replayed(found["events"], keeps_up=it, expandable=expandable) for it in (True, False)
-    )
-    law = predicted(found["case"], found["layers"], expandable=expandable)
-    name = found["name"] + (", expandable" if expandable else "")
-    print(
-        f"{name:<50}{swift.allocated_peak / _GIB:>10.1f}{swift.reserved_peak / _GIB:>10.1f}"
-        f"{late.reserved_peak / _GIB:>8.1f}{law:>7.1f}"
-    )
+        swift, late = (replayed(found["events"], keeps_up=it) for it in (True, False))
+        law = predicted(found["case"], found["layers"])
+        print(
+            f"{found['name']:<32}{swift.allocated_peak / _GIB:>10.1f}{swift.reserved_peak / _GIB:>10.1f}"
+            f"{late.reserved_peak / _GIB:>8.1f}{law:>7.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def test_gradients_and_step_come_on_top_of_what_backward_cached() -> None:
     assert reserved(**full) > reserved(**full, env__expandable_segments=True)
 
 
-def test_expandable_segments_leave_few_holes() -> None:
+def test_expandable_segments_leave_no_holes() -> None:
     packed = {"seq__packing": "multipack"}
     assert reserved(env__expandable_segments=True) == reserved(
         env__expandable_segments=True, **packed
@@ -103,7 +103,7 @@ def test_an_emptied_cache_holds_few_generations() -> None:
 
 
 def test_no_cache_keeps_no_holes() -> None:
-    assert reserved(env__no_caching=True) < reserved(env__expandable_segments=True)
+    assert reserved(env__no_caching=True) == reserved(env__expandable_segments=True)
 
 
 def test_loading_leaves_its_largest_tensor_in_the_cache() -> None:
@@ -162,22 +162,6 @@ def test_what_fsdp_gathers_is_reserved_once(case: str, low: float, high: float) 
     GiB where the GPU keeps up with the CPU, and where it is behind; of FSDP2 what they reserve, some 5% (of two ranks
     10%, 27.9) below to 6% above it."""
     assert low < predicted(CASES[case], LAYERS) < high
-
-
-@pytest.mark.parametrize(
-    ("case", "reserves"),
-    [
-        ("FSDP2, core", 11.5),
-        ("FSDP2, 8,192 tokens", 21.8),
-        ("FSDP2, no checkpointing", 10.4),
-        ("FSDP2, the rest in the root", 13.2),
-        ("FSDP2, no reshard", 14.1),
-    ],
-)
-def test_segments_that_grow_leave_holes_beside_logits(case: str, reserves: float) -> None:
-    """The same steps, replayed with expandable segments, in GiB."""
-    law = predicted(CASES[case], LAYERS, expandable=True)
-    assert 0.91 * reserves < law < 1.03 * reserves
 
 
 def test_old_bitsandbytes_keeps_the_input_of_packed_products() -> None:

@@ -25,9 +25,8 @@ from oomlint.plan import Plan
 _FIXED, _FIXED_LOGITS = 0.12, 0.25
 _VARIED, _VARIED_LOGITS = 0.45, 2.4
 # Expandable segments grow in place and serve any size (ExpandableSegment in the same file), but what is freed between
-# blocks in use serves none that is larger: the replays leave 0.1 to 0.5 of the logits so, on one GPU as under FSDP2
-# (benchmarks/measure/streams.py). With 0.15 of them they are met best.
-_EXPANDABLE, _EXPANDABLE_LOGITS = 0.02, 0.15
+# blocks in use serves none that is larger: of logits the replays leave 0.15 to 0.5 so, under FSDP2 (benchmarks/measure/streams.py) as on one GPU.
+_EXPANDABLE, _EXPANDABLE_LOGITS = 0.02, 0.20
 # Half-filled 2 MiB and 20 MiB segments of small blocks, a few a stream.
 _SEGMENTS = 64 << 20
 # ZeRO-3 fetches parameters in groups of many sizes, whose cached blocks no other group fits:
@@ -123,12 +122,9 @@ def reserved_above(
     # (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _flat_param.py). A segment that grows is of one stream
     # too (PyTorch 001074d2 c10/cuda/CUDACachingAllocator.cpp, try_allocate_expandable_block).
     apart = ranks.backend in ("fsdp1", "fsdp2") and not env.no_caching
-    shares = (_EXPANDABLE, _EXPANDABLE_LOGITS) if expandable else (_FIXED, _FIXED_LOGITS)
-    if env.no_caching:
-        shares = _EXPANDABLE, _EXPANDABLE
-    share, _ = shares
+    share = _EXPANDABLE if expandable else _FIXED
     by_unit = apart and ranks.backend == "fsdp1"
-    one, moving = _one_length(points, shares, apart=apart, by_unit=by_unit)
+    one, moving = _one_length(points, expandable=expandable, apart=apart, by_unit=by_unit)
     many = _many_lengths(f, points, apart=apart, by_unit=by_unit) if not expandable else 0.0
     pooled, windows = _pools(points) if apart else (0.0, 0.0)
     if ranks.backend == "fsdp2" and apart:
@@ -168,12 +164,14 @@ def reserved_in_evaluation(
 
 
 def _one_length(
-    points: dict[str, list[Point]], shares: tuple[float, float], *, apart: bool, by_unit: bool
+    points: dict[str, list[Point]], *, expandable: bool, apart: bool, by_unit: bool
 ) -> tuple[float, float]:
-    """Bytes reserved at the highest instant where all batches have one length, and those that move at most. ``shares``
-    are what is left of those that are no logits and of the logits. ``apart``: gradients have a pool of their own, and ``by_unit``, so has all that communication brings."""
+    """Bytes reserved at the highest instant where all batches have one length, and those that move at most. ``apart``:
+    gradients have a pool of their own, and ``by_unit``, so has all that communication brings."""
     one = moving = 0.0
-    share, logit_share = shares
+    share, logit_share = (
+        (_EXPANDABLE, _EXPANDABLE_LOGITS) if expandable else (_FIXED, _FIXED_LOGITS)
+    )
     for some in points.values():
         for gradients, activations, logits, communication, temporary, *_ in some:
             moves = activations if by_unit else activations + communication
