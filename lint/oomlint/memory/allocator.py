@@ -24,9 +24,8 @@ from oomlint.plan import Plan
 # and 1.4 to 2.8.
 _FIXED, _FIXED_LOGITS = 0.12, 0.25
 _VARIED, _VARIED_LOGITS = 0.45, 2.4
-# Expandable segments grow in place and serve any size (ExpandableSegment in the same file), but what is freed between
-# blocks in use serves none that is larger: of logits the replays leave 0.15 to 0.5 so, under FSDP2 (benchmarks/measure/streams.py) as on one GPU.
-_EXPANDABLE, _EXPANDABLE_LOGITS = 0.02, 0.20
+# Expandable segments grow in place and serve any size (ExpandableSegment in the same file).
+_EXPANDABLE = 0.02
 # Half-filled 2 MiB and 20 MiB segments of small blocks, a few a stream.
 _SEGMENTS = 64 << 20
 # ZeRO-3 fetches parameters in groups of many sizes, whose cached blocks no other group fits:
@@ -169,9 +168,7 @@ def _one_length(
     """Bytes reserved at the highest instant where all batches have one length, and those that move at most. ``apart``:
     gradients have a pool of their own, and ``by_unit``, so has all that communication brings."""
     one = moving = 0.0
-    share, logit_share = (
-        (_EXPANDABLE, _EXPANDABLE_LOGITS) if expandable else (_FIXED, _FIXED_LOGITS)
-    )
+    share, logit_share = (_EXPANDABLE, _EXPANDABLE) if expandable else (_FIXED, _FIXED_LOGITS)
     for some in points.values():
         for gradients, activations, logits, communication, temporary, *_ in some:
             moves = activations if by_unit else activations + communication
