@@ -131,7 +131,10 @@ def test_a_name_that_misses_a_known_one(written: str, known: str) -> None:
     for script in (f"{written}=1 python t.py\n", f"export {written}=1\npython t.py\n"):
         document = read(script)
         fact = the_fact(document)
-        assert (fact.kind, fact.detail) == ("unknown-env", {"name": written, "known": known, "value": "1"})
+        assert (fact.kind, fact.detail) == (
+            "unknown-env",
+            {"name": written, "known": known, "value": "1"},
+        )
         assert mended(document) == script.replace(written, known)
 
 

@@ -67,7 +67,9 @@ class RefusedWords:
             posixpath.join(posixpath.dirname(program), folder), name, launch
         )
         layers = composition.layers(name) if composition is not None else ()
-        for entry in words if composition and layers else ():
+        if composition is None or not layers:
+            return None
+        for entry in words:
             # What a group's file says may lie below other keys than the group's (``# @package _global_``).
             if not composition.is_group(entry.key) and _lacks(layers, entry.key.split(".")):
                 why = f"Hydra refuses {entry.key}, a key that the config of {posixpath.basename(program)} has not"
