@@ -116,7 +116,8 @@ class Fix(Struct, frozen=True, eq=False):
 
     def unsure(self, doubt: str) -> Fix:
         """It is not known to do what it is for: its title says why, and a safe one is made on request alone."""
-        title = self.title if doubt in self.title else f"{self.title} ({doubt})"
+        aside = f"{self.title[:-1]}; " if self.title.endswith(")") else f"{self.title} ("
+        title = self.title if doubt in self.title else f"{aside}{doubt})"
         if self.applicability is not Applicability.SAFE:
             return replace(self, title=title)
         return replace(self, title=title, applicability=Applicability.UNSAFE, doubt=doubt)

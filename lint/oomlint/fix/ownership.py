@@ -100,10 +100,24 @@ def said_by_reader(run: Run, path: str, key: str) -> str | None:
     workspace = run.parts.copier.workspace
     texts = texts_below(workspace, workspace.project_around(path), guides=True)
     says = rb"[\"']%s[\"'](?:[ \t]*:|\][ \t]*=[^=])" % re.escape(key).encode()
-    code = (other for other in naming(texts, path) if kind_of(other) == ".py")
-    return next((c for c in code if re.search(says, workspace.read_or_none(c) or b"")), None)
+    for other in naming(texts, path):
+        text = workspace.read_or_none(other) or b""
+        if kind_of(other) == ".py" and _means(other, text, path) and re.search(says, text):
+            return other
+    return None
 
 
+def _means(other: str, text: bytes, path: str) -> bool:
+    """Whether a program that has the name of a config means this one: it stands beside it, or names its folder too, since
+    many are called ``train.yaml``. A test checks what stands in it."""
+    folder, _, name = path.rpartition("/")
+    home, _, own = other.rpartition("/")
+    if own.startswith("test_") or not _TESTS.isdisjoint(home.split("/")):
+        return False
+    return home == folder or f"{folder.rpartition('/')[2]}/{name}".encode() in text
+
+
+_TESTS = frozenset({"test", "tests"})
 _READ_BY_CODE = (*JSON_SUFFIXES, *TOML_SUFFIXES, *YAML_SUFFIXES)
 
 # ``python train.py``, not ``python -m torch.distributed.run train.py``.
