@@ -44,13 +44,17 @@ def test_a_change_that_leaves_a_risk_says_so_and_is_made_on_request(
 
 
 def test_what_nothing_here_starts_is_fitted_on_request() -> None:
-    run = run_of({"conf/train.yaml": _CONFIG}, "conf/train.yaml", hardware="8xA100-80GB")
-    fix = replace(fix_of(run, {f.batch.micro: 4}), risk_after=Risk(0.1, None))
-    for is_unstarted in (False, True):
+    # Where the project has no script at all, somebody starts it by hand.
+    scripts = {"prepare.sh": "echo ready\n"}
+    for more, is_unstarted in (scripts, True), ({}, True), (scripts, False):
+        files = {"conf/train.yaml": _CONFIG, **more}
+        run = run_of(files, "conf/train.yaml", hardware="8xA100-80GB")
+        fix = replace(fix_of(run, {f.batch.micro: 4}), risk_after=Risk(0.1, None))
         parts = replace(run.parts, find_unstarted=lambda answer=is_unstarted: answer)
         sure = as_sure_as_known(replace(run, parts=parts), fix)
-        assert (sure.applicability is Applicability.SAFE) is not is_unstarted
-        assert ("nothing here starts it" in sure.title) is is_unstarted
+        is_doubted = bool(more) and is_unstarted
+        assert (sure.applicability is Applicability.SAFE) is not is_doubted
+        assert ("no script here starts it" in sure.title) is is_doubted
 
 
 _OVERLAID = """\

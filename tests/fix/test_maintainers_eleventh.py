@@ -88,8 +88,9 @@ Trainer(
 )
 def test_logits_stay_where_another_error_stops_the_run(argument: str, is_moved: bool) -> None:
     files = {"train.py": _METRICS.format(argument=argument)}
-    result = repaired(files, hardware="1xRTX-4090-24GB")
-    assert ("eval_accumulation_steps=1" in result.texts.get("train.py", b"").decode()) is is_moved
+    result = repaired(files, hardware="1xRTX-4090-24GB", unsafe=True)
+    text = result.texts.get("train.py", b"").decode()
+    assert ("eval_accumulation_steps=1" in text) is is_moved
 
 
 _QUANTIZED = """\
