@@ -249,7 +249,9 @@ def test_launchers_options_end_where_the_script_stands(script: str, expected: li
     assert words(read(script).commands[0]) == expected
 
 
-@pytest.mark.parametrize("count", ["$N", "${N}", "$((8 * SLURM_NNODES))", "$(nvidia-smi -L | wc -l)"])
+@pytest.mark.parametrize(
+    "count", ["$N", "${N}", "$((8 * SLURM_NNODES))", "$(nvidia-smi -L | wc -l)"]
+)
 def test_what_only_running_tells_may_stand_right_behind_a_letter(count: str) -> None:
     document = read(f"srun -n{count} python t.py --a 1\n")
     found = command(document, "srun")
