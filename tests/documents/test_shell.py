@@ -249,6 +249,16 @@ def test_launchers_options_end_where_the_script_stands(script: str, expected: li
     assert words(read(script).commands[0]) == expected
 
 
+@pytest.mark.parametrize(
+    "count", ["$N", "${N}", "$((8 * SLURM_NNODES))", "$(nvidia-smi -L | wc -l)"]
+)
+def test_what_only_running_tells_may_stand_right_behind_a_letter(count: str) -> None:
+    document = read(f"srun -n{count} python t.py --a 1\n")
+    found = command(document, "srun")
+    assert words(found) == ["srun", "python", "t.py"]
+    assert values(found.flags) == {"n": UNKNOWN, "a": "1"}
+
+
 @pytest.mark.parametrize("between", [" ", " \\\n   "])
 def test_blanks_between_the_variables_of_a_command_in_quotes_part_its_words(between: str) -> None:
     script = f'A=1\nB="--b 2"\ncmd="python t.py --a $A{between}$B --c $(nproc) $A"\n$cmd\n'

@@ -728,3 +728,20 @@ def test_what_only_some_releases_of_a_range_do_is_a_remark(
     assert [each.severity for each in found] == ([] if severity is None else [severity])
     if severity is Severity.INFO:
         assert "before transformers 5.0" in found[0].finding.text
+
+
+@pytest.mark.parametrize(
+    ("other", "text", "is_read"),
+    [
+        ("label.py", 'import os\ntoken = os.environ["HUGGINGFACE_HUB_TOKEN"]\n', True),
+        ("keys.sh", "login --token ${HUGGINGFACE_HUB_TOKEN:-none}\n", True),
+        ("keys.yaml", "token: ${oc.env:HUGGINGFACE_HUB_TOKEN}\n", True),
+        ("label.py", 'import os\nos.environ["HUGGINGFACE_HUB_TOKEN"] = "a"\n', False),
+        ("other.sh", 'export HUGGINGFACE_HUB_TOKEN=""\npython other.py\n', False),
+    ],
+)
+def test_a_variable_that_the_project_reads_is_no_slip(other, text, is_read):
+    script = 'export HUGGINGFACE_HUB_TOKEN=""\npython label_${TASK}.py\n'
+    files = Workspace(Path("/project"), {"run.sh": script.encode(), other: text.encode()})
+    report = lint(files, ["run.sh"], Options(), explicit=frozenset(["run.sh"]))
+    assert ("env-var-typo" not in names(report)) == is_read

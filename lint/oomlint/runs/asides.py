@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from oomlint.dialects.base import Claim, Dialect
 from oomlint.documents.base import Document, ShellDocument
@@ -11,6 +12,7 @@ from oomlint.runs.linked import LinkOptions
 from oomlint.runs.parts import Parts
 from oomlint.runs.recognition import Recogniser, is_module
 from oomlint.runs.run import Run, build_run
+from oomlint.runs.variable_readers import is_variable_read
 
 
 class _Unread(Dialect):
@@ -54,6 +56,7 @@ def asides(
                 hardware=options.hardware,
                 why_unused=why_unused,
                 find_endings=options.find_endings,
+                is_variable_read=partial(is_variable_read, recogniser.workspace),
             )
             yield build_run(name, parts)
 

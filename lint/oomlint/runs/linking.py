@@ -58,6 +58,7 @@ from oomlint.runs.shipped_configs import ShippedAround
 from oomlint.runs.started_scripts import StartedScripts
 from oomlint.runs.templates import Templates
 from oomlint.runs.unused import Unused
+from oomlint.runs.variable_readers import is_variable_read
 from oomlint.runs.vendored.carried import CarriedCode
 from oomlint.runs.vendored.declared import without_declared
 from oomlint.runs.vendored.files import copies_around, namesake_of
@@ -402,6 +403,7 @@ class Linker:
             find_endings=self.options.find_endings,
             find_unlisted=partial(self._unlisted, main.path),
             find_unset=self._is_unset,
+            is_variable_read=partial(is_variable_read, self.workspace),
             unlinked_config="" if launch is None else self._unlinked(launch, claim.path, blocks),
             measurements=self._kept.around(main.path),
             copier=Copier(self.workspace, claims),

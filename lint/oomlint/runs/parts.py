@@ -107,6 +107,8 @@ class Parts(Struct, frozen=True, eq=False, dict=True):
     """Which of some names of data sets is in no ``dataset_info.json`` of a folder; empty where none is sure to be."""
     find_unset: Callable[[str, str], bool] = lambda _name, _script: False
     """Whether nothing gives a variable of a shell script a value."""
+    is_variable_read: Callable[[str, str], bool] = lambda _name, _script: False
+    """Whether something in the project around a script reads a variable of the environment."""
     copier: Copier | None = None
     measurements: tuple[Measurement, ...] = ()
     """What runs of this project were measured to take."""

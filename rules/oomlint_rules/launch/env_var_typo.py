@@ -18,7 +18,8 @@ Correct the name. The value then takes effect for the first time.
 
 ## When not to
 
-Where a script of yours reads the name. Say so with `# oomlint: ignore[env-var-typo]`. What has no effect under its right name
+Where a program of yours reads the name. One that lies in the project is found; of one elsewhere say so with
+`# oomlint: ignore[env-var-typo]`. What has no effect under its right name
 either is a remark, which nothing mends by itself: a list of GPUs that names all of the machine, or just those that the run's
 processes take without it, settings of NCCL where one process trains, and what moves no more than logs, the speed of CPUs
 or how the allocator cuts its blocks. So is a list of fewer GPUs than the run asks for, or of such as the machine has not: with it
@@ -92,11 +93,18 @@ class EnvVarTypo(FactRule, code="OOM712", fact="unknown-env", fixes=Applicabilit
             {"train.sh": "export PYTHONBUFFERED=16\n" + command("")},
             why="how output is buffered costs no memory",
         ),
+        example(
+            {
+                "train.sh": 'export HUGGINGFACE_HUB_TOKEN=""\n' + command(""),
+                "label.py": 'import os\n\ntoken = os.environ.get("HUGGINGFACE_HUB_TOKEN")\n',
+            },
+            why="a program of the project reads it",
+        ),
     )
 
     def comes_of(self, fact: Fact, run: Run) -> Iterable[Finding]:
         name, known = fact.detail["name"], fact.detail["known"]
-        if known in _NO_MATTER:
+        if known in _NO_MATTER or run.parts.is_variable_read(name, fact.location.path):
             return
         title, asked = asking(f"nothing reads {short(name, 60)}", known)
         shown = listed(known, fact.detail["value"])

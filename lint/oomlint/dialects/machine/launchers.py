@@ -25,13 +25,15 @@ from oomlint.dialects.machine.launcher_keys import (
     DEEPSPEED_LAUNCHER,
     ENVIRONMENT,
     LAUNCHER_TABLES,
+    MPIRUN,
     PLAIN,
+    SRUN,
     TORCHRUN,
 )
 from oomlint.dialects.machine.slurm_keys import SBATCH, SLURM_COMMAND
 from oomlint.dialects.table import Table
 from oomlint.documents.base import Command, Document, Entry, Mapping, Scalar, ShellDocument
-from oomlint.documents.shell.names import is_subcommand, operands_of
+from oomlint.documents.shell.names import SHELLS, is_subcommand, operands_of
 from oomlint.documents.shell.nodes import ShellMapping, ShellScalar, order_of
 
 PYTHON = re.compile(r"python[\d.]*$|ipython$|pypy\d?$")
@@ -111,6 +113,8 @@ def read_launch(document: Document, command: Command) -> Launch | None:
         return None
     *shares, theirs = _shared_out(command.flags, [*stages, _Stage("", order_of(program), program)])
     table, launcher_flags = _launcher(command.flags, stages, shares)
+    if table is PLAIN:
+        table, launcher_flags = _around_shell(document, command) or (table, launcher_flags)
     outer = [
         (asked, share)
         for stage, share in zip(stages, shares, strict=True)
@@ -172,6 +176,8 @@ class _Stage(Struct, frozen=True):
 # Of several launchers on a line the innermost of the strongest kind decides: `srun torchrun`
 # starts what torchrun is told.
 _STRONG = (TORCHRUN, DEEPSPEED_LAUNCHER, ACCELERATE_LAUNCHER)
+# Those that start any program, a shell too.
+_STARTING_SHELLS = (MPIRUN, SRUN)
 
 
 def _launcher(flags: Mapping, stages: list[_Stage], shares: list[Mapping]) -> tuple[Table, Mapping]:
@@ -186,6 +192,17 @@ def _launcher(flags: Mapping, stages: list[_Stage], shares: list[Mapping]) -> tu
     strong = [each for each in found if each[0] in _STRONG]
     table, stage, share = (strong or found)[-1]
     return table, _ending_at(share, place(stage.last).end)
+
+
+def _around_shell(document: Document, command: Command) -> tuple[Table, Mapping] | None:
+    """Who starts the shell that runs a command (``mpirun -np 8 bash -c "python train.py"``), and its options: as often as
+    the shell, the command runs."""
+    for outer in reversed(_handing_on(document).around(command.span)):
+        launch = None if outer.span == command.span else read_launch(document, outer)
+        if launch is not None and launch.launcher in _STARTING_SHELLS and launch.stem in SHELLS:
+            (own,) = (block for block in launch.blocks if block.table is launch.launcher)
+            return launch.launcher, own.mapping
+    return None
 
 
 def _table_of(stage: _Stage, share: Mapping) -> Table | None:
@@ -210,8 +227,9 @@ def _scene(
     sbatch = _directives(document, slurm)
     if sbatch is not None and sbatch.entries:
         yield Block(document, sbatch, SBATCH, sbatch.span)
-    around = [c for c in _handed_to_slurm(document).around(command.span) if c.span != command.span]
-    for share in (*(c.flags for c in around), *slurm):
+    around = (c for c in _handing_on(document).around(command.span) if c.span != command.span)
+    asking = (c.flags for c in around if _base(c.words[0]) in _ALLOCATING)
+    for share in (*asking, *slurm):
         yield Block(document, _of_job(share), SLURM_COMMAND, anchor)
     for asked, share in outer:
         if asked is not SLURM_COMMAND:
@@ -254,12 +272,16 @@ def _directives(document: Document, outer: list[Mapping]) -> Mapping | None:
 
 
 @lru_cache(maxsize=4)  # asked for every command of a script
-def _handed_to_slurm(document: Document) -> Enclosing:
-    """The commands that may be an ``sbatch --wrap "..."`` or ``srun bash -c "..."``."""
+def _handing_on(document: Document) -> Enclosing:
+    """The commands that may be an ``sbatch --wrap "..."`` or ``mpirun bash -c "..."``."""
     return Enclosing(
         command
         for command in document.commands
-        if command.words and _text(command.words[0]).rpartition("/")[2] in _ALLOCATING
+        if command.words
+        and (
+            (base := _base(command.words[0])) in _ALLOCATING
+            or LAUNCHER_TABLES.get(base) in _STARTING_SHELLS
+        )
     )
 
 

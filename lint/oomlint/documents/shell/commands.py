@@ -33,6 +33,7 @@ from oomlint.documents.text import Span
 
 _FLAG = re.compile(r"(--?)([A-Za-z_][\w.\-/]*)(=)?", re.ASCII)
 _ASSIGNMENT = re.compile(r"(\+{0,2})([A-Za-z_][\w.\-/@\[\]]*)=", re.ASCII)
+_SHORT = re.compile(r"-[A-Za-z]", re.ASCII)
 _SHORT_WITH_DIGITS = re.compile(r"-([nNGc])(\d+)$")
 # The last three are quoted where the line is another program's to run: `submit.py -- a \&\& b`.
 _SEPARATORS = ("--", "\\", "&&", "||", ";")
@@ -162,7 +163,10 @@ class CommandReader:
         value: base.Node
         taken = 1
         digits = _SHORT_WITH_DIGITS.match(word.text or "")
-        if digits and launcher is not None:
+        if word.text is None and _SHORT.fullmatch(_known_prefix(word.chunks)):
+            # `-n$RANKS`, of what only running tells
+            value = self._value(number, 2, "flag")
+        elif digits and launcher is not None:
             key = digits.group(1)
             key_span, key_stuck = self._part_span(word.chunks, 0, 2)
             value = self._value(number, 2, "flag")
