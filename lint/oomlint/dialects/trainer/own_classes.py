@@ -9,11 +9,10 @@ from typing import TypeAlias
 from oomlint.documents.base import (
     PythonDocument,
 )
+from oomlint.documents.python.trainer_names import TRAINER
 
-# TensorFlow's has a name of its own (transformers 4.57 trainer_tf.py).
-TRAINER = re.compile(r"(^|\.)(?!TF[A-Z])\w*Trainer$")
 # What a script trains with: a class of its own has one of them among its bases.
-_LIBRARYS = re.compile(rf"{TRAINER.pattern}|(TrainingArguments|Config)$")
+_LIBRARYS = re.compile(rf"(?:{TRAINER.pattern})|(TrainingArguments|Config)$")
 _CLASS = re.compile(r"^class[ \t]+(\w+)(?:[ \t]*\(([^()]*)\))?", re.MULTILINE)
 
 

@@ -25,7 +25,7 @@ from oomlint.dialects.trainer.call_arguments import (
     the_only,
 )
 from oomlint.dialects.trainer.model_calls import loaded_adapters, model_of, placed_elsewhere
-from oomlint.dialects.trainer.own_classes import TRAINER, Own, classes_of, of_library, own_classes
+from oomlint.dialects.trainer.own_classes import Own, classes_of, of_library, own_classes
 from oomlint.dialects.trainer.quantizer_calls import own_quantizer
 from oomlint.dialects.trainer.sample_calls import cut_datasets, cutting
 from oomlint.dialects.trainer.tables import (
@@ -42,6 +42,7 @@ from oomlint.documents.base import (
     PythonDocument,
     parser_of,
 )
+from oomlint.documents.python.trainer_names import names_trainer
 
 _OBJECTIVE = r"(SFT|DPO|GRPO|KTO|ORPO|CPO|Reward|PRM|PPO|RLOO|GKD|XPO|BCO|OnlineDPO|NashMD)"
 _TRL_CONFIG = re.compile(rf"(^|\.){_OBJECTIVE}Config$")
@@ -115,7 +116,7 @@ def script_runs(document: Document, *, patched: bool = False) -> Iterator[Script
     defaults = document.option_defaults
     own = own_classes(document) if calls else {}
     configs = [c for c in calls if _is_config(c, own) and _may_configure(c, document, own)]
-    trainers = [c for c in calls if TRAINER.search(c.callee) and _is_trainer(c, document)]
+    trainers = [c for c in calls if names_trainer(c.callee) and _is_trainer(c, document)]
     trainers = [c for c in trainers if configs or not _is_of_no_library(c, document, own)]
     found: list[ScriptRun] = []
     for trainer in trainers:

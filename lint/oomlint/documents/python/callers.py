@@ -14,13 +14,13 @@ from oomlint.documents.python.calls import ReachedCall, reached_by_files, run_or
 from oomlint.documents.python.modules import Module, read_module
 from oomlint.documents.python.parsers import positional_names
 from oomlint.documents.python.scopes import FunctionNode, Scope, dotted
+from oomlint.documents.python.trainer_names import names_trainer
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator
 from oomlint.documents.python.values.parameters import defaults_of, is_open
 from oomlint.documents.python.walking import walk
 from oomlint.documents.text import Source
 
-_TRAINER: Final = "Trainer"
 # Packages hand on what their modules define.
 _MOST_HANDED_ON: Final = 4
 
@@ -28,7 +28,7 @@ _MOST_HANDED_ON: Final = 4
 def awaited(tree: Tree, steps: Iterable[ReachedCall]) -> frozenset[str]:
     """The functions and classes of a file that trains in them, and calls none of them for that itself, which others call:
     all that nothing here calls, since one may make what another is given."""
-    trains = [step for step in steps if step.last.endswith(_TRAINER)]
+    trains = [step for step in steps if names_trainer(step.last)]
     if not trains or any(step.reached or step.function is None for step in trains):
         return frozenset()
     names = (*tree.scopes.functions, *tree.scopes.classes)

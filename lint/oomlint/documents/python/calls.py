@@ -18,6 +18,7 @@ from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.nodes import Arm, Guard, PythonEntry, PythonMapping
 from oomlint.documents.python.own_arguments import class_of_arguments, with_defaults
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted, settled
+from oomlint.documents.python.trainer_names import names_trainer
 from oomlint.documents.python.tree import Tree
 from oomlint.documents.python.values import Evaluator, NodeSpans
 
@@ -315,7 +316,7 @@ def matters(name: str, last: str) -> bool:
         or name in _DEEPSPEED
         or name in _WHOLE_RUNS
         or _HANDS_OVER.fullmatch(name) is not None
-        or last.endswith("Trainer")
+        or names_trainer(last)
         or last.startswith(_FAMILIES)
     )
 

@@ -410,6 +410,7 @@ def _read(
     from oomlint.documents.python.own_trainers import own_trainer_facts
     from oomlint.documents.python.samplers import sampler_facts
     from oomlint.documents.python.saved_models import saved_models
+    from oomlint.documents.python.trainer_names import names_trainer
     from oomlint.documents.python.tree import read_tree
     from oomlint.documents.python.values import Evaluator, NodeSpans
 
@@ -456,7 +457,9 @@ def _read(
         *length_facts(evaluator),
         *first_rank_facts(tree, steps, places),
     )
-    named = sorted({call.callee for call in calls if _TRAINS.search(call.callee)})
+    named = sorted(
+        {call.callee for call in calls if _TRAINS.search(call.callee) or names_trainer(call.callee)}
+    )
     bases = {name: taken_in.bases_of(module.qualified(name), source.path) for name in named}
     parts = read_parts(tree, steps, evaluator, places, calls, origin)
     # Last, since it enters whatever touches the model.

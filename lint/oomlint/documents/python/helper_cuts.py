@@ -18,6 +18,7 @@ from oomlint.documents.base import Node, Scalar
 from oomlint.documents.python.configs.paths import argument_of, default_of, function_of
 from oomlint.documents.python.lengths import LENGTH_NAMES
 from oomlint.documents.python.scopes import FunctionNode, Scope, call_name, dotted
+from oomlint.documents.python.trainer_names import names_trainer
 from oomlint.documents.python.values import Evaluator
 from oomlint.documents.python.values.seen_nodes import from_elsewhere
 from oomlint.documents.python.walking import walk
@@ -64,7 +65,7 @@ class _Frame(Struct, frozen=True, eq=False):
 
 def helper_cuts(steps: Sequence[ReachedCall], evaluator: Evaluator) -> Iterator[Cut]:
     """What helpers cut that a script hands a tokenizer, or that are data sets; nothing of a script that trains nothing."""
-    if not any(step.last.endswith("Trainer") or step.last == "backward" for step in steps):
+    if not any(names_trainer(step.last) or step.last == "backward" for step in steps):
         return
     for step in steps:
         call = _as_helper_gets_it(step)

@@ -15,6 +15,7 @@ from oomlint.documents.python.configs.paths import At, CallFrame, function_of
 from oomlint.documents.python.possible_names import PossibleName, possible_names
 from oomlint.documents.python.scopes import FunctionNode, call_name, dotted
 from oomlint.documents.python.side_facts import OTHER_MODEL
+from oomlint.documents.python.trainer_names import names_trainer
 from oomlint.documents.python.values import Evaluator
 from oomlint.documents.python.walking import walk
 from oomlint.documents.text import Location
@@ -37,7 +38,7 @@ def loaded_names(
     """Facts of one kind, ``may-load``, at the call of the script that loads a model, trains it by its name or leads there: the
     ``names`` that it may be given, and in which ``home`` the call stands that is given them."""
     loads = [call for call in calls if call.callee.rpartition(".")[2] in _LOADERS]
-    trainers = [call for call in calls if call.callee.endswith("Trainer")]
+    trainers = [call for call in calls if names_trainer(call.callee)]
     for call in (*loads, *trainers):
         step = origin.get(id(call))
         name = None if step is None or not _is_open(call) else _name_in(step.node)
@@ -46,7 +47,7 @@ def loaded_names(
                 step, possible_names(name, At(step.scope, evaluator)), evaluator, evaluator
             )
     if not loads and any(step.last.endswith(_TRAINS) for step in steps):
-        for step in takewhile(lambda step: not step.last.endswith("Trainer"), steps):
+        for step in takewhile(lambda step: not names_trainer(step.last), steps):
             for name, at in _loads_behind(step.node, At(step.scope, evaluator), 0):
                 yield from _fact(step, possible_names(name, at), at.home, evaluator)
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from oomlint.documents.base import Fact
 from oomlint.documents.python.scopes import dotted
+from oomlint.documents.python.trainer_names import names_trainer
 from oomlint.documents.python.values import NodeSpans
 from oomlint.documents.python.walking import children, walk
 from oomlint.documents.text import Location, Source
 
-_TRAINER = re.compile(r"Trainer$")
 # Classes of transformers whose forward projects to the vocabulary.
 _HEADED = re.compile(r"(?:For(?:CausalLM|ConditionalGeneration|MaskedLM)|LMHeadModel)$")
 # What a Trainer overrides to compute its loss (transformers 5.23 trainer.py).
@@ -37,7 +37,7 @@ def loss_facts(source: Source, tree: ast.Module, places: NodeSpans) -> Iterator[
 def class_facts(node: ast.ClassDef, name: str, source: Source, places: NodeSpans) -> Iterator[Fact]:
     """The same of one class, of another file too, by the name that the script has for it."""
     bases = [(dotted(base) or "").rpartition(".")[2] for base in node.bases]
-    if any(map(_TRAINER.search, bases)):
+    if any(map(names_trainer, bases)):
         wanted = "compute_loss"
     elif any(map(_HEADED.search, bases)):
         wanted = "forward"

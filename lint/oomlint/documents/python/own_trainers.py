@@ -23,11 +23,10 @@ from oomlint.documents.python.loss_facts import (
 )
 from oomlint.documents.python.modules import Module, Modules, class_line
 from oomlint.documents.python.scopes import dotted
+from oomlint.documents.python.trainer_names import names_trainer
 from oomlint.documents.python.values import NodeSpans
 from oomlint.documents.python.walking import walk
 from oomlint.documents.text import Location
-
-_TRAINER = re.compile(r"Trainer$")
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -68,7 +67,7 @@ def own_trainer_facts(file: Module, calls: Sequence[Call], modules: Modules) -> 
     followed of such, or (``of``) the package of one that is not known, or (``model``) the
     class of the project's own that makes what it is given; and those of :func:`.loss_facts.class_facts` of trainers
     whose class stands in another file."""
-    for name in dict.fromkeys(call.callee for call in calls if _TRAINER.search(call.callee)):
+    for name in dict.fromkeys(call.callee for call in calls if names_trainer(call.callee)):
         trainer = _Trainer(name, tuple(class_line(name, file, modules)))
         for home, cls in trainer.line:
             if home.source is not file.source:
@@ -94,7 +93,7 @@ def _of_strangers(
         qualified = home.qualified(written)
         package = qualified.lstrip(".").partition(".")[0]
         is_here = any(cls.name == written.rpartition(".")[2] for _, cls in line)
-        if qualified == written or is_here or package in _KNOWN or not _TRAINER.search(written):
+        if qualified == written or is_here or package in _KNOWN or not names_trainer(written):
             continue
         span = next(call.span for call in calls if call.callee == name)
         where = Location(file.source.path, span)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from oomlint.documents.base import Call, Fact
 from oomlint.documents.python.modules import Module, Modules
+from oomlint.documents.python.trainer_names import names_trainer
 from oomlint.documents.text import Location
 
-_TRAINER = re.compile(r"Trainer$")
 # TRL 0.15.0 trainer/grpo_trainer.py:67 RepeatRandomSampler, from 0.18 on RepeatSampler; 0.14 has neither.
 _REPEATS = re.compile(r"\bRepeat(?:Random)?Sampler\b")
 
@@ -19,7 +19,7 @@ def sampler_facts(file: Module, calls: Sequence[Call], modules: Modules) -> Iter
     in a file of the project that has such a sampler."""
     for call in calls:
         root, _, rest = call.callee.partition(".")
-        if not _TRAINER.search(call.callee):
+        if not names_trainer(call.callee):
             continue
         if root in file.classes:
             home: Module | None = file

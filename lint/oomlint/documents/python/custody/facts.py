@@ -23,10 +23,10 @@ from oomlint.documents.python.led_by_options import choices_around
 from oomlint.documents.python.loops.loop import Loop
 from oomlint.documents.python.loops.script import OPTIMIZER
 from oomlint.documents.python.scopes import Scope, dotted
+from oomlint.documents.python.trainer_names import names_trainer
 from oomlint.documents.python.values import Evaluator
 from oomlint.documents.text import Location
 
-_TRAINER: Final = re.compile(r"(?:^|\.)(?!TF[A-Z])\w*Trainer$")
 _OWNS_TRAINING: Final = re.compile(r"trainer$", re.IGNORECASE)
 # torch 2.9 nn/modules/module.py.
 _CASTS: Final = {"half": "fp16", "bfloat16": "bf16", "float": "fp32"}
@@ -70,7 +70,7 @@ def custody_of(
         for number, (step, call) in enumerate(carried_calls(custody, of_node)):
             carried.setdefault((id(step.node), number), (step, call))
 
-    trainers = [call for call in calls if _TRAINER.search(call.callee) and id(call) in origin]
+    trainers = [call for call in calls if names_trainer(call.callee) and id(call) in origin]
     for trainer in trainers:
         step = origin[id(trainer)]
         given = _given_to(step.node)

@@ -28,6 +28,7 @@ from oomlint.documents.python.flow import returned
 from oomlint.documents.python.order import given_later
 from oomlint.documents.python.parsers import argparse_names
 from oomlint.documents.python.scopes import Binding, Scope, call_name, dotted
+from oomlint.documents.python.trainer_names import names_trainer
 
 # Each hand takes up to four of the thousand calls within calls that Python has room for.
 _MOST_HANDS = 20
@@ -111,7 +112,7 @@ def _trace_call(
         trace(custody, call.args[place], scope, None, hand + 1)
     elif (
         last == "initialize"
-        or last.endswith("Trainer")
+        or names_trainer(last)
         or ((last in WRAPPERS or is_peft) and target_of(custody.home, call, scope) is None)
     ):
         _trace_first(custody, call, scope, hand)
