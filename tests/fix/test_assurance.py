@@ -120,3 +120,34 @@ def test_a_misspelt_list_of_gpus_is_mended_where_it_then_does_something(
     command = _MISSPELT.format(cards=cards, ranks=ranks)
     texts = repaired({"run.sh": command, "train.py": _TRAINER}, hardware="4xA100-80GB").texts
     assert ("run.sh" in texts) is is_mended
+
+
+_ACCELERATE = """\
+distributed_type: {kind}
+deepspeed_config: {{zero_stage: 3}}
+mixed_precision: bf16
+num_machines: 1
+num_processes: {processes}
+"""
+_WITH_MODEL = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=8, bf16=True, max_steps=9)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(("kind", "is_shown"), [("'NO'", True), ("DEEPSPEED", False)])
+def test_a_run_whose_sharding_is_set_up_and_not_used_is_left_to_its_author(
+    kind: str, is_shown: bool
+) -> None:
+    processes = 1 if is_shown else 4
+    files = {
+        "run.sh": "accelerate launch --config_file acc.yaml train.py\n",
+        "acc.yaml": _ACCELERATE.format(kind=kind, processes=processes),
+        "train.py": _WITH_MODEL,
+    }
+    report = repaired(files, hardware=f"{processes}xA100-40GB", unsafe=True).report
+    reasons = [d.fix.reason or "" for d in report.diagnoses if d.fix is not None]
+    assert any("is set up and not used" in reason for reason in reasons) is is_shown
+    assert not (is_shown and report.applied)

@@ -205,7 +205,7 @@ def test_what_is_offloaded_stays_there_where_the_card_is_too_small() -> None:
         "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train a.yaml\n",
         "data/dataset_info.json": '{"mine": {"file_name": "mine.json"}}',
     }
-    done = repaired(files, "a.yaml", hardware="4xA100-40GB")
+    done = repaired(files, "a.yaml", hardware="4xA100-40GB", unsafe=True)
     assert done.texts
     config = json.loads(done.texts.get("ds.json", files["ds.json"].encode()))
     assert config["zero_optimization"]["offload_optimizer"]["device"] == "cpu"

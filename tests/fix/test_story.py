@@ -32,7 +32,7 @@ Trainer(model="meta-llama/Llama-3.2-1B", args=args).train()
 
 
 def fix(files: dict[str, str], field: str, value: Any) -> FixResult:
-    return repaired(files, rules=[wants(field, value)])
+    return repaired(files, rules=[wants(field, value)], unsafe=True)
 
 
 def factory(comment: str = "", batch: str = "") -> str:
@@ -180,6 +180,18 @@ def test_kernel_that_the_guide_does_not_install_is_shown(guide: str, is_written:
         assert "use_liger_kernel=True" in result.texts["train.py"].decode()
         assert _titles(result) == ["set loss.logits_materialised"]
     else:
+        assert reason(result) == "it needs liger-kernel, which the project does not require"
+
+
+@pytest.mark.parametrize(
+    ("installs", "is_told"),
+    [("torch transformers", True), ("torch transformers liger-kernel", False), ("tqdm", False)],
+)
+def test_what_sets_the_project_up_tells_what_is_installed(installs: str, is_told: bool) -> None:
+    files = {"train.py": SCRIPT.format(more=""), "setup/install.sh": f"pip install {installs}\n"}
+    result = fix(files, "loss.logits_materialised", "fused")
+    assert bool(result.texts) is not is_told
+    if is_told:
         assert reason(result) == "it needs liger-kernel, which the project does not require"
 
 
