@@ -16,6 +16,8 @@ from oomlint.errors import ReadError
 from oomlint.fix import planned
 
 H100 = ("--hardware", "H100-80GB")
+# On which recomputing activations is enough.
+H200 = ("--hardware", "H200-141GB")
 
 
 def findings(result):
@@ -152,14 +154,14 @@ def test_select_extend_select_and_ignore(oomlint, axolotl):
 def test_fix_rewrites_in_place_and_reports_what_is_left(oomlint, axolotl):
     before = axolotl.read_text()
     result = oomlint(
-        "axolotl.yaml", "--fix", "--select", "OOM101", *H100, "--output-format", "json"
+        "axolotl.yaml", "--fix", "--select", "OOM101", *H200, "--output-format", "json"
     )
     summary = json.loads(result.stdout)["summary"]
     assert summary["fixed"] == 1
     assert findings(result) == []
     assert result.exit_code == 0
     assert axolotl.read_text().replace("gradient_checkpointing: true\n", "") == before
-    again = oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H100)
+    again = oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H200)
     assert again.exit_code == 0
     assert "fixed" not in again.stdout
 
@@ -181,7 +183,7 @@ def test_verbose_lists_the_prediction_of_every_run(oomlint, axolotl):
 
 
 def test_show_fixes_lists_what_was_applied(oomlint, axolotl):
-    fixing = ("axolotl.yaml", "--fix", "--select", "OOM101", *H100, "--show-fixes")
+    fixing = ("axolotl.yaml", "--fix", "--select", "OOM101", *H200, "--show-fixes")
     result = oomlint(*fixing)
     [line] = [line for line in result.stdout.splitlines() if line.startswith("fixed ")]
     assert line.startswith("fixed axolotl.yaml: OOM101 no-gradient-checkpointing: ")
@@ -191,12 +193,12 @@ def test_show_fixes_lists_what_was_applied(oomlint, axolotl):
 
 
 def test_show_fixes_is_heard_though_all_else_is_quiet(oomlint, axolotl):
-    result = oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H100, "--show-fixes", "-q")
+    result = oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H200, "--show-fixes", "-q")
     assert result.stdout.startswith("fixed axolotl.yaml: OOM101 ")
 
 
 def test_show_fixes_of_a_diff_says_what_would_be_done_and_leaves_the_diff_alone(oomlint, axolotl):
-    asked = ("axolotl.yaml", "--diff", "--select", "OOM101", *H100)
+    asked = ("axolotl.yaml", "--diff", "--select", "OOM101", *H200)
     plain, shown = oomlint(*asked), oomlint(*asked, "--show-fixes")
     assert plain.stdout == shown.stdout
     assert "would fix axolotl.yaml: OOM101 no-gradient-checkpointing: " in shown.stderr
@@ -204,7 +206,7 @@ def test_show_fixes_of_a_diff_says_what_would_be_done_and_leaves_the_diff_alone(
 
 
 def test_exit_non_zero_on_fix(oomlint, axolotl):
-    arguments = ("axolotl.yaml", "--fix", "--select", "OOM101", "--exit-non-zero-on-fix", *H100)
+    arguments = ("axolotl.yaml", "--fix", "--select", "OOM101", "--exit-non-zero-on-fix", *H200)
     assert oomlint(*arguments).exit_code == 1
     assert oomlint(*arguments).exit_code == 0
 
@@ -233,19 +235,19 @@ def test_diff_is_the_whole_fixpoint_and_has_the_status_of_check(oomlint, axolotl
 
 
 def test_diff_of_a_clean_file_is_empty(oomlint, axolotl):
-    oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H100)
-    result = oomlint("axolotl.yaml", "--diff", "--select", "OOM101", *H100)
+    oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H200)
+    result = oomlint("axolotl.yaml", "--diff", "--select", "OOM101", *H200)
     assert (result.stdout, result.exit_code) == ("", 0)
 
 
 def test_standard_input_goes_through_a_name(oomlint, axolotl, project):
     text = axolotl.read_bytes()
     axolotl.unlink()
-    result = oomlint("-", "--stdin-filename", "configs/x.yaml", *H100, stdin=text)
+    result = oomlint("-", "--stdin-filename", "configs/x.yaml", *H200, stdin=text)
     assert result.exit_code == 1
     assert "configs/x.yaml:7:1" in result.stdout
     fixed = oomlint(
-        "-", "--stdin-filename", "x.yaml", "--fix", "--select", "OOM101", *H100, stdin=text
+        "-", "--stdin-filename", "x.yaml", "--fix", "--select", "OOM101", *H200, stdin=text
     )
     assert fixed.exit_code == 0
     assert "gradient_checkpointing: true\n" in fixed.stdout
@@ -285,7 +287,7 @@ def test_hardware_options(oomlint, axolotl):
 
 
 def test_statistics(oomlint, axolotl):
-    result = oomlint("axolotl.yaml", *H100, "--select", "OOM101", "--statistics")
+    result = oomlint("axolotl.yaml", *H200, "--select", "OOM101", "--statistics")
     assert result.stdout == "1  OOM101  [*] no-gradient-checkpointing\n"
     assert result.exit_code == 1
 
@@ -368,7 +370,7 @@ def test_a_file_that_changed_meanwhile_is_left_alone(oomlint, axolotl, monkeypat
         write.write_all(*arguments)
 
     monkeypatch.setattr("oomlint.cli.checking.write_all", write_over)
-    result = oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H100)
+    result = oomlint("axolotl.yaml", "--fix", "--select", "OOM101", *H200)
     assert result.exit_code == 3
     assert "nothing was written" in result.stderr
     assert "no training run" in result.stdout, "the report is about what stands on disk"
@@ -380,7 +382,7 @@ def test_a_link_out_of_the_project_is_not_followed(oomlint, axolotl, project, tm
     before = axolotl.read_text()
     outside.write_text(before)
     (project / "link.yaml").symlink_to(outside)
-    result = oomlint(".", "--fix", "--select", "OOM101", *H100)
+    result = oomlint(".", "--fix", "--select", "OOM101", *H200)
     assert result.exit_code == 1
     assert "link.yaml lies outside of what is checked" in result.stdout
     assert outside.read_text() == before
@@ -388,7 +390,7 @@ def test_a_link_out_of_the_project_is_not_followed(oomlint, axolotl, project, tm
     axolotl.write_text(before)
     (project / "link.yaml").unlink()
     (project / "inner.yaml").symlink_to(axolotl)
-    assert oomlint("inner.yaml", "--fix", "--select", "OOM101", *H100).exit_code == 0
+    assert oomlint("inner.yaml", "--fix", "--select", "OOM101", *H200).exit_code == 0
     assert (project / "inner.yaml").is_symlink()
     assert "gradient_checkpointing: true" in axolotl.read_text()
 

@@ -33,7 +33,9 @@ def _files(body: str, trl: str = "0.9.4", more: str = "") -> dict[str, str]:
 
 
 def _codes(files: dict[str, str]) -> set[str]:
-    return {d.finding.rule.code for d in report_of(files, "train.py").diagnoses}
+    """Of what is said but that a release of the trainer takes no ``max_seq_length`` any more."""
+    told = report_of(files, "train.py").diagnoses
+    return {d.finding.rule.code for d in told if "max_seq_length" not in d.finding.message}
 
 
 @pytest.mark.parametrize(

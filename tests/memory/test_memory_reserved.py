@@ -46,6 +46,12 @@ POINTS = {"forward": [FORWARD], "backward": [BACKWARD], "optimizer_step": [STEP]
 ONE = 1.12 * 23 + 1.25 * 10
 # In the step: what moved, gradients, and what it needs itself.
 STEPPED = 9 + 32 + 4
+# Of segments that grow.
+GROWN = 1.02 * 33
+# What FSDP2 gathers of a block, the embedding and the head with its norm, in 2 bytes; of segments that grow, of a block
+# and the head.
+GATHERED = 2 * (BLOCK + LARGEST + LARGEST + 4_096) / GB
+GATHERED_GROWN = 2 * (BLOCK + LARGEST + 4_096) / GB
 VARIED = {"seq__packing": "none"}
 FSDP = {"parallel__backend": "fsdp2"}
 
@@ -59,32 +65,41 @@ FSDP = {"parallel__backend": "fsdp2"}
         ({"optimizer__foreach": False, "optimizer__fused": True}, ONE, STEPPED),
         ({"optimizer__foreach": False, "parallel__backend": "zero", "parallel__zero__stage": 2}, ONE, STEPPED),
         ({"env__empty_cache_steps": 5}, ONE, ONE),
-        # Segments that grow leave a fiftieth.
-        ({"env__expandable_segments": True}, 1.02 * 33, 1.02 * 33),
+        # Segments that grow leave a fiftieth, and of logits three twentieths.
+        ({"env__expandable_segments": True}, GROWN, GROWN),
         ({"env__no_caching": True}, 1.02 * 33, 1.02 * 33),
         # Lengths that vary: 2.4 times the logits, which are more than 0.45 times the activations.
         (VARIED, ONE, 33 + 24),
-        ({**VARIED, "env__expandable_segments": True}, 1.02 * 33, 1.02 * 33),
+        ({**VARIED, "env__expandable_segments": True}, GROWN, GROWN),
         # Chunks of logits are of one size: of the activations 9, in backward 8 + 17 + 5 + 5.4.
         ({**VARIED, "loss__logits_materialised": "chunked"}, ONE, STEPPED),
         ({**VARIED, "env__empty_cache_steps": 60}, ONE, 33 + 24),
         ({**VARIED, "env__empty_cache_steps": 600}, ONE, 33 + 24),
         ({**VARIED, "env__empty_cache_steps": 30}, ONE, 33 + 24 * log(30) / log(60)),
-        # Streams of their own keep the most gradients and the widest windows.
-        (FSDP, 9 + 1.12 * 3 + 1.12 * 21 + 12.5, 9 + 1.12 * 3 + max(1.12 * 21 + 12.5, 32 + 4)),
-        ({**FSDP, **VARIED}, 9 + 1.12 * 3 + 1.12 * 21 + 12.5, 9 + 1.12 * 3 + 31 + 24),
-        # The CPU runs two units of a block ahead.
+        # Streams of their own keep the most gradients, and of FSDP2 what is gathered, which is copied from there.
+        (FSDP, 9 + 1.12 * GATHERED + ONE, 9 + 1.12 * GATHERED + max(ONE, 32 + 4)),
+        ({**FSDP, **VARIED}, 9 + 1.12 * GATHERED + ONE, 9 + 1.12 * GATHERED + 33 + 24),
+        # Shards in 4 bytes are copied in 2 before the largest unit is gathered, here a block with the ends.
+        (
+            {**FSDP, "precision__param": "fp32", "parallel__fsdp__wrap": "transformer"},
+            9 + 1.12 * (GATHERED + 2 * (2 * LARGEST + 4_096) / 8 / GB) + ONE,
+            9 + 1.12 * (GATHERED + 2 * (2 * LARGEST + 4_096) / 8 / GB) + ONE,
+        ),
+        # Of FSDP1 the widest windows are. The CPU runs two units of a block ahead.
         (
             {"parallel__backend": "fsdp1"},
             9 + 1.12 * (3 + 2 * 2 * BLOCK / GB) + 1.12 * 21 + 12.5,
             9 + 1.12 * (3 + 2 * 2 * BLOCK / GB) + max(1.12 * 21 + 12.5, 36),
         ),
         # Segments that grow are of one stream too; without a cache there are none.
-        ({**FSDP, "env__expandable_segments": True}, 9 + 1.02 * (3 + 21 + 10), 9 + 1.02 * (3 + 21 + 10)),
+        (
+            {**FSDP, "env__expandable_segments": True},
+            9 + 1.02 * GATHERED_GROWN + GROWN, 9 + 1.02 * GATHERED_GROWN + GROWN,
+        ),
         (
             {"parallel__backend": "fsdp1", "env__expandable_segments": True},
-            9 + 1.02 * (3 + 2 * 2 * BLOCK / GB + 21 + 10),
-            9 + 1.02 * (3 + 2 * 2 * BLOCK / GB + 21 + 10),
+            9 + 1.02 * (3 + 2 * 2 * BLOCK / GB + 21) + 1.02 * 10,
+            9 + 1.02 * (3 + 2 * 2 * BLOCK / GB + 21) + 1.02 * 10,
         ),
         ({**FSDP, "env__no_caching": True}, 1.02 * 33, 1.02 * 33),
         # The largest tensor in the width that it keeps.

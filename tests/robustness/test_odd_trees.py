@@ -91,7 +91,7 @@ def test_windows_line_ends(ends: str, project: Path, oomlint: Oomlint) -> None:
         (project / name).write_bytes("".join(ended).encode())
     (project / "train.sh").write_bytes(SCRIPT.replace("\n", "\r\n").encode())
     before = {p.name: p.read_bytes() for p in project.iterdir()}
-    result = oomlint(*H100, "--fix", "--output-format", "json", ".")
+    result = oomlint(*H100, "--fix", "--unsafe-fixes", "--output-format", "json", ".")
     assert result.returncode in (0, 1), result.stderr
     for name in ("train.yaml", "ds.json"):
         data = (project / name).read_bytes()

@@ -109,7 +109,7 @@ def edited(project: Path, wrap: Sequence[str] = (), before: str = "") -> Result:
 H100 = ("--isolated", "--hardware", "8xA100-80GB")
 COMMANDS = {
     "check": ("check", *H100, "--no-cache", "."),
-    "diff": ("check", *H100, "--no-cache", "--diff", "."),
+    "diff": ("check", *H100, "--no-cache", "--diff", "--unsafe-fixes", "."),
     "sarif": ("check", *H100, "--no-cache", "--output-format", "sarif", "."),
     "estimate": ("estimate", *H100, "train.yaml"),
     "fit": ("fit", *H100, "train.yaml"),
@@ -295,7 +295,16 @@ def test_seen_from_outside(name: str, trapped: Path, oomlint: Oomlint) -> None:
 
 def test_fixes_write_below_the_project_only(trapped: Path, oomlint: Oomlint) -> None:
     wrap, log = trace(trapped)
-    oomlint("--isolated", "--no-cache", "--fix", "--hardware", "8xA100-80GB", ".", wrap=wrap)
+    oomlint(
+        "--isolated",
+        "--no-cache",
+        "--fix",
+        "--unsafe-fixes",
+        "--hardware",
+        "8xA100-80GB",
+        ".",
+        wrap=wrap,
+    )
     assert not (trapped / "was-run").exists()
     calls = log.read_text(errors="replace").splitlines()
     renames = [c for c in calls if re.search(r"\brename(at2?)?\(", c) and "__pycache__" not in c]

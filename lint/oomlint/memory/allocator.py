@@ -122,13 +122,15 @@ def reserved_above(
     # too (PyTorch 001074d2 c10/cuda/CUDACachingAllocator.cpp, try_allocate_expandable_block).
     apart = ranks.backend in ("fsdp1", "fsdp2") and not env.no_caching
     share = _EXPANDABLE if expandable else _FIXED
-    by_unit = apart and ranks.backend == "fsdp1"
+    # Of one rank nothing is gathered: what a unit is computed with lies apart, where that is another dtype than what is stored.
+    is_alone = f.plan.parallel.world == 1
+    by_unit = apart and (ranks.backend == "fsdp1" or is_alone)
     one, moving = _one_length(points, expandable=expandable, apart=apart, by_unit=by_unit)
     many = _many_lengths(f, points, apart=apart, by_unit=by_unit) if not expandable else 0.0
     pooled, windows = _pools(points) if apart else (0.0, 0.0)
-    if ranks.backend == "fsdp2" and apart:
+    if ranks.backend == "fsdp2" and apart and not is_alone:
         windows = _gathered_by_fsdp2(f, grows=expandable)
-    elif apart:
+    elif ranks.backend == "fsdp1" and apart:
         # The CPU runs ahead of the GPU: up to two further units are gathered before the memory
         # of those behind is free (_runtime_utils.py, _FreeEventQueue's maximum in flight).
         windows += 2 * f.bytes_per.stream * units_of(f).largest
