@@ -90,6 +90,10 @@ class Run(Struct, frozen=True, eq=False, dict=True):
     remembered: dict[str, Any] = field(default_factory=dict)
     """What others worked out about this very run."""
 
+    def __repr__(self) -> str:
+        """Its name: what it was read from holds all of its project, many times over."""
+        return f"<Run {self.name}>"
+
     # -- what it is ------------------------------------------------------------------
 
     @cached_property
