@@ -170,7 +170,7 @@ def test_every_surface_shows_it(project: Path) -> None:
     _written(project, {"sft.yaml": FULL, "run.sh": TRAIN.format("sft.yaml")})
     names = (".", "--hardware", CARDS)
     text = " ".join(oomlint("check", *names).stdout.split())
-    assert "rounds otherwise (in a new file, ds_z2_config.json) (it needs deepspeed)" in text
+    assert "rounds otherwise (in a new file, ds_z2_config.json; it needs deepspeed)" in text
     assert "which files there are its author decides" in text
     assert oomlint("check", *names, "--diff", "--unsafe-fixes").stdout.count("+++ ") == 0
     found = json.loads(oomlint("check", *names, "--output-format", "json").stdout)["findings"]

@@ -94,30 +94,28 @@ def started_plainly(run: Run, path: str) -> str | None:
 
 def said_by_reader(run: Run, path: str, key: str) -> str | None:
     """The code of the project that names a config and says a key of it itself (``base.update({"cutoff_len": …})``): what the
-    file says of it may never count. ``None`` where none does."""
+    file says of it may never count. It is looked for beside the config and in the folders around it. ``None`` where none does."""
     if run.parts.copier is None or kind_of(path) not in _READ_BY_CODE:
         return None
     workspace = run.parts.copier.workspace
-    texts = texts_below(workspace, workspace.project_around(path), guides=True)
+    folder, _, name = path.rpartition("/")
+    file, project = workspace.file(path), workspace.project_around(path)
+    around = (each for each in file.parents if each == project or project in each.parents)
+    called = f"{folder.rpartition('/')[2]}/{name}".lstrip("/").encode()
     says = rb"[\"']%s[\"'](?:[ \t]*:|\][ \t]*=[^=])" % re.escape(key).encode()
-    for other in naming(texts, path):
-        text = workspace.read_or_none(other) or b""
-        if kind_of(other) == ".py" and _means(other, text, path) and re.search(says, text):
-            return other
+    for home in around:
+        # Many configs are called ``train.yaml``: from elsewhere its folder is named, too.
+        wanted = name.encode() if home == file.parent else called
+        unsaved = (each for each in workspace.overlay if workspace.file(each).parent == home)
+        for other in (*unsaved, *workspace.below(workspace.name(home), (".py",), 0)):
+            if kind_of(other) != ".py":
+                continue
+            text = workspace.read_or_none(other) or b""
+            if wanted in text and re.search(says, text):
+                return other
     return None
 
 
-def _means(other: str, text: bytes, path: str) -> bool:
-    """Whether a program that has the name of a config means this one: it stands beside it, or names its folder too, since
-    many are called ``train.yaml``. A test checks what stands in it."""
-    folder, _, name = path.rpartition("/")
-    home, _, own = other.rpartition("/")
-    if own.startswith("test_") or not _TESTS.isdisjoint(home.split("/")):
-        return False
-    return home == folder or f"{folder.rpartition('/')[2]}/{name}".encode() in text
-
-
-_TESTS = frozenset({"test", "tests"})
 _READ_BY_CODE = (*JSON_SUFFIXES, *TOML_SUFFIXES, *YAML_SUFFIXES)
 
 # ``python train.py``, not ``python -m torch.distributed.run train.py``.

@@ -8,6 +8,7 @@ A guide or a live line of code that names such a file is enough to take it for u
 
 from __future__ import annotations
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from oomlint.linting.rule import Finding, Severity
@@ -21,7 +22,8 @@ class UnusedParts:
 
     def __init__(self, linked: Linked, *, others_train: bool = False) -> None:
         self._unused = linked.unused
-        self._runs = linked.runs
+        # No runs: what asks for fixes late would keep all of them in a ring.
+        self._heirs = tuple(heir for run in linked.runs if (heir := _heir_of(run)) is not None)
         self._trains = others_train or any(not run.is_fragment for run in linked.runs)
         self._told: set[str] = set()
 
@@ -55,10 +57,9 @@ class UnusedParts:
             return ""
         if any(claim.is_launched or claim.is_program for claim in run.claims):
             return ""
-        heir = next((each for each in self._runs if _begins_with(each, root.path, run)), None)
-        if heir is None:
-            return ""
-        return f"{heir.name} begins with it, and nothing here starts it by itself"
+        heirs = (each for each in self._heirs if each.begins_with(root.path, run.framework))
+        heir = next(heirs, None)
+        return f"{heir.name} begins with it, and nothing here starts it by itself" if heir else ""
 
     def _why_of_place(self, finding: Finding, run: Run) -> str:
         path = finding.location.path
@@ -69,12 +70,24 @@ class UnusedParts:
         return "" if line is None else self._unused.line(path, line, run)
 
 
-def _begins_with(heir: Run, path: str, base: Run) -> bool:
-    """Whether a run is that of another config of the same framework, laid over one."""
-    root = heir.parts.root
-    if heir is base or root is None or root.kind != "run" or root.is_program:
-        return False
-    return root.path != path and path in heir.files and heir.framework == base.framework
+class _Heir(Struct, frozen=True):
+    """A config that may begin with others, and the files that it is made of."""
+
+    name: str
+    path: str
+    files: frozenset[str]
+    framework: str
+
+    def begins_with(self, path: str, framework: str) -> bool:
+        """Whether it is another config of the same framework, laid over one."""
+        return self.path != path and path in self.files and self.framework == framework
+
+
+def _heir_of(run: Run) -> _Heir | None:
+    root = run.parts.root
+    if root is None or root.kind != "run" or root.is_program or len(run.files) < 2:
+        return None
+    return _Heir(run.name, root.path, frozenset(run.files), run.framework)
 
 
 def _says_what_is_missing(finding: Finding, run: Run) -> bool:

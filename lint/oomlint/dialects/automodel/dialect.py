@@ -7,6 +7,7 @@ llm -c CONFIG``. Its scripts under torchrun take ``-c``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
@@ -36,7 +37,8 @@ _OTHERS = (
     "Domino",
     "Diffusion",
 )
-# Scripts of its examples that torchrun starts with ``-c`` (examples/*/*.py).
+# Scripts of its examples that torchrun starts with ``-c`` (examples/llm_finetune/finetune.py and others beside it).
+_LIES_IN = r"nemo_automodel|examples/(?:llm|vlm|dllm|audio|multimodal)_\w+/"
 _SCRIPTS = frozenset({"finetune", "pretrain", "kd", "seq_cls", "train_ft", "benchmark"})
 
 
@@ -81,7 +83,7 @@ class AutoModel(ConfigDialect):
 def _config_of(launch: Launch) -> Scalar | None:
     """The file that a line names, where it starts a recipe."""
     is_program = launch.stem == "automodel" or launch.name.startswith(f"{_PACKAGE}.cli")
-    is_script = launch.stem in _SCRIPTS and (_PACKAGE in launch.name or "examples/" in launch.name)
+    is_script = launch.stem in _SCRIPTS and re.search(_LIES_IN, launch.name) is not None
     if not is_program and not is_script:
         return None
     for key in ("config", "c"):
