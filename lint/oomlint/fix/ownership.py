@@ -101,17 +101,17 @@ def said_by_reader(run: Run, path: str, key: str) -> str | None:
     folder, _, name = path.rpartition("/")
     file, project = workspace.file(path), workspace.project_around(path)
     around = (each for each in file.parents if each == project or project in each.parents)
-    called = f"{folder.rpartition('/')[2]}/{name}".lstrip("/").encode()
+    called = f"{folder.rpartition('/')[2]}/{name}".lstrip("/")
     says = rb"[\"']%s[\"'](?:[ \t]*:|\][ \t]*=[^=])" % re.escape(key).encode()
     for home in around:
         # Many configs are called ``train.yaml``: from elsewhere its folder is named, too.
-        wanted = name.encode() if home == file.parent else called
+        wanted = name if home == file.parent else called
         unsaved = (each for each in workspace.overlay if workspace.file(each).parent == home)
         for other in (*unsaved, *workspace.below(workspace.name(home), (".py",), 0)):
             if kind_of(other) != ".py":
                 continue
             text = workspace.read_or_none(other) or b""
-            if wanted in text and re.search(says, text):
+            if wanted.encode("utf-8", "surrogateescape") in text and re.search(says, text):
                 return other
     return None
 
