@@ -9,6 +9,7 @@ from tests.fixing import fixed
 from tests.linked import link, run_of
 
 from oomlint.judgement.endings import endings_of
+from oomlint.plan.evidence import Level
 from oomlint.plan.fields import f
 from oomlint.runs.run import Run
 
@@ -89,6 +90,14 @@ def test_what_is_kept_is_stepped_in_its_own_dtype():
         "torch.optim.Adam", "transformer_engine.pytorch.optimizers.fused_adam.FusedAdam"
     )
     assert _of(_run(fused), *fields) == ["bf16", "bf16", "fp32", "fp32"]
+
+
+def test_the_dtype_of_a_checkpoint_that_nobody_knows_is_assumed():
+    """``torch_dtype: auto`` keeps what the checkpoint has."""
+    run = _run(_DENSE.replace("Qwen/Qwen3-8B", "somebody/unheard-of-8B"))
+    assert _of(run, f.precision.param) == ["bf16"]
+    assert run.cells.level(f.precision.param) >= Level.ASSUMED
+    assert _run().cells.level(f.precision.param) < Level.ASSUMED
 
 
 def test_accumulation_makes_up_the_global_batch():
@@ -198,3 +207,8 @@ def test_checkpointing_is_a_switch():
     assert "  activation_checkpointing: true\n" in fixed(
         _run, _DENSE, {f.checkpointing.mode: "full"}
     )
+
+
+def test_flex_attention_is_itself():
+    flex = _DENSE.replace("Qwen/Qwen3-8B\n", "Qwen/Qwen3-8B\n  backend: {attn: flex}\n")
+    assert _of(_run(flex), f.model.attn_impl) == ["flex"]

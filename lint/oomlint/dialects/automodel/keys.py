@@ -34,7 +34,7 @@ class own(Private, prefix="automodel"):  # noqa: N801  a namespace of fields, re
     """Keys of AutoModel whose meaning takes more than one of them.
 
     ``factory`` is the call that makes the model; ``config_id`` the model whose configuration it is made after.
-    ``param_dtype``: what FSDP2 gathers and computes in, ``reduce_dtype``: what it reduces gradients in.
+    ``kept``: what the weights are kept in. ``param_dtype``: what FSDP2 gathers and computes in, ``reduce_dtype``: what it reduces gradients in.
     ``pack_tokens`` of a text recipe and ``vlm_pack`` of one for images: tokens of a pack. ``mock_tokens``: of each made-up
     sample. ``validates``: the data of validation are there. ``bench_nodes`` and ``ci_nodes``: on how many nodes its authors run it.
     """
@@ -44,6 +44,7 @@ class own(Private, prefix="automodel"):  # noqa: N801  a namespace of fields, re
     config_id: str
     dtype: str
     config_dtype: str
+    kept: str
     backend_attention: str
     liger: bool
     strategy: str

@@ -211,10 +211,10 @@ def from_scratch(run: Cells) -> Any:
 
 @meaning.default(
     f.model.attn_impl,
-    source=f"{SOURCE} nemo_automodel/_transformers/auto_model.py:652: where it is installed",
+    source=f"{SOURCE} nemo_automodel/_transformers/kernel_patches.py:71: where it is installed",
 )
 def attention(run: Cells) -> Any:
-    return "sdpa" if run[own.backend_attention] in ("sdpa", "flex") else "flash2"
+    return {"sdpa": "sdpa", "flex": "flex"}.get(run[own.backend_attention] or "", "flash2")
 
 
 @meaning.derive(
@@ -230,8 +230,8 @@ _LIGER = (f.loss.liger.rope, f.loss.liger.rms, f.loss.liger.swiglu)
 
 @meaning.derive(*_LIGER, source=f"{_MODEL}: use_liger_kernel")
 def liger(run: Cells) -> Any:
-    """Not under tensor or context parallelism, nor where AutoModel has a class of its own
-    (AM/_transformers/infrastructure.py)."""
+    """Not under tensor or context parallelism, nor where AutoModel has a class of its own (auto_model.py:584), which a
+    ``backend`` is for."""
     alone = (run[f.parallel.tp] or 1) * (run[f.parallel.cp] or 1) == 1
     return dict.fromkeys(
         _LIGER, bool(run[own.liger]) and alone and run[own.backend_attention] is None
@@ -314,15 +314,21 @@ def quantization(run: Cells) -> Any:
 _P = f.precision
 
 
-def _stored(run: Cells) -> str:
-    """What the weights are kept in: as asked for, else as the checkpoint has them; made anew, bf16."""
+@meaning.derive(own.kept, source=f"{_MODEL} from_pretrained, from_config")
+def kept(run: Cells) -> Any:
+    """What the weights are kept in: as asked for, else as the checkpoint has them; made anew, bf16 (auto_model.py:846)."""
     said = run[own.dtype] if run.says(own.dtype) else run[own.config_dtype] or run[own.dtype]
     if said != "auto":
-        return said or "bf16"
+        return said
     if run[f.model.from_scratch]:
         return "bf16"
-    kept = run[f.model.ckpt_dtype]
-    return kept if kept in ("fp32", "fp16") else "bf16"
+    published = run[f.model.ckpt_dtype]
+    return published if published in ("bf16", "fp32", "fp16") else None
+
+
+@meaning.assume(own.kept, why="the dtype of the checkpoint is not known")
+def usual(run: Cells) -> Any:
+    return "bf16"
 
 
 @meaning.derive(
@@ -332,22 +338,22 @@ def dtypes(run: Cells) -> Any:
     """FSDP2 gathers and computes in ``mp_policy.param_dtype`` and steps what it keeps, in its own dtype; one rank and
     DDP compute in what they keep. Gradients are reduced in fp32, and kept as the weights are. Transformer Engine's Adam
     keeps an fp32 copy unless it is told not to."""
-    kept = _stored(run)
-    computes = run[own.param_dtype] if _shards(run) else run[own.autocast] or kept
+    stored = run[own.kept]
+    computes = run[own.param_dtype] if _shards(run) else run[own.autocast] or stored
     quantized = run[f.quant.method] in ("bnb4", "bnb8")
     is_fused = _is_fused_adam(run)
-    master = is_fused and run[own.master] is not False and kept != "fp32"
+    master = is_fused and run[own.master] is not False and stored != "fp32"
     return {
-        _P.param: ("nf4" if run[own.load4] else "int8") if quantized else kept,
-        _P.grad: kept,
+        _P.param: ("nf4" if run[own.load4] else "int8") if quantized else stored,
+        _P.grad: stored,
         _P.master: "fp32" if master else "none",
-        _P.optim_state: "fp32" if is_fused else kept,
+        _P.optim_state: "fp32" if is_fused else stored,
         _P.compute: computes,
         _P.comm: run[own.reduce_dtype] if _shards(run) else None,
         _P.logits: computes,
         _P.autocast: not _shards(run) and run[own.autocast] is not None,
-        f.load.dtype: kept,
-        f.trainable.adapter_dtype: (run[own.lora_dtype] or kept) if is_adapter_run(run) else None,
+        f.load.dtype: stored,
+        f.trainable.adapter_dtype: (run[own.lora_dtype] or stored) if is_adapter_run(run) else None,
     }
 
 
@@ -542,15 +548,10 @@ def loss(run: Cells) -> Any:
     }
 
 
-@loss.written
-def _(wanted: Any, run: Cells, wishes: Wishes) -> Wishes:
-    if wanted != "fused" or (run[f.parallel.pp] or 1) > 1:
-        raise CannotEdit("AutoModel's fused loss is FusedLinearCrossEntropy, without a pipeline")
-    return {
-        own.loss: "nemo_automodel.components.loss.linear_ce.FusedLinearCrossEntropy",
-        f.model.attn_impl: run[f.model.attn_impl],
-    }
-
+meaning.cannot_say(
+    "AutoModel's fused loss is a call with other arguments; choose FusedLinearCrossEntropy by hand",
+    f.loss.logits_materialised,
+)
 
 # -- loading, evaluating, saving -------------------------------------------------------------------
 
